@@ -1,0 +1,75 @@
+"""Every error that Synthstream raises on purpose.
+
+    SynthstreamError
+    ├── ConfigError           a key of the configuration is missing, unknown or impossible
+    ├── SchemaError           a frame lacks a column of the schema, or a column has an unusable type
+    ├── BudgetExceeded        the ledger refuses a charge, before any noise is drawn
+    ├── HorizonExhausted      the stream has released all the ticks that were paid for
+    ├── TickNotOver           a tick was to be closed before the public clock reached its end
+    ├── SourceError           a file is missing, unreadable or not what it was when it was read
+    ├── BatchConflict         a batch id came again with other content
+    ├── StateError            the state folder cannot be used
+    │   ├── StateLocked       another process holds it
+    │   ├── StateMismatch     it belongs to another configuration
+    │   ├── StateRolledBack   published releases are newer than it: an old copy was restored
+    │   └── StateCorrupt      it is damaged, or not a Synthstream state
+    └── SinkError             the place of publication cannot be written, or holds something else
+
+Messages say what was expected, what was found and what to do. They never carry a private value.
+"""
+
+
+class SynthstreamError(Exception):
+    """Base of all errors in this package."""
+
+
+class ConfigError(SynthstreamError, ValueError):
+    """A key of the configuration is missing, unknown or impossible."""
+
+
+class SchemaError(SynthstreamError, ValueError):
+    """A frame does not fit the schema: a column is missing or has an unusable type."""
+
+
+class BudgetExceeded(SynthstreamError):
+    """The ledger refuses a charge. Raised before any noise is drawn."""
+
+
+class HorizonExhausted(SynthstreamError):
+    """All ticks that were paid for have been released."""
+
+
+class TickNotOver(SynthstreamError):
+    """The public clock has not reached the end of the open tick."""
+
+
+class SourceError(SynthstreamError):
+    """A file is missing, unreadable, or not what it was when it was read."""
+
+
+class BatchConflict(SynthstreamError):
+    """A batch id came again with other content; nothing was counted."""
+
+
+class StateError(SynthstreamError):
+    """The state folder cannot be used."""
+
+
+class StateLocked(StateError):
+    """Another process holds the state folder."""
+
+
+class StateMismatch(StateError):
+    """The state folder belongs to another configuration."""
+
+
+class StateRolledBack(StateError):
+    """Published releases are newer than the state: an old copy was restored."""
+
+
+class StateCorrupt(StateError):
+    """The state is damaged, or is not a Synthstream state."""
+
+
+class SinkError(SynthstreamError):
+    """The place of publication cannot be written, or holds something else."""
