@@ -1,1 +1,1 @@
-"""Synthstream: a synthetic copy of a private event stream, under one privacy budget."""
+"""Synthstream: a synthetic copy of a private event stream, kept up to date under one privacy budget."""

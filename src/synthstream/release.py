@@ -1,19 +1,29 @@
-"""What has passed the gate: the only types that leave the kernel."""
+"""What has passed the gate, and what is published: the only types that leave the kernel."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from synthstream.workload import Workload
+from synthstream.errors import SchemaError
+from synthstream.workload import IntArray, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from synthstream.schema import Schema
 
 FloatArray = NDArray[np.float64]
+
+# Stamped on everything that a test gate has touched.
+NOT_PRIVATE = "NOT PRIVATE: made with simulated noise"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +48,171 @@ class Measured:
         q = self.workload.marginals.index(tuple(columns))
         values = self.values[self.workload.offsets[q] : self.workload.offsets[q + 1]]
         return values.reshape(self.workload.shapes[q]), float(np.sqrt(self.variance[q]))
+
+
+class Model(Protocol):
+    """What was fitted to a measurement: integer rows over the schema's columns."""
+
+    @property
+    def codes(self) -> NDArray[Any]:
+        """Codes of the rows, shape ``(rows, columns)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What is published for one tick. A pure function of what was committed.
+
+    Args:
+        name: of the stream.
+        schema: the columns.
+        measured: the noisy counts.
+        model: the rows fitted to them.
+        start, end: the tick's span; the rows stand for all events up to ``end``.
+        facts: claim and chain, as they stand in the manifest.
+        secure: whether the noise came from the operating system.
+    """
+
+    name: str
+    schema: Schema
+    measured: Measured
+    model: Model
+    start: datetime
+    end: datetime
+    facts: Mapping[str, Any]
+    secure: bool
+
+    @property
+    def tick(self) -> int:
+        """0-based number of the tick."""
+        return self.measured.tick
+
+    @property
+    def head(self) -> str:
+        """Head of the hash chain after this tick."""
+        return str(self.facts["chain"]["head"])
+
+    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
+        """Synthetic rows.
+
+        Args:
+            n: how many; left out: the published rows, as many as the noisy total. Up to that number they are drawn
+                without repetition, beyond it with.
+            rng: public randomness for the draw and for values within bins; left out: derived from the chain head,
+                so that the published rows are always the same.
+        """
+        rng = rng or np.random.default_rng(seed_of(self.head, "rows"))
+        codes = self.model.codes
+        if n is not None:
+            if n < 0 or (n > 0 and len(codes) == 0):
+                raise ValueError(f"n must be at least 0, and 0 while the release has no rows; not {n}")
+            codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n else codes[:0]
+        return self.schema.decode(codes.astype(np.int32), rng)
+
+    def table(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Counts over all combinations of some columns.
+
+        Returns:
+            One row per cell: the columns, ``count`` in the published rows, ``measured`` and ``stderr`` as they passed
+            the gate (null if this combination of columns was not measured).
+
+        Raises:
+            SchemaError: a column does not exist or is named twice.
+        """
+        names = self.schema.names
+        unknown = [name for name in columns if name not in names]
+        if unknown or len(set(columns)) != len(columns):
+            raise SchemaError(f"table: columns must be distinct and among {list(names)}; found {list(columns)}")
+        positions = sorted(names.index(name) for name in columns)
+        workload = Workload(sizes=self.schema.sizes, marginals=(tuple(positions),))
+        labels = [self.schema.labels[p] for p in positions]
+        grid = np.indices(workload.shapes[0]).reshape(len(positions), -1) if positions else None
+        frame = pl.DataFrame(
+            {names[p]: np.array(label)[grid[i]] for i, (p, label) in enumerate(zip(positions, labels, strict=True))}
+            if grid is not None
+            else {}
+        )
+        count = workload.count(self.model.codes.astype(np.int32))
+        measured, stderr = None, None
+        if tuple(positions) in self.measured.workload.marginals:
+            values, stderr = self.measured.marginal(positions)
+            measured = pl.Series(values.reshape(-1))
+        return frame.select(list(columns)).with_columns(
+            count=pl.Series(count),
+            measured=pl.lit(measured, dtype=pl.Float64),
+            stderr=pl.lit(stderr, dtype=pl.Float64),
+        )
+
+    @cached_property
+    def tables(self) -> pl.DataFrame:
+        """All measured tables in one frame, a row per cell: see :func:`cells`."""
+        workload = self.measured.workload
+        return cells(self.schema, workload).with_columns(
+            count=pl.Series(workload.count(self.model.codes.astype(np.int32))),
+            measured=pl.Series(self.measured.values),
+            stderr=pl.Series(np.repeat(np.sqrt(self.measured.variance), workload.lengths)),
+        )
+
+    def manifest(self) -> dict[str, Any]:
+        """The release described for machines; the sink adds the files' hashes."""
+        stamp = {} if self.secure else {"warning": NOT_PRIVATE}
+        return {
+            **stamp,
+            "format": 1,
+            "name": self.name,
+            "tick": self.tick,
+            "start": self.start.isoformat(),
+            "end": self.end.isoformat(),
+            "rows": len(self.model.codes),
+            "schema": self.schema.hash,
+            **self.facts,
+        }
+
+
+@lru_cache(maxsize=8)
+def cells(schema: Schema, workload: Workload) -> pl.DataFrame:
+    """One row per cell of the workload: the names and labels of its columns, null where it has fewer columns.
+
+    Columns: ``column_1, value_1, column_2, value_2, ...`` up to the largest number of columns in a marginal.
+    """
+    order = max(len(marginal) for marginal in workload.marginals)
+    parts: list[pl.DataFrame] = []
+    for marginal, shape in zip(workload.marginals, workload.shapes, strict=True):
+        length = int(np.prod(shape, dtype=np.int64))
+        codes = np.indices(shape).reshape(len(shape), length)
+        data: dict[str, pl.Series] = {}
+        for k in range(order):
+            if k < len(marginal):
+                c = marginal[k]
+                column = pl.Series([schema.names[c]]).new_from_index(0, length)
+                value = pl.Series(schema.labels[c], dtype=pl.String).gather(codes[k])
+            else:
+                column = value = pl.Series([None], dtype=pl.String).new_from_index(0, length)
+            data |= {f"column_{k + 1}": column, f"value_{k + 1}": value}
+        parts.append(pl.DataFrame(data))
+    return pl.concat(parts)
+
+
+def chain_head(previous: str, *, measured: Measured, claim: Mapping[str, Any], schema: str) -> str:
+    """Hash that binds a tick's measurement to all before it: SHA-256, hexadecimal.
+
+    It covers tick, measured values and variances, claim, schema and the previous head, and nothing else.
+    """
+    facts = json.dumps({"tick": measured.tick, "claim": dict(claim), "schema": schema}, sort_keys=True)
+    digest = hashlib.sha256()
+    for part in (
+        previous.encode(),
+        facts.encode(),
+        np.ascontiguousarray(measured.values, dtype="<f8").tobytes(),
+        np.ascontiguousarray(measured.variance, dtype="<f8").tobytes(),
+    ):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def seed_of(head: str, purpose: str) -> int:
+    """A public seed for post-processing, 63 bits, from a chain head."""
+    digest = hashlib.sha256(f"{purpose} {head}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+__all__ = ["NOT_PRIVATE", "FloatArray", "IntArray", "Measured", "Model", "Release", "cells", "chain_head", "seed_of"]

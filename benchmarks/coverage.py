@@ -1,0 +1,63 @@
+"""Do the error bars of the demo hold? Coverage and spread of the measured tables against the truth.
+
+    python -m benchmarks.coverage
+
+Runs the eviction stream with real noise in a folder of its own and compares every measured cell with its true count. NOT
+PRIVATE: this program sees the truth. At tick t: the share of cells with |measured - true| <= 1.96 stderr (nominal 0.95),
+the same for 1 stderr (nominal 0.683), the root mean square of (measured - true) / stderr (nominal 1), and the same root mean
+square of measured - true beside the one that `synthstream plan` forecasts.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from benchmarks.environment import environment
+from synthstream.config import load
+from synthstream.plan import plan
+from synthstream.stream import Stream, mechanism_of
+
+CONFIG = Path(__file__).parent.parent / "examples" / "evictions" / "stream.toml"
+AT = (0, 9, 99, 260)
+
+
+def main() -> None:
+    """Run, compare, print one JSON line per tick looked at."""
+    config = load(CONFIG)
+    workload = mechanism_of(config).workload
+    frame = pl.read_parquet(CONFIG.parent / "../data/sf_evictions_2011_2015.parquet")
+    codes = config.schema.encode(frame)
+    ticks = config.clock.ticks_of(frame)
+    forecasts = plan(config, at_ticks=[t + 1 for t in AT]).forecasts
+    with tempfile.TemporaryDirectory() as folder:
+        sink = replace(config.sink, path=Path(folder) / "releases") if config.sink else None
+        with Stream(replace(config, state=Path(folder) / "state", sink=sink)) as stream:
+            for release in stream.run():
+                if release.tick not in AT:
+                    continue
+                counts = workload.count(codes[ticks <= release.tick])
+                stderr = np.repeat(np.sqrt(release.measured.variance), workload.lengths)
+                error = release.measured.values - counts
+                forecast = forecasts[AT.index(release.tick)]
+                line = {
+                    "bench": "coverage",
+                    "data": "sf_evictions",
+                    "tick": release.tick,
+                    "cells": workload.cells,
+                    "within_1_stderr": round(float(np.mean(np.abs(error) <= stderr)), 4),
+                    "within_1.96_stderr": round(float(np.mean(np.abs(error) <= 1.96 * stderr)), 4),
+                    "rms_z": round(float(np.sqrt(np.mean((error / stderr) ** 2))), 4),
+                    "rms_error": round(float(np.sqrt(np.mean(error**2))), 3),
+                    "forecast_2way": round(forecast.stderr[2], 3),
+                }
+                print(json.dumps({**line, **environment()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

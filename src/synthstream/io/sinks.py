@@ -1,0 +1,182 @@
+"""Where releases go. Publishing is idempotent, and a reader never sees half a release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from synthstream.errors import SinkError
+from synthstream.release import NOT_PRIVATE, Release
+
+
+class Published(NamedTuple):
+    """The newest release that a sink holds."""
+
+    tick: int
+    head: str
+
+
+class Sink(Protocol):
+    """A place of publication."""
+
+    def publish(self, release: Release) -> None:
+        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is."""
+
+    def last(self) -> Published | None:
+        """The newest release it holds."""
+
+
+class ParquetSink:
+    """A folder with one folder per release: ``rows.parquet``, ``tables.parquet`` and ``manifest.json``.
+
+    A release is written aside, synced, and renamed into place. A file that is there is never written again.
+
+    Args:
+        folder: created if it does not exist.
+        rows: ``"total"`` publishes as many rows as the noisy total; a number publishes that many.
+        keep: how many releases keep their rows; older ones keep tables and manifest. ``None`` keeps all.
+    """
+
+    def __init__(self, folder: Path, *, rows: str | int = "total", keep: int | None = None) -> None:
+        self.folder = folder
+        self._rows = None if rows == "total" else int(rows)
+        self._keep = keep
+
+    def place(self, tick: int) -> Path:
+        """The folder of a tick's release."""
+        return self.folder / f"{tick:06d}"
+
+    def last(self) -> Published | None:
+        """See :meth:`Sink.last`."""
+        ticks = [int(p.name) for p in self.folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir()]
+        return self._published(max(ticks)) if ticks else None
+
+    def _published(self, tick: int) -> Published:
+        path = self.place(tick) / "manifest.json"
+        try:
+            manifest = json.loads(path.read_text())
+            return Published(int(manifest["tick"]), str(manifest["chain"]["head"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SinkError(
+                f"{path} cannot be read as a Synthstream manifest. Releases are never half written, so something "
+                "else changed this folder: restore it, or publish to an empty one."
+            ) from error
+
+    def publish(self, release: Release) -> None:
+        """See :meth:`Sink.publish`."""
+        final = self.place(release.tick)
+        if final.exists():
+            if self._published(release.tick).head != release.head:
+                raise SinkError(
+                    f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
+                    "copy. Nothing was changed; use the state that published it, or another folder."
+                )
+            return
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            aside = self.folder / f".writing-{release.tick:06d}"
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir()
+            self._write(aside, release)
+            _sync(aside)
+            aside.rename(final)
+            _sync(self.folder)
+        except OSError as error:
+            raise SinkError(
+                f"sink {self.folder}: {error.strerror}. The release is committed and will be published, unchanged, "
+                "when you run again."
+            ) from error
+        if self._keep is not None:
+            (self.place(release.tick - self._keep) / "rows.parquet").unlink(missing_ok=True)
+
+    def sample(self, n: int | None = None, *, tick: int | None = None, seed: int | None = None) -> pl.DataFrame:
+        """Rows drawn from a published release, without repetition up to its number of rows, beyond it with.
+
+        Args:
+            n: how many; left out: all, as published.
+            tick: which release; left out: the newest.
+            seed: of the draw; left out: a fresh one.
+
+        Raises:
+            SinkError: there is no such release, or it no longer has its rows, or it has none to draw from.
+        """
+        last = self.last()
+        tick = last.tick if tick is None and last is not None else tick
+        if tick is None or not self.place(tick).is_dir():
+            upto = "no release yet" if last is None else f"releases up to tick {last.tick}"
+            raise SinkError(f"{self.folder} holds {upto}" + ("." if tick is None else f", none of tick {tick}."))
+        path = self.place(tick) / "rows.parquet"
+        if not path.exists():
+            raise SinkError(f"The rows of tick {tick} were dropped ('keep' in [sink]); its tables are still there.")
+        rows = pl.read_parquet(path)
+        if n is None:
+            return rows
+        if n < 0 or (n > 0 and rows.is_empty()):
+            raise SinkError(f"-n {n}: the release of tick {tick} has {len(rows)} rows to draw from.")
+        return rows.sample(n, with_replacement=n > len(rows), shuffle=True, seed=seed)
+
+    def _write(self, folder: Path, release: Release) -> None:
+        hashes: dict[str, str] = {}
+        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables)):
+            path = folder / f"{name}.parquet"
+            _write_parquet(path, frame, None if release.secure else NOT_PRIVATE)
+            hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        manifest: dict[str, Any] = {**release.manifest(), "files": hashes}
+        path = folder / "manifest.json"
+        path.write_text(json.dumps(manifest, indent=2) + "\n")
+        for name in (*hashes, path.name):
+            _sync(folder / name)
+
+
+class Anchor:
+    """A small file beside the state of a stream without a sink: enough to notice an old copy of the state.
+
+    Args:
+        path: outside the state folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def last(self) -> Published | None:
+        """See :meth:`Sink.last`."""
+        try:
+            found = json.loads(self.path.read_text())
+            return Published(int(found["tick"]), str(found["head"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
+
+    def publish(self, release: Release) -> None:
+        """Move the anchor to this release."""
+        last = self.last()
+        if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):
+            raise SinkError(f"{self.path} stands at another release. The state is an old copy; use the newest one.")
+        aside = self.path.with_suffix(".writing")
+        aside.write_text(json.dumps({"tick": release.tick, "head": release.head}) + "\n")
+        _sync(aside)
+        aside.replace(self.path)
+        _sync(self.path.parent)
+
+
+def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:
+    table = frame.to_arrow()
+    if stamp is not None:
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"synthstream": stamp.encode()})
+    pq.write_table(table, path, compression="zstd")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,282 @@
+"""The durable state of a stream: one SQLite file in a folder of its own, one writer.
+
+One transaction holds cursor, counter state, noisy measurement and hash-chain head. The tables ``pending`` and
+``counter`` hold exact counts: they are as secret as the rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import secrets
+import sqlite3
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from synthstream.errors import StateCorrupt, StateError, StateLocked
+from synthstream.workload import IntArray
+
+FORMAT = 1
+_APPLICATION_ID = 0x53594E53  # "SYNS"
+Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE ledger (id INTEGER PRIMARY KEY, claim TEXT NOT NULL) STRICT;
+CREATE TABLE ingested (item TEXT PRIMARY KEY, mac TEXT NOT NULL) STRICT;
+CREATE TABLE pending (tick INTEGER PRIMARY KEY, counts BLOB NOT NULL) STRICT;
+CREATE TABLE counter (id INTEGER PRIMARY KEY CHECK (id = 0), state BLOB NOT NULL) STRICT;
+CREATE TABLE measurement (tick INTEGER PRIMARY KEY, released BLOB NOT NULL, head TEXT NOT NULL) STRICT;
+CREATE TABLE population (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, codes BLOB NOT NULL) STRICT;
+CREATE TRIGGER ledger_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
+CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
+CREATE TRIGGER measurement_update BEFORE UPDATE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
+CREATE TRIGGER measurement_delete BEFORE DELETE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
+"""
+
+
+class Committed(NamedTuple):
+    """One row of the public history: a tick, its released integers and the chain head after it."""
+
+    tick: int
+    released: IntArray
+    head: str
+
+
+class Store:
+    """The state folder, opened by one process at a time.
+
+    Args:
+        folder: created with mode 0700 if it does not exist.
+        read_only: look without the lock, while another process may be writing.
+
+    Raises:
+        StateLocked: another process has it open.
+        StateError: it can be read by group or others, is a symbolic link, or cannot be written.
+        StateCorrupt: it is not a Synthstream state, is of another format, or is damaged.
+    """
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self.folder = folder
+        self._lock: int | None = None
+        path = folder / "store.db"
+        if not read_only:
+            _private_folder(folder)
+            self._lock = _locked(folder / "lock")
+        try:
+            if read_only:
+                self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+                self._check_format()
+            else:
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+                self._db = sqlite3.connect(path, isolation_level=None)
+                self._prepare()
+        except (sqlite3.Error, OSError) as error:
+            self._unlock()
+            raise StateCorrupt(
+                f"{path} cannot be opened as a Synthstream state ({type(error).__name__}). If it is a copy, restore "
+                "it whole; if it is something else, point 'state' to another folder."
+            ) from error
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _prepare(self) -> None:
+        for pragma in (
+            "trusted_schema = OFF",
+            "cell_size_check = ON",
+            "journal_mode = WAL",
+            "synchronous = FULL",  # NORMAL may forget a commit at power loss, and draw a published tick again
+            "secure_delete = ON",
+        ):
+            self._db.execute(f"PRAGMA {pragma}")
+        if not self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            with self.transaction():
+                for statement in _statements(_SCHEMA):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                self._db.execute(f"PRAGMA user_version = {FORMAT}")
+                self.put_meta("secret", secrets.token_hex(32))
+        self._check_format()
+
+    def _check_format(self) -> None:
+        found = self._db.execute("PRAGMA application_id").fetchone()[0]
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if found != _APPLICATION_ID or version != FORMAT:
+            raise StateCorrupt(
+                f"{self.folder / 'store.db'} is not a Synthstream state of format {FORMAT}. Point 'state' to another "
+                "folder, or use the version of Synthstream that wrote it."
+            )
+
+    def close(self) -> None:
+        """Close the file and let go of the lock."""
+        self._db.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; on return it is on disk."""
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    # -- public facts ------------------------------------------------------------------------------------------
+
+    def meta(self, key: str) -> str | None:
+        """A public setting, or ``None``."""
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put_meta(self, key: str, value: str) -> None:
+        """Set a public setting."""
+        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """All charges, oldest first."""
+        rows = self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()
+        return [json.loads(row[0]) for row in rows]
+
+    def append_ledger(self, claim: dict[str, Any]) -> None:
+        """Write down a charge; it can never be changed."""
+        self._db.execute("INSERT INTO ledger (claim) VALUES (?)", (json.dumps(claim, sort_keys=True),))
+
+    def last(self) -> Committed | None:
+        """The newest measurement."""
+        row = self._db.execute("SELECT tick, released, head FROM measurement ORDER BY tick DESC LIMIT 1").fetchone()
+        return None if row is None else Committed(row[0], _unpacked_ints(row[1]), row[2])
+
+    def measurement(self, tick: int) -> Committed | None:
+        """The measurement of a tick."""
+        row = self._db.execute("SELECT tick, released, head FROM measurement WHERE tick = ?", (tick,)).fetchone()
+        return None if row is None else Committed(row[0], _unpacked_ints(row[1]), row[2])
+
+    def append_measurement(self, committed: Committed) -> None:
+        """Write down what passed the gate; it can never be changed."""
+        blob = _packed_ints(committed.released)
+        self._db.execute("INSERT INTO measurement VALUES (?, ?, ?)", (committed.tick, blob, committed.head))
+
+    def population(self) -> tuple[int, Arrays] | None:
+        """The newest published tick and the rows fitted to it."""
+        row = self._db.execute("SELECT tick, codes FROM population").fetchone()
+        return None if row is None else (int(row[0]), _unpacked(row[1]))
+
+    def put_population(self, tick: int, arrays: Arrays) -> None:
+        """Mark a tick as published, with its rows."""
+        self._db.execute("INSERT OR REPLACE INTO population VALUES (0, ?, ?)", (tick, _packed(arrays)))
+
+    # -- private ------------------------------------------------------------------------------------------------
+
+    def ingested(self, item: str) -> str | None:
+        """The fingerprint under which a file or batch was counted, or ``None`` if it was not."""
+        row = self._db.execute("SELECT mac FROM ingested WHERE item = ?", (item,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put_ingested(self, item: str, mac: str) -> None:
+        """Remember that a file or batch was counted."""
+        self._db.execute("INSERT INTO ingested VALUES (?, ?)", (item, mac))
+
+    def pending(self, tick: int, cells: int) -> IntArray:
+        """Exact counts that wait for a tick to close, int64, shape ``(cells,)``. Private."""
+        row = self._db.execute("SELECT counts FROM pending WHERE tick = ?", (tick,)).fetchone()
+        counts = np.zeros(cells, dtype=np.int64)
+        if row is not None:
+            sparse = _unpacked(row[0])
+            counts[sparse["cell"]] = sparse["count"]
+        return counts
+
+    def add_pending(self, tick: int, counts: IntArray) -> None:
+        """Add exact counts to those that wait for a tick. Stored by non-zero cell. Private."""
+        counts = counts + self.pending(tick, counts.size)
+        cell = np.flatnonzero(counts)
+        blob = _packed({"cell": cell, "count": counts[cell]})
+        self._db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?)", (tick, blob))
+
+    def drop_pending(self, tick: int) -> None:
+        """Forget the exact counts of a tick that has been closed."""
+        self._db.execute("DELETE FROM pending WHERE tick = ?", (tick,))
+
+    def counter(self) -> Arrays | None:
+        """State of the counters. Private."""
+        row = self._db.execute("SELECT state FROM counter").fetchone()
+        return None if row is None else _unpacked(row[0])
+
+    def put_counter(self, state: Arrays) -> None:
+        """Replace the state of the counters. Private."""
+        self._db.execute("INSERT OR REPLACE INTO counter VALUES (0, ?)", (_packed(state),))
+
+
+def _private_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = folder.lstat().st_mode
+    except OSError as error:
+        raise StateError(f"state folder {folder}: {error.strerror}. Choose a folder that can be written.") from error
+    if not stat.S_ISDIR(mode):
+        raise StateError(f"state folder {folder} is not a folder. Symbolic links are not followed; name it itself.")
+    if mode & 0o077:
+        raise StateError(
+            f"state folder {folder} can be reached by other users (mode {mode & 0o777:03o}); it will hold exact "
+            f"counts. Run: chmod 700 {folder}"
+        )
+
+
+def _locked(path: Path) -> int:
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        raise StateLocked(
+            f"state folder {path.parent} is in use by another process. Wait for it to end; two writers would draw "
+            "noise twice."
+        ) from error
+    return handle
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Statements of a script; a trigger holds a semicolon of its own, so lines are joined until complete."""
+    text = ""
+    for line in script.strip().splitlines():
+        text += line + "\n"
+        if sqlite3.complete_statement(text):
+            yield text
+            text = ""
+
+
+def _packed(arrays: Arrays) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _unpacked(blob: bytes) -> Arrays:
+    with np.load(io.BytesIO(blob), allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def _packed_ints(values: IntArray) -> bytes:
+    """Integers as bytes, low bytes of all first, so that the high ones compress."""
+    planes = np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(-1, 8).T
+    return zlib.compress(np.ascontiguousarray(planes).tobytes(), 1)
+
+
+def _unpacked_ints(blob: bytes) -> IntArray:
+    planes = np.frombuffer(zlib.decompress(blob), dtype=np.uint8).reshape(8, -1)
+    return np.ascontiguousarray(planes.T).view("<i8").reshape(-1).astype(np.int64)

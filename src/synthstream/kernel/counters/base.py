@@ -1,0 +1,156 @@
+"""What a counter is, and the part that matrix counters share.
+
+Symbols: x_t counts of tick t; A lower-triangular ones; C encodes, B decodes, A = B C; z noise.
+Ticks are 0-based; the value after tick t is the private running sum over ticks 0..t.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.errors import HorizonExhausted
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import gaussian_variance, laplace_variance
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+State = dict[str, NDArray[Any]]
+Noise = Literal["gaussian", "laplace"]
+
+# A tick's count of one cell is clipped to this size before it is encoded, so that no sum can leave 64 bits.
+# One event changes a clipped count by at most one, as it does the count itself.
+LARGEST_COUNT = 2**31
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counter(ABC):
+    """A private running sum over a vector of cells.
+
+    ``step`` takes ``multiplier``, the noise per unit of sensitivity of each cell: standard deviation for
+    Gaussian noise, scale for Laplace noise. A cell with multiplier m costs rho = 1 / (2 m^2), or epsilon = 1 / m,
+    for the whole stream and one event.
+
+    Args:
+        horizon: number of ticks; ``None`` for no end.
+        noise: law of the noise.
+    """
+
+    horizon: int | None
+    noise: Noise
+
+    @property
+    @abstractmethod
+    def theorem(self) -> str:
+        """Id of the file in ``docs/theorems`` that proves the cost."""
+
+    @abstractmethod
+    def sensitivity(self, t: int = 0) -> float:
+        """Norm of the change that one event at tick ``t`` makes to all values at the gate, in counts, rounded up.
+
+        L2 for Gaussian noise, L1 for Laplace noise.
+        """
+
+    @abstractmethod
+    def init(self, cells: int) -> State:
+        """The state before the first tick."""
+
+    @abstractmethod
+    def step(
+        self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
+    ) -> tuple[State, FloatArray]:
+        """Close one tick.
+
+        Args:
+            state: what the last step returned; it is not changed.
+            counts: the tick's exact counts, int64, shape ``(cells,)``.
+            gate: the source of noise.
+            multiplier: noise per unit of sensitivity, float64, shape ``(cells,)``.
+
+        Returns:
+            The next state, and the released running sums, float64, shape ``(cells,)``.
+
+        Raises:
+            HorizonExhausted: all ticks have been released. Depends on the number of ticks alone.
+        """
+
+    @abstractmethod
+    def covariance(self, s: int, t: int, *, multiplier: float) -> float:
+        """Covariance of the noise in the values after ticks ``s`` and ``t`` of a cell. Public."""
+
+    def variance(self, t: int, *, multiplier: float) -> float:
+        """Variance of the noise in the value after tick ``t`` of a cell. Public."""
+        return self.covariance(t, t, multiplier=multiplier)
+
+    def noise_variance(self, scale: float) -> float:
+        """Variance of one draw of this counter's noise."""
+        return laplace_variance(scale) if self.noise == "laplace" else gaussian_variance(scale)
+
+    def tick_of(self, state: State) -> int:
+        """Number of ticks closed so far; raises ``HorizonExhausted`` if there is none left."""
+        t = int(state["t"])
+        if self.horizon is not None and t >= self.horizon:
+            raise HorizonExhausted(
+                f"All {self.horizon} ticks of this stream have been released. Its budget covers no more; "
+                "open a successor with a budget of its own."
+            )
+        return t
+
+
+class Encoded(NamedTuple):
+    """A state, and the exact integers to pass through the gate, in units of ``2**-grid_bits`` counts."""
+
+    state: State
+    value: IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixCounter(Counter):
+    """A counter that is encode -> gate -> decode. Privacy lives in ``encode`` alone; ``decode`` sees released values."""
+
+    grid_bits = 0
+
+    @abstractmethod
+    def encode(self, state: State, counts: IntArray) -> Encoded:
+        """One row of C x, exact, on the grid."""
+
+    @abstractmethod
+    def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
+        """One row of B y, in counts."""
+
+    def step(
+        self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
+    ) -> tuple[State, FloatArray]:
+        """Close one tick: encode, pass the gate, decode. See :meth:`Counter.step`."""
+        t = self.tick_of(state)
+        encoded = self.encode(state, clip(counts))
+        scale = rounded_up(self.sensitivity(t) * 2.0**self.grid_bits * multiplier)
+        if self.noise == "gaussian":
+            released = gate.gaussian(encoded.value, sigma=scale)
+        else:
+            released = gate.laplace(encoded.value, scale=scale)
+        after, estimate = self.decode(encoded.state, released)
+        after["t"] = np.int64(t + 1)
+        return after, estimate
+
+
+def clip(counts: IntArray) -> IntArray:
+    """Counts limited to ``LARGEST_COUNT`` in size. 1-Lipschitz in each count."""
+    return np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT)
+
+
+def rounded_up(value: FloatArray) -> FloatArray:
+    """A little above ``value``: covers the rounding of the two products that make a noise scale."""
+    return value * (1 + 2.0**-50)
+
+
+def prefix_weights(weights: FloatArray, s: int, t: int) -> float:
+    """sum_j b_{t-j} b_{s-j}: the overlap of two rows of a Toeplitz decoder with first column ``weights``."""
+    if s > t:
+        s, t = t, s
+    return math.fsum(weights[: s + 1] * weights[t - s : t + 1])

@@ -1,0 +1,153 @@
+"""The buffered linear Toeplitz counter: a few leaky sums in place of the whole history."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import brentq
+
+from synthstream.kernel.counters.base import (
+    Encoded,
+    FloatArray,
+    MatrixCounter,
+    Noise,
+    State,
+    prefix_weights,
+    rounded_up,
+)
+from synthstream.kernel.counters.blt_parameters import PARAMETERS
+from synthstream.kernel.counters.fixed import advance
+from synthstream.workload import IntArray
+
+# The longest span one factorisation serves; longer streams restart it (see restarted.py).
+LONGEST = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blt(MatrixCounter):
+    """Running sums by A = B C with b(x) = 1 + sum_k w_k / (1 - lambda_k x), one lambda being 1.
+
+    C has the generating function 1 / ((1 - x) b(x)) = sum_i r_i / (1 - mu_i x): its rows are a few leaky sums of
+    the counts, kept in 64 + 64 bit fixed point.
+
+    Privacy:
+        Unit        one event, in one tick and one cell; neighbours: add-remove
+        Cost        rho = 1 / (2 multiplier^2), whole stream
+        Theorem     blt
+        Trusts      nothing
+    Accuracy:       variance sensitivity^2 multiplier^2 sum_{j <= t} b_j^2
+    Time, memory:   O(cells buffers) per tick and of state
+    Reference:      Dvijotham, McMahan, Pillutla, Steinke, Thakurta 2024 (arXiv 2404.16706)
+    """
+
+    horizon: int
+    noise: Noise = "gaussian"
+    grid_bits = 20
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.horizon <= LONGEST:
+            raise ValueError(f"horizon must be between 1 and {LONGEST} for one run of the blt counter")
+        if self.noise != "gaussian":
+            raise ValueError("noise must be gaussian for the blt counter")
+
+    @property
+    def theorem(self) -> str:
+        """See :attr:`Counter.theorem`."""
+        return "blt"
+
+    @cached_property
+    def _b(self) -> tuple[FloatArray, FloatArray]:
+        """Weights w_k and decays lambda_k of B for this horizon."""
+        nearest = min(PARAMETERS, key=lambda size: abs(math.log(size / self.horizon)))
+        times, weights = PARAMETERS[nearest]
+        decays = np.array([*(math.exp(-1 / time) for time in times), 1.0])
+        order = np.argsort(decays)
+        return np.array(weights)[order], decays[order]
+
+    @cached_property
+    def _c(self) -> tuple[NDArrayU64, NDArrayU64]:
+        """Weights r_i and decays mu_i of C, each a multiple of 2^-64, in those units."""
+        w, lam = self._b
+
+        def b_at(y: float) -> float:
+            """b(1 / y); its zeros are the decays of C, one below each decay of B."""
+            return float(1 + np.sum(w * y / (y - lam)))
+
+        edge = 8 * np.finfo(float).eps  # keeps the search off the poles
+        lower = [0.0, *lam[:-1]]
+        mu = np.array([brentq(b_at, a + edge, b - edge, xtol=1e-300) for a, b in zip(lower, lam, strict=True)])
+        x = 1 / mu
+        slope = np.array([np.sum(w * lam / (1 - lam * at) ** 2) for at in x])
+        r = -mu / ((1 - x) * slope)
+        if not (np.all(r > 0) and np.all((mu > 0) & (mu < 1))):
+            raise ArithmeticError("blt parameters give a strategy that is not completely monotone")
+        return _fractions(r), _fractions(mu)
+
+    @cached_property
+    def coefficients(self) -> FloatArray:
+        """First column of C before rounding to the grid, shape ``(horizon,)``."""
+        r, mu = (part.astype(np.float64) / 2.0**64 for part in self._c)
+        j = np.arange(self.horizon, dtype=np.float64)
+        return np.asarray(np.sum(r[:, None] * np.exp(j * np.log(mu)[:, None]), axis=0))
+
+    @cached_property
+    def _norm(self) -> float:
+        """L2 sensitivity: norm of the column, its float error, and the worst that fixed point can add."""
+        _, mu = self._c
+        slowest = 1 / (1 - float(mu.max()) / 2.0**64)
+        slack = 2.0**-self.grid_bits + 2 * mu.size * (slowest + 1) * 2.0**-64
+        norm = math.sqrt(math.fsum(self.coefficients**2))
+        return norm * (1 + 1e-9) + math.sqrt(self.horizon) * slack
+
+    def sensitivity(self, t: int = 0) -> float:
+        """L2 norm of the first column over the horizon, rounding included."""
+        return self._norm
+
+    @cached_property
+    def _decoder(self) -> FloatArray:
+        """First column of B, shape ``(horizon,)``."""
+        w, lam = self._b
+        j = np.arange(self.horizon, dtype=np.float64)
+        column = np.asarray(np.sum(w[:, None] * lam[:, None] ** j, axis=0))
+        column[0] += 1
+        return column
+
+    def init(self, cells: int) -> State:
+        """See :meth:`Counter.init`."""
+        buffers = self._b[0].size
+        return {
+            "t": np.int64(0),
+            "hi": np.zeros((buffers, cells), dtype=np.int64),
+            "lo": np.zeros((buffers, cells), dtype=np.uint64),
+            "decoded": np.zeros((buffers, cells)),
+        }
+
+    def encode(self, state: State, counts: IntArray) -> Encoded:
+        """See :meth:`MatrixCounter.encode`."""
+        r, mu = self._c
+        hi, lo, value = state["hi"].copy(), state["lo"].copy(), np.empty_like(counts)
+        advance(hi, lo, mu, r, counts, self.grid_bits, value)
+        return Encoded(state | {"hi": hi, "lo": lo}, value)
+
+    def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
+        """See :meth:`MatrixCounter.decode`."""
+        w, lam = self._b
+        y = released / 2.0**self.grid_bits
+        sums = lam[:, None] * state["decoded"] + y
+        return state | {"decoded": sums}, y + w @ sums
+
+    def covariance(self, s: int, t: int, *, multiplier: float) -> float:
+        """See :meth:`Counter.covariance`."""
+        sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
+        return sigma**2 * prefix_weights(self._decoder, s, t)
+
+
+NDArrayU64 = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
+
+
+def _fractions(values: FloatArray) -> NDArrayU64:
+    """Numbers in (0, 1) as multiples of 2^-64."""
+    return np.array([int(value * 2.0**64) for value in values], dtype=np.uint64)

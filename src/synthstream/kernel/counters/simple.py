@@ -1,0 +1,62 @@
+"""The simple counter: fresh noise on every tick's counts, added up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthstream.kernel.counters.base import (
+    Encoded,
+    FloatArray,
+    IntArray,
+    MatrixCounter,
+    Noise,
+    State,
+    rounded_up,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simple(MatrixCounter):
+    """Running sums of noisy ticks: C = identity, B = A.
+
+    Privacy:
+        Unit        one event, in one tick and one cell; neighbours: add-remove
+        Cost        epsilon = 1 / multiplier (Laplace), rho = 1 / (2 multiplier^2) (Gaussian), whole stream
+        Theorem     simple
+        Trusts      nothing
+    Accuracy:       variance (t + 1) times that of one draw
+    Time, memory:   O(cells) per tick
+    Reference:      Chan, Shi, Song 2011, "Simple Counting Mechanism II"
+    """
+
+    horizon: int | None = None
+    noise: Noise = "laplace"
+
+    @property
+    def theorem(self) -> str:
+        """See :attr:`Counter.theorem`."""
+        return "simple"
+
+    def sensitivity(self, t: int = 0) -> float:
+        """One event changes one tick's count by one."""
+        return 1.0
+
+    def init(self, cells: int) -> State:
+        """See :meth:`Counter.init`."""
+        return {"t": np.int64(0), "sum": np.zeros(cells)}
+
+    def encode(self, state: State, counts: IntArray) -> Encoded:
+        """See :meth:`MatrixCounter.encode`."""
+        return Encoded(state, counts)
+
+    def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
+        """See :meth:`MatrixCounter.decode`."""
+        total = state["sum"] + released
+        return {"sum": total}, total
+
+    def covariance(self, s: int, t: int, *, multiplier: float) -> float:
+        """See :meth:`Counter.covariance`."""
+        scale = float(rounded_up(np.array(multiplier)))
+        return (min(s, t) + 1) * self.noise_variance(scale)

@@ -1,0 +1,84 @@
+"""A forecast from the configuration alone. It touches no data and spends no budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthstream.config import StreamConfig
+from synthstream.kernel.marginals import Marginals
+from synthstream.privacy import Claim
+from synthstream.stream import mechanism_of
+
+AT_TICKS = (1, 10, 100, 1000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """Expected error after a number of ticks.
+
+    Args:
+        ticks: how many ticks have been released.
+        stderr: order of a table (number of its columns) -> standard error of one measured cell, in events: root mean
+            square over the tables of that order.
+        table_error: order -> expected sum of absolute errors over the cells of a table, in events: mean over tables.
+    """
+
+    ticks: int
+    stderr: dict[int, float]
+    table_error: dict[int, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a configuration promises, needs and will deliver."""
+
+    claim: Claim
+    words: str
+    counter: str
+    tables: dict[int, int]
+    cells: int
+    state_bytes: int
+    forecasts: tuple[Forecast, ...]
+
+
+def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
+    """Forecast a configuration. Ticks beyond the horizon are left out; the horizon itself is put in their place."""
+    mechanism = mechanism_of(config)
+    workload = mechanism.workload
+    claim = mechanism.claim()
+    horizon = mechanism.horizon
+    ticks = sorted({t if horizon is None else min(t, horizon) for t in at_ticks})
+    orders = sorted({len(m) for m in workload.marginals})
+    return Plan(
+        claim=claim,
+        words=claim.words(config.privacy.budget),
+        counter=type(mechanism.counter).__name__.lower(),
+        tables={k: sum(len(m) == k for m in workload.marginals) for k in orders},
+        cells=workload.cells,
+        state_bytes=_state_bytes(mechanism),
+        forecasts=tuple(_forecast(mechanism, t) for t in ticks),
+    )
+
+
+def _forecast(mechanism: Marginals, ticks: int) -> Forecast:
+    variance = mechanism.variance(ticks - 1)
+    order = np.array([len(m) for m in mechanism.workload.marginals])
+    # Sums of a few heavy-tailed draws are close enough to normal for a mean absolute error.
+    table_error = mechanism.workload.lengths * np.sqrt(2 / np.pi * variance)
+    return Forecast(
+        ticks=ticks,
+        stderr={int(k): float(np.sqrt(variance[order == k].mean())) for k in np.unique(order)},
+        table_error={int(k): float(table_error[order == k].mean()) for k in np.unique(order)},
+    )
+
+
+def _state_bytes(mechanism: Marginals) -> int:
+    """Bytes of counter state at the horizon (or in the first segment), and of one measurement."""
+    cells = mechanism.workload.cells
+    state = sum(array.nbytes for array in mechanism.init().values())
+    if "counts" in mechanism.init():  # toeplitz remembers every tick
+        state += 16 * cells * (mechanism.horizon or 0)
+    return state + 8 * cells

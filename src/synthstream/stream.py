@@ -1,0 +1,431 @@
+"""The stream: encode -> count -> step -> commit -> publish. Thin on purpose."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from synthstream.config import StreamConfig, load
+from synthstream.errors import BatchConflict, SourceError, StateMismatch, StateRolledBack, TickNotOver
+from synthstream.fit.population import Population, fit
+from synthstream.io.sinks import Anchor, ParquetSink, Sink
+from synthstream.io.sources import FileSource
+from synthstream.io.store import Committed, Store
+from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.ledger import Ledger
+from synthstream.kernel.marginals import Marginals
+from synthstream.release import Measured, Release, chain_head, seed_of
+from synthstream.schema import Frame
+from synthstream.testing.gates import SeededGate
+from synthstream.workload import CodeArray, IntArray
+
+_CHUNK_ROWS = 250_000
+
+
+def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A001 - the public name is synthstream.open
+    """Open the stream that a configuration file describes; resume it where it stopped.
+
+    Args:
+        path: a ``stream.toml``.
+        simulate: a seed. Noise is then reproducible and protects nobody: state and releases go to folders of their
+            own (``...-simulated``), and everything that is published says so.
+
+    Raises:
+        ConfigError: the file is not a valid configuration.
+        StateError: the state folder cannot be used (see :mod:`synthstream.errors`).
+    """
+    config = load(Path(path))
+    if simulate is None:
+        return Stream(config)
+    return Stream(simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"))
+
+
+def simulated(config: StreamConfig) -> StreamConfig:
+    """The same configuration with folders of its own for a run with simulated noise."""
+    aside = config.state.with_name(config.state.name + "-simulated")
+    sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + "-simulated"))
+    return replace(config, state=aside, sink=sink)
+
+
+def _system_gate(tick: int) -> Gate:
+    return SystemGate()
+
+
+def _machine_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class Stream:
+    """A private event stream and its releases. One process at a time may hold it open.
+
+    Args:
+        config: what to protect, count and publish.
+        gates: the source of noise for each tick; anything but the system's stamps every release as not private.
+        now: the machine's clock.
+
+    Raises:
+        StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
+        BudgetExceeded: the budget does not cover the stream.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        *,
+        gates: Callable[[int], Gate] = _system_gate,
+        now: Callable[[], datetime] = _machine_clock,
+    ) -> None:
+        self.config = config
+        self.mechanism = mechanism_of(config)
+        self._gates, self._now = gates, now
+        self._secure = gates(0).secure
+        self._sink = _sink(config)
+        self._store = Store(config.state)
+        try:
+            self._open()
+        except BaseException:
+            self._store.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the state folder."""
+        self._store.close()
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        identity = {
+            "config": self.config.public_json(),
+            "secure": str(self._secure),
+            "resolution": repr(self.mechanism.resolution),
+        }
+        if self._store.meta("config") is None:
+            ledger = Ledger(budget=self.config.privacy.budget).charge(self.mechanism.claim())
+            with self._store.transaction():
+                for key, value in identity.items():
+                    self._store.put_meta(key, value)
+                for _ in ledger.claims:
+                    self._store.append_ledger(self.facts)
+                self._store.put_counter(self.mechanism.init())
+        else:
+            self._refuse_other(identity)
+        last = self._store.last()
+        self.closed = 0 if last is None else last.tick + 1
+        self._head = genesis(self.config) if last is None else last.head
+        self._counter = self._store.counter()
+        self._compare_with_sink()
+        self._published = self._rebuilt()
+        if self.closed and (self._published is None or self._published.tick < self.closed - 1):
+            self._publish(self.closed - 1)
+
+    def _refuse_other(self, identity: dict[str, str]) -> None:
+        stored = self._store.meta("config") or "{}"
+        if changed := self.config.differences(stored):
+            budget = self.config.privacy.budget
+            raise StateMismatch(
+                f"{self.config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
+                "keeps its privacy, clock, schema and synthesizer. Undo the change, or open a successor with another "
+                "'name', 'state' and sink; people in both would be protected by the sum of both budgets, at these "
+                f"settings epsilon = {budget.epsilon:g} more."
+            )
+        for key, value in identity.items():
+            if key != "config" and self._store.meta(key) != value:
+                raise StateMismatch(
+                    f"{self.config.state} was made by another kind of run ({key} differs). Runs with simulated noise "
+                    "and real runs never share a state folder."
+                )
+
+    def _compare_with_sink(self) -> None:
+        last = self._sink.last()
+        marked = self._store.population()
+        if last is None:
+            if marked is not None:
+                raise StateRolledBack(
+                    f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
+                    "it, or point [sink] path back to where the releases are. No noise was drawn."
+                )
+            return
+        own = self._store.measurement(last.tick)
+        if own is None or own.head != last.head:
+            raise StateRolledBack(
+                f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
+                "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
+                "state, or another folder for releases. No noise was drawn."
+            )
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The claim as it stands in ledger and manifest."""
+        claim, budget = self.mechanism.claim(), self.config.privacy.budget
+        return {
+            "words": claim.words(budget),
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "unit": claim.unit.kind,
+            "neighbours": claim.neighbours,
+            "horizon": claim.horizon,
+            "rho": float(claim.rho),
+            "pure_epsilon": None if claim.pure is None else float(claim.pure),
+            "theorems": list(claim.theorems),
+            "trusts": list(claim.trusts),
+        }
+
+    # -- counting -----------------------------------------------------------------------------------------------
+
+    def update(self, rows: Frame | str | Path, *, batch_id: str | None = None) -> None:
+        """Count rows into the open tick, or the later tick of their own time. Committed on return.
+
+        Args:
+            rows: a polars, pandas or pyarrow frame, or the path of a Parquet or CSV file.
+            batch_id: the same id and content again is a no-op. Without an id, rows count each time they come.
+
+        Raises:
+            SchemaError: a column is missing.
+            BatchConflict: the id came before with other content; nothing was counted.
+        """
+        if isinstance(rows, str | Path):
+            path = Path(rows).absolute()
+            source = FileSource(path.suffix.removeprefix("."), str(path), self._columns, path.parent)
+            chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
+        else:
+            chunks = iter([rows])
+        encoded = [self._encode(chunk) for chunk in chunks]
+        if batch_id is None:
+            with self._store.transaction():
+                self._add(iter(encoded))
+            return
+        mac = self._mac(*(part.tobytes() for pair in encoded for part in pair))
+        item = f"batch {batch_id}"
+        known = self._store.ingested(item)
+        if known is None:
+            with self._store.transaction():
+                self._add(iter(encoded))
+                self._store.put_ingested(item, mac)
+        elif known != mac:
+            raise BatchConflict(
+                f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows "
+                "a new id."
+            )
+
+    def ingest(self) -> None:
+        """Count every file of the configured source that was not counted before. Committed file by file.
+
+        Raises:
+            SourceError: a file is missing, unreadable, or not what it was when it was counted.
+            SchemaError: a column is missing.
+        """
+        config = self.config.source
+        if config is None:
+            return
+        source = FileSource(config.kind, config.path, self._columns, self.config.base)
+        for path in source.files():
+            item = f"file {_relative(path, self.config.base)}"
+            mac = self._mac(source.fingerprint(path).encode())
+            known = self._store.ingested(item)
+            if known is None:
+                with self._store.transaction():
+                    self._add(self._encode(chunk) for chunk in source.read(path, chunk_rows=_CHUNK_ROWS))
+                    self._store.put_ingested(item, mac)
+            elif known != mac:
+                raise SourceError(
+                    f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
+                    "the file back as it was, and new rows into a new file."
+                )
+
+    @property
+    def _columns(self) -> list[str]:
+        time = self.config.clock.column
+        return list(dict.fromkeys([*self.config.schema.names, *([time] if time else [])]))
+
+    def _encode(self, frame: Frame) -> tuple[CodeArray, IntArray]:
+        """Codes and ticks of rows; -1 for the tick that is open when they are counted. Total."""
+        codes = self.config.schema.encode(frame)
+        return codes, self.config.clock.ticks_of(frame, rows=len(codes))
+
+    def _add(self, encoded: Iterator[tuple[CodeArray, IntArray]]) -> None:
+        workload = self.mechanism.workload
+        waiting: dict[int, IntArray] = {}
+        for codes, ticks in encoded:
+            ticks = np.maximum(ticks, self.closed)
+            order = np.argsort(ticks, kind="stable")
+            present, starts = np.unique(ticks[order], return_index=True)
+            for tick, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+                counts = workload.count(codes[rows])
+                waiting[tick] = counts if tick not in waiting else waiting[tick] + counts
+        for tick, counts in waiting.items():
+            self._store.add_pending(tick, counts)
+
+    def _mac(self, *parts: bytes) -> str:
+        """Keyed fingerprint of private content: tells equal from different, and nothing else to who lacks the key."""
+        secret = bytes.fromhex(self._store.meta("secret") or "")
+        mac = hmac.new(secret, digestmod=hashlib.sha256)
+        for part in parts:
+            mac.update(len(part).to_bytes(8, "big") + part)
+        return mac.hexdigest()
+
+    # -- releasing ----------------------------------------------------------------------------------------------
+
+    def due(self, *, until: datetime | None = None) -> int:
+        """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open."""
+        moment = until or self.config.clock.until or self._now()
+        return max(0, self.config.clock.ended_before(moment) - self.closed)
+
+    def release(self, *, until: datetime | None = None) -> Release:
+        """Close the open tick: committed, then published.
+
+        Raises:
+            TickNotOver: the public clock has not reached the end of the open tick.
+            HorizonExhausted: all ticks have been released.
+        """
+        exhausted = self.config.clock.horizon is not None and self.closed >= self.config.clock.horizon
+        if not exhausted and self.due(until=until) == 0:
+            raise TickNotOver(
+                f"Tick {self.closed} ends at {self.config.clock.boundary(self.closed + 1).isoformat()}. A tick is "
+                "closed by the clock alone; wait, or say until=."
+            )
+        self._commit(self._gates(self.closed))
+        return self._publish(self.closed - 1)
+
+    def run(self, *, until: datetime | None = None) -> Iterator[Release]:
+        """Count new files of the source, then close every tick that is due, one by one."""
+        self.ingest()
+        for _ in range(self.due(until=until)):
+            yield self.release(until=until)
+
+    def _commit(self, gate: Gate) -> None:
+        """One transaction: draw, and write down what was drawn before anyone can see it."""
+        tick = self.closed
+        state = self._counter if self._counter is not None else self._store.counter()
+        self._counter = None  # dead until the commit has happened
+        with self._store.transaction():
+            counts = self._store.pending(tick, self.mechanism.workload.cells)
+            after, measured = self.mechanism.step(state or self.mechanism.init(), counts, gate)
+            released = np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
+            head = chain_head(self._head, measured=measured, claim=self.facts, schema=self.config.schema.hash)
+            self._store.append_measurement(Committed(tick, released, head))
+            self._store.put_counter(after)
+            self._store.drop_pending(tick)
+        self._counter, self._head, self.closed = after, head, tick + 1
+
+    def _publish(self, tick: int) -> Release:
+        start = None if self._published is None else self._published.model
+        measured, head = self._measured(tick)
+        model = fit(measured, start=start, seed=seed_of(head, "fit"))
+        release = self._release(measured, model, head)
+        self._sink.publish(release)
+        with self._store.transaction():
+            self._store.put_population(tick, {"codes": model.codes})
+        self._published = release
+        return release
+
+    def _measured(self, tick: int) -> tuple[Measured, str]:
+        committed = self._store.measurement(tick)
+        if committed is None:
+            raise LookupError(f"tick {tick} has not been measured")
+        measured = Measured(
+            tick=tick,
+            workload=self.mechanism.workload,
+            values=committed.released * self.mechanism.resolution,
+            variance=self.mechanism.variance(tick),
+        )
+        return measured, committed.head
+
+    def _release(self, measured: Measured, model: Population, head: str) -> Release:
+        tick, clock = measured.tick, self.config.clock
+        before = self._store.measurement(tick - 1) if tick else None
+        previous = genesis(self.config) if before is None else before.head
+        return Release(
+            name=self.config.name,
+            schema=self.config.schema,
+            measured=measured,
+            model=model,
+            start=clock.boundary(tick),
+            end=clock.boundary(tick + 1),
+            facts={"claim": self.facts, "chain": {"previous": previous, "head": head}},
+            secure=self._secure,
+        )
+
+    def _rebuilt(self) -> Release | None:
+        """The newest published release, from what was committed."""
+        found = self._store.population()
+        if found is None:
+            return None
+        tick, arrays = found
+        measured, head = self._measured(tick)
+        model = Population(workload=self.mechanism.workload, codes=arrays["codes"])
+        return self._release(measured, model, head)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> Release | None:
+        """The newest published release."""
+        return self._published
+
+    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
+        """Synthetic rows of the newest release. See :meth:`Release.rows`."""
+        return self._newest().rows(n, rng=rng)
+
+    def table(self, columns: list[str]) -> pl.DataFrame:
+        """A table of the newest release. See :meth:`Release.table`."""
+        return self._newest().table(columns)
+
+    def _newest(self) -> Release:
+        if self._published is None:
+            raise LookupError("nothing has been released yet; call release() when the first tick is over")
+        return self._published
+
+    def status(self) -> dict[str, Any]:
+        """What was spent and how far the stream is. Public facts only."""
+        return {
+            "name": self.config.name,
+            "released": self.closed,
+            "horizon": self.config.clock.horizon,
+            "last_end": None if self.closed == 0 else self.config.clock.boundary(self.closed).isoformat(),
+            "head": self._head,
+            "spent": self._store.ledger(),
+            "secure": self._secure,
+        }
+
+
+def mechanism_of(config: StreamConfig) -> Marginals:
+    """The mechanism that a configuration describes. Touches no data."""
+    return Marginals(
+        workload=config.workload,
+        budget=config.privacy.budget,
+        horizon=config.clock.horizon,
+        unit=config.privacy.unit,
+        neighbours=config.privacy.neighbours,
+        split=config.synthesizer.budget,
+        kind=config.synthesizer.counter,
+    )
+
+
+def genesis(config: StreamConfig) -> str:
+    """The chain head before the first tick: a hash of the stream's name and its public settings."""
+    return hashlib.sha256(json.dumps([config.name, config.public_json()]).encode()).hexdigest()
+
+
+def _sink(config: StreamConfig) -> Sink:
+    if config.sink is None:
+        return Anchor(config.state.with_name(config.state.name + ".anchor.json"))
+    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep)
+
+
+def _relative(path: Path, base: Path) -> str:
+    return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)

@@ -1,0 +1,139 @@
+"""Rules of the house: import walls, theorems, the public API, no asserts or pickles in the package."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import synthstream
+from synthstream.kernel import counters
+from synthstream.kernel.counters import Counter
+from synthstream.kernel.marginals import Marginals
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "synthstream"
+THEOREMS = ROOT / "docs" / "theorems"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """Full names of all modules and names that a file imports, wherever the import stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} uses a relative import"
+            found |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def touches(imports: set[str], prefix: str) -> bool:
+    return any(name == prefix or name.startswith(prefix + ".") for name in imports)
+
+
+WALLS = {
+    "kernel": ["synthstream.io", "synthstream.fit", "synthstream.evaluate", "synthstream.testing", "synthstream.stream",
+               "logging", "random", "numpy.random", "time", "datetime"],
+    "fit": ["synthstream.kernel", "synthstream.io", "synthstream.evaluate", "synthstream.stream", "synthstream.schema"],
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: module_of(p))
+def test_import_walls(path: Path) -> None:
+    imports = imports_of(path)
+    folder = path.relative_to(SOURCE).parts[0]
+    for forbidden in WALLS.get(folder, []):
+        assert not touches(imports, forbidden), f"{folder} must not import {forbidden}"
+    if path.name != "cli.py" and folder != "evaluate":
+        assert not touches(imports, "synthstream.evaluate")
+    assert not touches(imports, "pickle")
+
+
+def test_the_wall_test_can_fail() -> None:
+    assert touches(imports_of(SOURCE / "stream.py"), "synthstream.io")
+    assert not touches({"synthstream.iota"}, "synthstream.io")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: module_of(p))
+def test_habits(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert not [n for n in ast.walk(tree) if isinstance(n, ast.Assert)], "errors are raised, not asserted"
+    assert not re.search(r"np\.random\.(?!default_rng|Generator)", text), "no global randomness"
+    assert not re.search(r"TO" + r"DO|FIX" + r"ME", text.replace("TODO-public", "")), "no unfinished business"
+    assert len(text.splitlines()) <= 400, "a file fits in a head"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = (node.end_lineno or 0) - node.lineno + 1
+            docstring = len((ast.get_docstring(node) or "").splitlines())
+            assert body - docstring <= 50, f"{node.name} is too long"
+
+
+def test_what_is_public_is_listed_and_sorted() -> None:
+    listed = synthstream.__all__
+    assert listed == sorted(listed)
+    for name in listed:
+        assert getattr(synthstream, name).__doc__, f"{name} has no docstring"
+
+
+def mechanism_docs() -> dict[str, str]:
+    classes = [getattr(counters, name) for name in counters.__all__]
+    found = [c for c in classes if isinstance(c, type) and issubclass(c, Counter) and c is not Counter]
+    return {f"{c.__module__}.{c.__name__}": c.__doc__ or "" for c in [*found, Marginals]}
+
+
+@pytest.mark.parametrize("name", mechanism_docs())
+def test_every_mechanism_names_a_theorem_that_covers_it(name: str) -> None:
+    doc = mechanism_docs()[name]
+    for word in ("Privacy:", "Unit", "Cost", "Theorem", "Trusts", "Accuracy:"):
+        assert word in doc, f"{name}: no {word} in its docstring"
+    theorem = re.search(r"Theorem\s+([a-z-]+)", doc)
+    assert theorem
+    text = (THEOREMS / f"{theorem[1]}.md").read_text()
+    assert f"id: {theorem[1]}" in text
+    assert name in text.splitlines()[1]
+
+
+def test_every_theorem_covers_something_that_exists() -> None:
+    for path in THEOREMS.glob("*.md"):
+        if path.name == "README.md":
+            continue
+        lines = path.read_text().splitlines()
+        assert lines[0] == f"id: {path.stem}"
+        assert lines[1].startswith("covers: ")
+        for name in lines[1].removeprefix("covers: ").split(", "):
+            module, _, attribute = name.strip("` ").rpartition(".")
+            assert hasattr(importlib.import_module(module), attribute), f"{path.name} covers {name}, which is not there"
+
+
+def test_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code[1], "README.md", "exec"), {})  # noqa: S102 - our own README
+
+
+def test_commands_of_the_readme_exist() -> None:
+    from typer.testing import CliRunner
+
+    from synthstream.cli import app
+
+    for command in set(re.findall(r"synthstream (schema init|plan|run|status|sample)\b", (ROOT / "README.md").read_text())):
+        assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert importlib.metadata.version("synthstream") == project["version"]

@@ -1,0 +1,355 @@
+"""The contract that every counter keeps, and the cost of each, measured from the implementation."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from synthstream.errors import HorizonExhausted
+from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, counter, restarted
+from synthstream.kernel.counters.base import LARGEST_COUNT, FloatArray, IntArray, MatrixCounter
+from synthstream.kernel.counters.blt_parameters import PARAMETERS
+from synthstream.kernel.gate import Gate
+from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+
+T = 40
+COUNTERS: list[Counter] = [
+    Simple(horizon=T, noise="laplace"),
+    Simple(horizon=T, noise="gaussian"),
+    Kary(horizon=T),
+    Toeplitz(horizon=T),
+    Blt(horizon=T),
+    Restarted(noise="laplace"),
+    Restarted(noise="gaussian"),
+]
+MATRIX = [c for c in COUNTERS if isinstance(c, MatrixCounter)]
+
+
+def name(c: object) -> str:
+    return f"{type(c).__name__}-{c.noise}" if isinstance(c, Counter) else str(c)
+
+
+every = pytest.mark.parametrize("c", COUNTERS, ids=name)
+matrix = pytest.mark.parametrize("c", MATRIX, ids=name)
+
+
+@pytest.fixture(autouse=True)
+def _short_gaussian_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Restart the blt counter every 16 ticks, so that 40 ticks see it."""
+    monkeypatch.setattr(restarted, "LONGEST", 16)
+    restarted._inner.cache_clear()
+    yield
+    restarted._inner.cache_clear()
+
+
+def run(c: Counter, stream: IntArray, gate: Gate, *, multiplier: float = 1.0) -> FloatArray:
+    """All releases, shape of ``stream`` (ticks, cells)."""
+    state, out = c.init(stream.shape[1]), []
+    for counts in stream:
+        state, released = c.step(state, counts, gate, multiplier=np.full(stream.shape[1], multiplier))
+        out.append(released)
+    return np.array(out)
+
+
+class OneDraw(ExactGate):
+    """No noise, except ``amount`` added to every cell of one call."""
+
+    def __init__(self, call: int, amount: int = 1) -> None:
+        self.calls, self._call, self._amount = 0, call, amount
+
+    def _pass(self, value: IntArray) -> IntArray:
+        self.calls += 1
+        return value + self._amount * (self.calls - 1 == self._call)
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        return self._pass(value)
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        return self._pass(value)
+
+
+def responses(c: Counter, ticks: int = T, amount: int = 1) -> FloatArray:
+    """What one unit of noise in each draw does to each release: shape (ticks, draws)."""
+    zeros = np.zeros((ticks, 1), dtype=np.int64)
+    probe = OneDraw(-1)
+    run(c, zeros, probe)
+    return np.array([run(c, zeros, OneDraw(k, amount))[:, 0] / amount for k in range(probe.calls)]).T
+
+
+def example(ticks: int = T, cells: int = 3, low: int = 0, high: int = 50) -> IntArray:
+    return np.random.default_rng(5).integers(low, high, size=(ticks, cells))
+
+
+# -- the contract -----------------------------------------------------------------------------------------------
+
+
+@every
+@pytest.mark.parametrize("low", [0, -50])
+def test_without_noise_it_counts(c: Counter, low: int) -> None:
+    stream = example(low=low)
+    assert np.allclose(run(c, stream, ExactGate()), np.cumsum(stream, axis=0), atol=1e-3)
+
+
+@every
+def test_a_step_leaves_its_inputs_alone(c: Counter) -> None:
+    stream, gate, state = example(), SeededGate(1), c.init(3)
+    for counts in stream:
+        before = {key: np.copy(value) for key, value in state.items()}
+        same = counts.copy()
+        after, _ = c.step(state, counts, gate, multiplier=np.ones(3))
+        assert np.array_equal(counts, same)
+        assert all(np.array_equal(before[key], state[key]) for key in before)
+        state = after
+
+
+@every
+def test_it_can_be_saved_and_restored_at_every_tick(c: Counter) -> None:
+    stream = example()
+    expected = run(c, stream, SeededGate(2))
+    gate, state = SeededGate(2), c.init(3)
+    for counts, wanted in zip(stream, expected, strict=True):
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **state)
+        buffer.seek(0)
+        with np.load(buffer, allow_pickle=False) as stored:
+            state, released = c.step(dict(stored), counts, gate, multiplier=np.ones(3))
+        assert np.array_equal(released, wanted)
+
+
+@every
+def test_variance_and_covariance_are_those_of_the_implementation(c: Counter) -> None:
+    grid = 2 ** getattr(c, "grid_bits", 20 if c.noise == "gaussian" else 0)
+    effect = responses(c, amount=grid) * (1 if c.noise == "laplace" else grid)
+    # Effect of one grid step of noise, times the standard deviation of one draw in grid steps.
+    scales = draws(c)
+    cov = (effect * scales**2) @ effect.T
+    claimed = np.array([[c.covariance(s, t, multiplier=3.0) for t in range(T)] for s in range(T)])
+    assert np.allclose(cov, claimed, rtol=1e-6, atol=1e-9 * cov.max())
+    assert claimed[7, 7] == c.variance(7, multiplier=3.0)
+
+
+def draws(c: Counter) -> FloatArray:
+    """Standard deviation of every draw of a run with multiplier 3, in counts."""
+    gate = TracingGate(ExactGate())
+    run(c, np.zeros((T, 1), dtype=np.int64), gate, multiplier=3.0)
+    grid = 1 if c.noise == "laplace" else 2 ** getattr(c, "grid_bits", 20)
+    return np.array([np.sqrt(c.noise_variance(float(np.ravel(call.scale)[0]))) / grid for call in gate.trace])
+
+
+@pytest.mark.slow
+@every
+def test_empirical_variance_agrees_and_a_wrong_one_would_not(c: Counter) -> None:
+    cells = 20_000
+    noise = run(c, np.zeros((T, cells), dtype=np.int64), SeededGate(3), multiplier=5.0)
+    claimed = np.array([c.variance(t, multiplier=5.0) for t in range(T)])
+    ratio = noise.var(axis=1) / claimed
+    assert np.all(np.abs(ratio - 1) < 0.08)  # about 5 standard errors, Laplace tails included
+    assert not np.all(np.abs(ratio * 1.2 - 1) < 0.08)
+
+
+@pytest.mark.parametrize("c", [c for c in COUNTERS if c.horizon], ids=name)
+def test_the_horizon_ends_it(c: Counter) -> None:
+    state = c.init(1)
+    for _ in range(T):
+        state, _ = c.step(state, np.zeros(1, dtype=np.int64), ExactGate(), multiplier=np.ones(1))
+    with pytest.raises(HorizonExhausted, match="40 ticks"):
+        c.step(state, np.zeros(1, dtype=np.int64), ExactGate(), multiplier=np.ones(1))
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------
+
+
+def strategy(c: MatrixCounter, at: int, background: IntArray) -> FloatArray:
+    """Change at the gate, in counts, when one event is added at tick ``at``."""
+    values = []
+    for extra in (0, 1):
+        stream = background.copy()
+        stream[at, 0] += extra
+        gate = TracingGate(ExactGate())
+        run(c, stream, gate)
+        values.append(np.array([call.value[0] for call in gate.trace]))
+    return np.asarray((values[1] - values[0]) / 2.0**c.grid_bits)
+
+
+@matrix
+@pytest.mark.parametrize("busy", [False, True])
+def test_sensitivity_is_the_largest_change_at_the_gate(c: MatrixCounter, busy: bool) -> None:
+    background = example(high=10**6) if busy else np.zeros((T, 3), dtype=np.int64)
+    order = 1 if c.noise == "laplace" else 2
+    norms = [np.linalg.norm(strategy(c, i, background), ord=order) for i in range(T)]
+    assert max(norms) <= c.sensitivity()
+    assert max(norms) >= c.sensitivity() * (1 - 1e-3)
+
+
+@every
+def test_worst_path_cost_equals_the_claim(c: Counter) -> None:
+    """Exhaustive small neighbours through a tracing and a replaying gate."""
+    if c.noise == "laplace" and not isinstance(c, Simple):
+        pytest.skip("keeps its noise: tested by impulses below")
+    ticks, worst = 5, Fraction(0)
+    multiplier = 2.0
+    for bits in itertools.product((0, 1, 3), repeat=ticks):
+        stream = np.array(bits, dtype=np.int64)[:, None]
+        tracing = TracingGate(SeededGate(4))
+        releases = run(c, stream, tracing, multiplier=multiplier)
+        for at in range(ticks):
+            neighbour = stream.copy()
+            neighbour[at, 0] += 1
+            replaying = ReplayingGate(tracing.trace)
+            assert np.array_equal(run(c, neighbour, replaying, multiplier=multiplier), releases)
+            rho, epsilon = path_cost(tracing.trace, replaying.trace)
+            worst = max(worst, epsilon if c.noise == "laplace" else rho)
+    claim = Fraction(1, 2) if c.noise == "laplace" else Fraction(1, 8)
+    assert worst <= claim
+    if isinstance(c, Simple):
+        assert float(worst) == pytest.approx(float(claim), rel=1e-12)
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 5, 12])
+def test_a_whole_toeplitz_stream_costs_exactly_its_claim(horizon: int) -> None:
+    c = Toeplitz(horizon=horizon)
+    traces = []
+    for first in (0, 1):
+        stream = np.zeros((horizon, 1), dtype=np.int64)
+        stream[0] = first
+        gate = TracingGate(ExactGate())
+        run(c, stream, gate, multiplier=2.0)
+        traces.append(gate.trace)
+    assert float(path_cost(*traces)[0]) == pytest.approx(1 / 8, rel=1e-12)
+
+
+@pytest.mark.parametrize("horizon", [1, 4, 13, 40, 121])
+def test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity(horizon: int) -> None:
+    """L from the implementation, R from the geometry of the nodes: L R = A, and one event lies in at most h nodes."""
+    c = Kary(horizon=horizon)
+    left = responses(c, ticks=horizon)
+    nodes: list[tuple[int, int]] = []
+    for n in range(1, horizon + 1):
+        nodes += sorted(c._nodes(n) - set(nodes), key=lambda node: (node[0], node[1]))
+    right = np.array([[j * c.arity**q <= i < (j + 1) * c.arity**q for i in range(horizon)] for q, j in nodes])
+    assert left.shape[1] == len(nodes)
+    assert np.array_equal(left @ right, np.tril(np.ones((horizon, horizon))))
+    assert right.sum(axis=0).max() <= c.sensitivity() == c.levels
+
+
+def test_a_planted_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Halved noise costs four times the claim; the trace says so."""
+    c = Toeplitz(horizon=5)
+    honest = c.sensitivity()
+    monkeypatch.setattr(Toeplitz, "sensitivity", lambda self, t=0: honest / 2)
+    traces = []
+    for first in (0, 1):
+        stream = np.zeros((5, 1), dtype=np.int64)
+        stream[0] = first
+        gate = TracingGate(ExactGate())
+        run(c, stream, gate, multiplier=2.0)
+        traces.append(gate.trace)
+    assert path_cost(*traces)[0] > Fraction(1, 8)
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------
+
+
+def test_blt_is_exact_to_a_grid_step_even_for_huge_counts() -> None:
+    c = Blt(horizon=64)
+    stream = example(ticks=64, low=-(2**31), high=2**31 + 1)
+    state = c.init(3)
+    r, mu = ([Fraction(int(v), 2**64) for v in part] for part in c._c)
+    for t, counts in enumerate(stream):
+        state, value = c.encode(state, counts)
+        ideal = [
+            sum((a * sum((m ** (t - j) * int(stream[j, cell]) for j in range(t + 1)), Fraction(0)))
+                for a, m in zip(r, mu, strict=True))
+            for cell in range(3)
+        ] if t % 16 == 15 else []
+        for cell, wanted in enumerate(ideal):
+            assert -1 - 1e-6 <= int(value[cell]) - wanted * 2**c.grid_bits <= 1e-6
+
+
+@pytest.mark.parametrize("horizon", PARAMETERS)
+def test_no_parameters_can_overflow(horizon: int) -> None:
+    c = Blt(horizon=horizon)
+    assert float(c.coefficients.sum()) * 2.0 ** (31 + c.grid_bits) < 2.0**62
+    assert c.sensitivity() < np.sqrt(np.sum(c.coefficients**2)) * 1.001
+    assert np.all(c.coefficients > 0)
+    assert np.all(np.diff(c.coefficients) < 0)
+
+
+def test_counts_are_clipped_where_sums_could_overflow() -> None:
+    c = Simple(horizon=2, noise="laplace")
+    released = run(c, np.array([[2**40], [-(2**40)]]), ExactGate())
+    assert released[:, 0].tolist() == [LARGEST_COUNT, 0]
+
+
+# -- figures and choice -----------------------------------------------------------------------------------------
+
+
+def rms(c: Counter, ticks: int) -> float:
+    # At a wide scale the discrete laws have the variance of the continuous ones, which the literature quotes.
+    wide = 50.0
+    quoted = 1.0 if c.noise == "laplace" else 1 / np.sqrt(2 * 0.01497306)
+    return float(np.sqrt(np.mean([c.variance(t, multiplier=wide) for t in range(ticks)]))) / wide * quoted
+
+
+@pytest.mark.parametrize(
+    ("c", "expected"),
+    [
+        (Simple(horizon=100, noise="laplace"), 10.1),
+        (Kary(horizon=100), 7.6),
+        (Kary(horizon=977), 13.0),
+        (Toeplitz(horizon=100), 13.7),
+        (Toeplitz(horizon=977), 17.9),
+        (Blt(horizon=977), 17.7),
+    ],
+    ids=name,
+)
+def test_accuracy_is_what_the_literature_gives(c: Counter, expected: float) -> None:
+    assert rms(c, c.horizon or 0) == pytest.approx(expected, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "noise", "expected"),
+    [
+        (24, "laplace", Simple),
+        (25, "laplace", Kary),
+        (None, "laplace", Restarted),
+        (8, "gaussian", Toeplitz),
+        (520, "gaussian", Blt),
+        (None, "gaussian", Restarted),
+    ],
+)
+def test_auto_chooses(horizon: int | None, noise: str, expected: type[Counter]) -> None:
+    assert isinstance(counter("auto", horizon=horizon, noise=noise), expected)  # type: ignore[arg-type]
+
+
+def test_auto_is_never_much_worse_than_the_others() -> None:
+    for horizon in (4, 16, 31, 32, 64, 200):
+        auto = rms(counter("auto", horizon=horizon, noise="gaussian"), horizon)
+        for kind in ("toeplitz", "blt", "simple"):
+            assert auto <= 1.02 * rms(counter(kind, horizon=horizon, noise="gaussian"), horizon)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "horizon", "noise", "says"),
+    [
+        ("kary", 10, "gaussian", "delta = 0"),
+        ("blt", 10, "laplace", "delta above 0"),
+        ("toeplitz", None, "gaussian", "needs a horizon"),
+        ("toeplitz", 10**6, "gaussian", "between 1 and 8192"),
+        ("blt", 0, "gaussian", "between 1 and"),
+    ],
+)
+def test_a_kind_that_does_not_serve_is_refused(kind: str, horizon: int | None, noise: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        counter(kind, horizon=horizon, noise=noise)  # type: ignore[arg-type]
+
+
+def test_states_hold_arrays_only() -> None:
+    for c in COUNTERS:
+        state: State = c.init(2)
+        assert all(isinstance(value, np.ndarray | np.generic) for value in state.values())

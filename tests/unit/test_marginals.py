@@ -1,0 +1,159 @@
+"""The marginals mechanism: claim, cost along exhaustive small neighbours, variance, private total."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.marginals import Marginals, Split
+from synthstream.privacy import Budget, Neighbours
+from synthstream.release import Measured
+from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.workload import IntArray, Workload
+
+WORKLOAD = Workload.all_up_to(2, sizes=(2, 3))
+PURE, ZCDP = Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9)
+BUDGETS = pytest.mark.parametrize("budget", [PURE, ZCDP], ids=["pure", "zcdp"])
+
+
+def mechanism(budget: Budget, *, horizon: int | None = 4, split: Split = "auto", neighbours: Neighbours = "add-remove") -> Marginals:
+    return Marginals(workload=WORKLOAD, budget=budget, horizon=horizon, split=split, neighbours=neighbours)
+
+
+def run(m: Marginals, stream: list[IntArray], gate: Gate) -> list[Measured]:
+    state, out = m.init(), []
+    for codes in stream:
+        state, measured = m.step(state, WORKLOAD.count(codes.astype(np.int32)), gate)
+        out.append(measured)
+    return out
+
+
+@BUDGETS
+@pytest.mark.parametrize("split", ["auto", "equal", "sqrt-cells"])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("horizon", [4, 100, None])
+def test_the_claim_spends_the_budget_and_not_more(budget: Budget, split: Split, neighbours: Neighbours, horizon: int | None) -> None:
+    claim = mechanism(budget, split=split, neighbours=neighbours, horizon=horizon).claim()
+    assert claim.fits(budget)
+    if budget.pure:
+        assert claim.pure is not None
+        assert 1 - 1e-9 < float(claim.pure) <= 1
+    else:
+        assert claim.pure is None
+        assert 1 - 1e-9 < float(claim.rho / budget.rho) <= 1
+
+
+@BUDGETS
+def test_the_claim_is_the_formula_of_the_theorem(budget: Budget) -> None:
+    m = mechanism(budget)
+    if budget.pure:
+        assert m.claim().pure == sum(1 / Fraction(float(v)) for v in m.multipliers)
+    else:
+        assert m.claim().rho == sum(1 / (2 * Fraction(float(v)) ** 2) for v in m.multipliers)
+
+
+def small_streams() -> list[list[IntArray]]:
+    """All streams of two ticks with at most one event a tick, followed by two empty ticks."""
+    none = np.zeros((0, 2), dtype=np.int64)
+    batches = [none, *(np.array([row]) for row in itertools.product(range(2), range(3)))]
+    return [[a, b, none, none] for a, b in itertools.product(batches, repeat=2)]
+
+
+@BUDGETS
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(budget: Budget, neighbours: Neighbours) -> None:
+    m = mechanism(budget, neighbours=neighbours)  # four ticks: simple for pure DP, toeplitz for zCDP: both are tight
+    rows = list(itertools.product(range(2), range(3)))
+    worst = Fraction(0)
+    for stream in small_streams():
+        tracing = TracingGate(SeededGate(1))
+        releases = run(m, stream, tracing)
+        for tick in (0, 1):
+            others = [np.concatenate([stream[tick], [row]]) for row in rows]
+            if neighbours == "replace-one":
+                others = [np.array([row]) for row in rows] if len(stream[tick]) else []
+            for batch in others:
+                replaying = ReplayingGate(tracing.trace)
+                again = run(m, [*stream[:tick], batch, *stream[tick + 1 :]], replaying)
+                assert all(np.array_equal(a.values, b.values) for a, b in zip(releases, again, strict=True))
+                rho, epsilon = path_cost(tracing.trace, replaying.trace)
+                worst = max(worst, epsilon if budget.pure else rho)
+    claimed = m.claim().pure if budget.pure else m.claim().rho
+    assert claimed is not None
+    assert worst <= claimed
+    # The total is one cell, which a replacement leaves alone: there the claim allows for a little more than is spent.
+    slack = 1.0 if neighbours == "add-remove" else 1 - float(m.shares[0])
+    assert float(worst) == pytest.approx(float(claimed) * slack, rel=1e-9)
+
+
+def test_a_forgotten_marginal_in_the_split_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the total is measured outside the split, the path costs more than the budget."""
+    m = mechanism(ZCDP)
+    shares = m.shares.copy()
+    shares[1:] /= shares[1:].sum()
+    monkeypatch.setitem(m.__dict__, "shares", shares)
+    assert not m.claim().fits(ZCDP)
+
+
+@BUDGETS
+def test_without_noise_it_counts(budget: Budget) -> None:
+    rng = np.random.default_rng(0)
+    stream = [rng.integers(0, (2, 3), size=(n, 2)) for n in (5, 0, 9, 1)]
+    measured = run(mechanism(budget), stream, ExactGate())[-1]
+    exact = WORKLOAD.count(np.concatenate(stream).astype(np.int32))
+    assert np.allclose(measured.values, exact, atol=mechanism(budget).resolution)
+    values, stderr = measured.marginal((0, 1))
+    assert values.shape == (2, 3)
+    assert stderr > 0
+
+
+@pytest.mark.slow
+@BUDGETS
+def test_released_values_have_the_variance_they_state(budget: Budget) -> None:
+    m = Marginals(workload=Workload.all_up_to(1, sizes=(3000, 1000)), budget=budget, horizon=30)
+    state, gate = m.init(), SeededGate(7)
+    for _ in range(30):
+        state, measured = m.step(state, np.zeros(m.workload.cells, dtype=np.int64), gate)
+    for q in (1, 2):
+        part = measured.values[m.workload.offsets[q] : m.workload.offsets[q + 1]]
+        assert np.mean(part**2) / measured.variance[q] == pytest.approx(1, abs=0.2)
+        assert np.mean(part**2) / (measured.variance[q] / 2) != pytest.approx(1, abs=0.2)
+
+
+def test_the_total_is_noisy_like_any_other() -> None:
+    m = mechanism(ZCDP)
+    totals = {run(m, [np.zeros((3, 2), dtype=np.int64)] * 4, SeededGate(s))[-1].values[0] for s in range(20)}
+    assert len(totals) > 10
+
+
+def test_signed_events_are_counted() -> None:
+    weights = np.array([1, 1, -1], dtype=np.int64)
+    counts = WORKLOAD.count(np.array([[0, 0], [1, 2], [0, 0]], dtype=np.int32), weights)
+    assert counts[0] == 1
+    state, measured = mechanism(ZCDP).step(mechanism(ZCDP).init(), counts, ExactGate())
+    assert measured.values[0] == pytest.approx(1, abs=0.1)
+
+
+def test_workloads_are_checked() -> None:
+    for bad in ((0, 0), (1, 0), (5,)):
+        with pytest.raises(ValueError, match="marginals"):
+            Workload(sizes=(2, 3), marginals=(bad,))
+    with pytest.raises(ValueError, match="twice"):
+        Workload(sizes=(2, 3), marginals=((0,), (0,)))
+    with pytest.raises(ValueError, match="sizes"):
+        Workload(sizes=(), marginals=())
+
+
+def test_counting_is_linear_and_right_for_any_order() -> None:
+    rng = np.random.default_rng(1)
+    workload = Workload.all_up_to(3, sizes=(2, 3, 4))
+    codes = rng.integers(0, (2, 3, 4), size=(500, 3)).astype(np.int32)
+    counts = workload.count(codes)
+    assert np.array_equal(counts, workload.count(codes[:123]) + workload.count(codes[123:]))
+    part = counts[workload.slice_of((0, 2))].reshape(2, 4)
+    assert part[1, 3] == np.sum((codes[:, 0] == 1) & (codes[:, 2] == 3))
+    assert np.array_equal(counts[workload.slice_of((0, 1, 2))].reshape(2, 3, 4).sum(axis=(0, 1)), counts[workload.slice_of((2,))])

@@ -1,0 +1,109 @@
+"""Budgets, claims and the conversion between zCDP and (epsilon, delta)."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from synthstream.errors import BudgetExceeded
+from synthstream.kernel.ledger import Ledger
+from synthstream.privacy import Budget, Claim, Unit, compose, delta_for, epsilon_for, rho_for
+
+
+def claim(*, rho: float = 0.0, pure: float | None = None) -> Claim:
+    return Claim(
+        unit=Unit(),
+        neighbours="add-remove",
+        rho=Fraction(rho),
+        pure=None if pure is None else Fraction(pure),
+        horizon=10,
+        theorems=("marginals",),
+    )
+
+
+def brute_force_delta(rho: float, epsilon: float) -> float:
+    """The same bound on a grid of orders: an independent, slower evaluation."""
+    best = 1.0
+    for k in range(1, 200_000):
+        order = 1 + k / 500
+        log_delta = (order - 1) * (order * rho - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
+        best = min(best, math.exp(min(log_delta, 0.0)))
+    return best
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(0.015, 1.0), (0.5, 3.0), (2.0, 10.0), (0.001, 0.1)])
+def test_delta_is_the_minimum_over_orders(rho: float, epsilon: float) -> None:
+    brute = brute_force_delta(rho, epsilon)
+    assert delta_for(rho, epsilon=epsilon) == pytest.approx(brute, rel=1e-3)
+    assert delta_for(rho, epsilon=epsilon) <= brute * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rho"), [(0.5, 0.00395), (1.0, 0.01497), (2.0, 0.0561), (4.0, 0.206)]
+)  # published figures of the tight conversion at delta = 1e-9
+def test_rho_of_a_budget(epsilon: float, rho: float) -> None:
+    assert rho_for(epsilon, delta=1e-9) == pytest.approx(rho, rel=3e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 7.0, 40.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-9, 1e-5, 0.01])
+def test_conversions_are_inverse_and_on_the_safe_side(epsilon: float, delta: float) -> None:
+    rho = rho_for(epsilon, delta=delta)
+    assert delta_for(rho, epsilon=epsilon) <= delta
+    assert delta_for(rho * 1.001, epsilon=epsilon) > delta
+    assert epsilon_for(rho, delta=delta) == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_no_cost_and_no_delta() -> None:
+    assert epsilon_for(0.0, delta=1e-9) == 0.0
+    assert delta_for(0.0, epsilon=0.1) == 0.0
+    with pytest.raises(ValueError, match="delta must be above 0"):
+        rho_for(1.0, delta=0.0)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "says"),
+    [(0.0, 0.0, "epsilon"), (-1.0, 0.0, "epsilon"), (math.inf, 0.0, "epsilon"), (math.nan, 0.0, "epsilon"),
+     (1.0, 1.0, "delta"), (1.0, -1e-9, "delta"), (1.0, math.nan, "delta")],
+)
+def test_an_impossible_budget_is_refused(epsilon: float, delta: float, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Budget(epsilon=epsilon, delta=delta)
+
+
+def test_claims_add_up() -> None:
+    assert compose([claim(rho=0.25), claim(rho=0.5)]) == (Fraction(3, 4), None)
+    assert compose([claim(rho=0.125, pure=0.5), claim(rho=0.125, pure=0.5)]) == (Fraction(1, 4), Fraction(1))
+    assert compose([claim(rho=0.125, pure=0.5), claim(rho=0.5)]) == (Fraction(5, 8), None)
+
+
+def test_the_ledger_refuses_the_charge_too_many() -> None:
+    ledger = Ledger(budget=Budget(epsilon=1.0, delta=0.0)).charge(claim(rho=0.125, pure=0.5))
+    ledger = ledger.charge(claim(rho=0.125, pure=0.5))
+    assert len(ledger.claims) == 2
+    with pytest.raises(BudgetExceeded, match="No noise was drawn"):
+        ledger.charge(claim(rho=0.0, pure=2.0**-40))
+
+
+def test_a_pure_budget_takes_no_gaussian_claim() -> None:
+    with pytest.raises(BudgetExceeded):
+        Ledger(budget=Budget(epsilon=100.0, delta=0.0)).charge(claim(rho=1e-9))
+
+
+def test_a_zcdp_budget_is_compared_in_rho() -> None:
+    budget = Budget(epsilon=1.0, delta=1e-9)
+    ledger = Ledger(budget=budget).charge(claim(rho=float(budget.rho)))
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(claim(rho=1e-12))
+
+
+def test_what_a_claim_says() -> None:
+    assert claim(rho=0.5, pure=1.0).epsilon(0.0) == 1.0
+    assert claim(rho=0.5, pure=1.0).epsilon(1e-9) == 1.0
+    assert claim(rho=0.01497).epsilon(1e-9) == pytest.approx(1.0, rel=1e-3)
+    words = claim(pure=1.0).words(Budget(epsilon=1.0, delta=0.0))
+    assert "over all 10 ticks" in words
+    assert "(pure)" in words
+    assert "added or removed" in words
