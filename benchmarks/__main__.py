@@ -10,10 +10,32 @@ RUNS = [
     ["benchmarks.sampling"],
     ["benchmarks.coverage"],
     *(
-        ["benchmarks.tabular", *TABULAR, "--order", "random", "--batch", "200", "--epsilon", epsilon, "--delta", "1e-9"]
+        [
+            "benchmarks.tabular",
+            *TABULAR,
+            "--order",
+            "random",
+            "--batch",
+            "200",
+            "--epsilon",
+            epsilon,
+            "--delta",
+            "1e-9",
+        ]
         for epsilon in ("0.5", "1", "4")
     ),
-    ["benchmarks.tabular", *TABULAR, "--order", "sorted", "--batch", "50", "--epsilon", "1", "--delta", "1e-9"],
+    [
+        "benchmarks.tabular",
+        *TABULAR,
+        "--order",
+        "sorted",
+        "--batch",
+        "50",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-9",
+    ],
     ["benchmarks.tabular", *TABULAR, "--order", "random", "--batch", "200", "--epsilon", "1", "--delta", "0"],
 ]
 

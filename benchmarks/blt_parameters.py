@@ -1,7 +1,8 @@
 """How the parameters of the blt counter were found: python -m benchmarks.blt_parameters [largest exponent]
 
-Minimises the mean squared error over the horizon, sensitivity included, by Nelder-Mead from a spread start and from the
-neighbouring horizon's optimum. Prints the lines of kernel/counters/blt_parameters.py, with the error at (epsilon, delta) = (1, 1e-9).
+Minimises the mean squared error over the horizon, sensitivity included, by Nelder-Mead from a spread start and from
+the neighbouring horizon's optimum. Prints the lines of kernel/counters/blt_parameters.py, with the error at
+(epsilon, delta) = (1, 1e-9).
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ def unpack(x: FloatArray, buffers: int) -> tuple[FloatArray, FloatArray, FloatAr
 def search(horizon: int, buffers: int, near: FloatArray | None) -> FloatArray:
     """The best logarithms found."""
     spread = np.concatenate(
-        [np.linspace(np.log(1.5), np.log(horizon / 4), buffers - 1), np.log(np.geomspace(1, horizon**-0.5, buffers))]
+        [
+            np.linspace(np.log(1.5), np.log(horizon / 4), buffers - 1),
+            np.log(np.geomspace(1, horizon**-0.5, buffers)),
+        ]
     )
 
     def loss(x: FloatArray) -> float:
@@ -79,7 +83,10 @@ def main() -> None:
         times, weights, decays = unpack(best[buffers], buffers)
         mean, largest = squared_errors(weights, decays, horizon)
         taus, ws = (", ".join(f"{v:.6g}" for v in values) for values in (times, weights))
-        print(f"    {horizon}: (({taus}), ({ws})),  # rms {noise * mean**0.5:.2f} max {noise * largest**0.5:.2f}", flush=True)
+        print(
+            f"    {horizon}: (({taus}), ({ws})),  # rms {noise * mean**0.5:.2f} max {noise * largest**0.5:.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

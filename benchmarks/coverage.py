@@ -2,10 +2,10 @@
 
     python -m benchmarks.coverage
 
-Runs the eviction stream with real noise in a folder of its own and compares every measured cell with its true count. NOT
-PRIVATE: this program sees the truth. At tick t: the share of cells with |measured - true| <= 1.96 stderr (nominal 0.95),
-the same for 1 stderr (nominal 0.683), the root mean square of (measured - true) / stderr (nominal 1), and the same root mean
-square of measured - true beside the one that `synthstream plan` forecasts.
+Runs the eviction stream with real noise in a folder of its own and compares every measured cell with its true count.
+NOT PRIVATE: this program sees the truth. At tick t: the share of cells with |measured - true| <= 1.96 stderr (nominal
+0.95), the same for 1 stderr (nominal 0.683), the root mean square of (measured - true) / stderr (nominal 1), and the
+root mean square of measured - true beside the one that `synthstream plan` forecasts.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Order = Literal["random", "sorted"]
 
 
 def adult(order: Order, seed: int = 0) -> tuple[CodeArray, tuple[int, ...]]:
-    """Codes of UCI Census Income, shape (48813, 14), and the domain sizes; shuffled, or sorted by its own row number."""
+    """Codes of UCI Census Income, shape (48813, 14), and the domain sizes; shuffled, or by its row number."""
     sizes = json.loads((FOLDER / "adult-domain.json").read_text())
     codes = pl.read_parquet(FOLDER / "adult.parquet").sort("uci_row").select(list(sizes)).to_numpy().astype(np.int32)
     if order == "random":

@@ -2,8 +2,9 @@
 
     python -m benchmarks.tabular --data adult --order random --batch 200 --epsilon 1 --delta 1e-9 --method marginals
 
-Metrics over all pairs of columns (examples/data/README.md), mean over the last ten ticks. The horizon is declared to
-be the number of ticks; the figures of the same run with an unbounded horizon stand under ``unbounded``. Totals are private.
+Metrics over all pairs of columns (synthstream.evaluate.metrics), mean over the last ten ticks. The horizon is declared
+to be the number of ticks; the figures of the same run with an unbounded horizon stand under ``unbounded``. Totals are
+private.
 """
 
 from __future__ import annotations

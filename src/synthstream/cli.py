@@ -27,7 +27,8 @@ app.add_typer(schema_app, name="schema")
 
 ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
 Simulate = Annotated[
-    bool, typer.Option("--simulate", help="Reproducible noise, own folders, every output stamped as not private.")
+    bool,
+    typer.Option("--simulate", help="Reproducible noise, own folders, every output stamped as not private."),
 ]
 
 
@@ -69,7 +70,12 @@ def plan_command(config: ConfigPath) -> None:
     console.print(f"State      about {found.state_bytes / 1e6:.1f} MB")
     orders = [k for k in found.tables if k]
     table = Table(title="Standard error of one cell, and expected error of a whole table, in events")
-    for title in ("after tick", "ends", *(f"{k}-way cell" for k in orders), *(f"{k}-way table" for k in orders)):
+    for title in (
+        "after tick",
+        "ends",
+        *(f"{k}-way cell" for k in orders),
+        *(f"{k}-way table" for k in orders),
+    ):
         table.add_column(title, justify="right")
     for row in found.forecasts:
         table.add_row(
@@ -89,7 +95,8 @@ def plan_command(config: ConfigPath) -> None:
 def run_command(
     config: ConfigPath,
     until: Annotated[
-        str | None, typer.Option(help="Close ticks that ended before this time (ISO), in place of the clock's.")
+        str | None,
+        typer.Option(help="Close ticks that ended before this time (ISO), in place of the clock's."),
     ] = None,
     simulate: Simulate = False,
     seed: Annotated[int, typer.Option(help="Seed of the simulated noise; only with --simulate.")] = 0,
@@ -172,7 +179,9 @@ def sample_command(
     n: Annotated[int | None, typer.Option("-n", help="How many rows; left out: all that were published.")] = None,
     at: Annotated[int | None, typer.Option(help="Which tick's release; left out: the newest.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the draw; it has nothing to do with privacy.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", help="A .parquet or .csv file; left out: CSV to the terminal.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", help="A .parquet or .csv file; left out: CSV to the terminal.")
+    ] = None,
     simulate: Simulate = False,
 ) -> None:
     """Draw synthetic rows from a published release. Free: any number of times, at no privacy cost.

@@ -32,6 +32,9 @@ class Unit:
         return "any single event (one row)"
 
 
+EVENT = Unit()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """What the whole stream may cost, for ever. ``delta = 0`` asks for pure epsilon-DP.

@@ -136,11 +136,12 @@ class Release:
         if tuple(positions) in self.measured.workload.marginals:
             values, stderr = self.measured.marginal(positions)
             measured = pl.Series(values.reshape(-1))
-        return frame.select(list(columns)).with_columns(
+        table: pl.DataFrame = frame.select(*columns).with_columns(
             count=pl.Series(count),
             measured=pl.lit(measured, dtype=pl.Float64),
             stderr=pl.lit(stderr, dtype=pl.Float64),
         )
+        return table
 
     @cached_property
     def tables(self) -> pl.DataFrame:
@@ -215,4 +216,14 @@ def seed_of(head: str, purpose: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-__all__ = ["NOT_PRIVATE", "FloatArray", "IntArray", "Measured", "Model", "Release", "cells", "chain_head", "seed_of"]
+__all__ = [
+    "NOT_PRIVATE",
+    "FloatArray",
+    "IntArray",
+    "Measured",
+    "Model",
+    "Release",
+    "cells",
+    "chain_head",
+    "seed_of",
+]

@@ -117,9 +117,7 @@ class Workload:
         """Per marginal: where its columns start in one flat list; the list; their strides; the cell offsets."""
         starts = np.cumsum([0, *(len(m) for m in self.marginals)]).astype(np.int64)
         columns = np.array([c for m in self.marginals for c in m], dtype=np.int64)
-        steps = np.array(
-            [self.strides[q, c] for q, m in enumerate(self.marginals) for c in m], dtype=np.int64
-        )
+        steps = np.array([self.strides[q, c] for q, m in enumerate(self.marginals) for c in m], dtype=np.int64)
         return starts, columns, steps, self.offsets
 
 

@@ -44,9 +44,25 @@ def touches(imports: set[str], prefix: str) -> bool:
 
 
 WALLS = {
-    "kernel": ["synthstream.io", "synthstream.fit", "synthstream.evaluate", "synthstream.testing", "synthstream.stream",
-               "logging", "random", "numpy.random", "time", "datetime"],
-    "fit": ["synthstream.kernel", "synthstream.io", "synthstream.evaluate", "synthstream.stream", "synthstream.schema"],
+    "kernel": [
+        "synthstream.io",
+        "synthstream.fit",
+        "synthstream.evaluate",
+        "synthstream.testing",
+        "synthstream.stream",
+        "logging",
+        "random",
+        "numpy.random",
+        "time",
+        "datetime",
+    ],
+    "fit": [
+        "synthstream.kernel",
+        "synthstream.io",
+        "synthstream.evaluate",
+        "synthstream.stream",
+        "synthstream.schema",
+    ],
 }
 
 
@@ -130,7 +146,9 @@ def test_commands_of_the_readme_exist() -> None:
 
     from synthstream.cli import app
 
-    for command in set(re.findall(r"synthstream (schema init|plan|run|status|sample)\b", (ROOT / "README.md").read_text())):
+    for command in set(
+        re.findall(r"synthstream (schema init|plan|run|status|sample)\b", (ROOT / "README.md").read_text())
+    ):
         assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
 
 

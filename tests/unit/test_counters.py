@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 from synthstream.errors import HorizonExhausted
-from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, counter, restarted
+from synthstream.kernel.counters import (
+    Blt,
+    Counter,
+    Kary,
+    Restarted,
+    Simple,
+    State,
+    Toeplitz,
+    counter,
+    restarted,
+)
 from synthstream.kernel.counters.base import LARGEST_COUNT, FloatArray, IntArray, MatrixCounter
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.gate import Gate
@@ -262,11 +272,17 @@ def test_blt_is_exact_to_a_grid_step_even_for_huge_counts() -> None:
     r, mu = ([Fraction(int(v), 2**64) for v in part] for part in c._c)
     for t, counts in enumerate(stream):
         state, value = c.encode(state, counts)
-        ideal = [
-            sum((a * sum((m ** (t - j) * int(stream[j, cell]) for j in range(t + 1)), Fraction(0)))
-                for a, m in zip(r, mu, strict=True))
-            for cell in range(3)
-        ] if t % 16 == 15 else []
+        ideal = (
+            [
+                sum(
+                    (a * sum((m ** (t - j) * int(stream[j, cell]) for j in range(t + 1)), Fraction(0)))
+                    for a, m in zip(r, mu, strict=True)
+                )
+                for cell in range(3)
+            ]
+            if t % 16 == 15
+            else []
+        )
         for cell, wanted in enumerate(ideal):
             assert -1 - 1e-6 <= int(value[cell]) - wanted * 2**c.grid_bits <= 1e-6
 

@@ -20,7 +20,9 @@ PURE, ZCDP = Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9)
 BUDGETS = pytest.mark.parametrize("budget", [PURE, ZCDP], ids=["pure", "zcdp"])
 
 
-def mechanism(budget: Budget, *, horizon: int | None = 4, split: Split = "auto", neighbours: Neighbours = "add-remove") -> Marginals:
+def mechanism(
+    budget: Budget, *, horizon: int | None = 4, split: Split = "auto", neighbours: Neighbours = "add-remove"
+) -> Marginals:
     return Marginals(workload=WORKLOAD, budget=budget, horizon=horizon, split=split, neighbours=neighbours)
 
 
@@ -36,7 +38,9 @@ def run(m: Marginals, stream: list[IntArray], gate: Gate) -> list[Measured]:
 @pytest.mark.parametrize("split", ["auto", "equal", "sqrt-cells"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("horizon", [4, 100, None])
-def test_the_claim_spends_the_budget_and_not_more(budget: Budget, split: Split, neighbours: Neighbours, horizon: int | None) -> None:
+def test_the_claim_spends_the_budget_and_not_more(
+    budget: Budget, split: Split, neighbours: Neighbours, horizon: int | None
+) -> None:
     claim = mechanism(budget, split=split, neighbours=neighbours, horizon=horizon).claim()
     assert claim.fits(budget)
     if budget.pure:
@@ -134,7 +138,7 @@ def test_signed_events_are_counted() -> None:
     weights = np.array([1, 1, -1], dtype=np.int64)
     counts = WORKLOAD.count(np.array([[0, 0], [1, 2], [0, 0]], dtype=np.int32), weights)
     assert counts[0] == 1
-    state, measured = mechanism(ZCDP).step(mechanism(ZCDP).init(), counts, ExactGate())
+    _, measured = mechanism(ZCDP).step(mechanism(ZCDP).init(), counts, ExactGate())
     assert measured.values[0] == pytest.approx(1, abs=0.1)
 
 
@@ -156,4 +160,7 @@ def test_counting_is_linear_and_right_for_any_order() -> None:
     assert np.array_equal(counts, workload.count(codes[:123]) + workload.count(codes[123:]))
     part = counts[workload.slice_of((0, 2))].reshape(2, 4)
     assert part[1, 3] == np.sum((codes[:, 0] == 1) & (codes[:, 2] == 3))
-    assert np.array_equal(counts[workload.slice_of((0, 1, 2))].reshape(2, 3, 4).sum(axis=(0, 1)), counts[workload.slice_of((2,))])
+    assert np.array_equal(
+        counts[workload.slice_of((0, 1, 2))].reshape(2, 3, 4).sum(axis=(0, 1)),
+        counts[workload.slice_of((2,))],
+    )

@@ -65,8 +65,15 @@ def test_no_cost_and_no_delta() -> None:
 
 @pytest.mark.parametrize(
     ("epsilon", "delta", "says"),
-    [(0.0, 0.0, "epsilon"), (-1.0, 0.0, "epsilon"), (math.inf, 0.0, "epsilon"), (math.nan, 0.0, "epsilon"),
-     (1.0, 1.0, "delta"), (1.0, -1e-9, "delta"), (1.0, math.nan, "delta")],
+    [
+        (0.0, 0.0, "epsilon"),
+        (-1.0, 0.0, "epsilon"),
+        (math.inf, 0.0, "epsilon"),
+        (math.nan, 0.0, "epsilon"),
+        (1.0, 1.0, "delta"),
+        (1.0, -1e-9, "delta"),
+        (1.0, math.nan, "delta"),
+    ],
 )
 def test_an_impossible_budget_is_refused(epsilon: float, delta: float, says: str) -> None:
     with pytest.raises(ValueError, match=says):

@@ -76,9 +76,13 @@ def test_another_application_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
-    with pytest.raises(RuntimeError), store.transaction():
-        store.add_pending(0, np.array([1, 2]))
-        raise RuntimeError
+    def fail() -> None:
+        with store.transaction():
+            store.add_pending(0, np.array([1, 2]))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert store.pending(0, 2).tolist() == [0, 0]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from synthstream.kernel.counters import Counter, Kind, State, counter
 from synthstream.kernel.gate import Gate
-from synthstream.privacy import Budget, Claim, Neighbours, Unit
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
@@ -56,7 +56,7 @@ class Marginals:
     workload: Workload
     budget: Budget
     horizon: int | None
-    unit: Unit = Unit()
+    unit: Unit = EVENT
     neighbours: Neighbours = "add-remove"
     split: Split = "auto"
     kind: Kind = "auto"

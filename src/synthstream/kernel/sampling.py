@@ -1,21 +1,21 @@
 """Exact samples of the discrete Laplace and the discrete Gaussian law, from random bytes.
 
-A trial takes one random word: its sign bit, and the first 63 binary digits of a uniform U in (0, 1). All further
-digits exist, but are drawn only if a decision needs them. With E = -ln U, floor(b E) is geometric with ratio
-exp(-1/b); with a sign, and (negative, 0) rejected, that is the discrete Laplace law of scale b. The Gaussian accepts
-such a proposal with the right probability (Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential
-Privacy", Algorithm 3).
+A trial takes one random word: its sign bit, and the first 63 binary digits of a uniform U in (0, 1). All
+further digits exist, but are drawn only if a decision needs them. With E = -ln U, floor(b E) is geometric
+with ratio exp(-1/b); with a sign, and (negative, 0) rejected, that is the discrete Laplace law of scale b.
+The Gaussian accepts such a proposal with the right probability (Canonne, Kamath, Steinke 2020, "The Discrete
+Gaussian for Differential Privacy", Algorithm 3).
 
 A float decides only where its proven error band, added to the interval in which U is known to lie, leaves one
-answer. Everywhere else the same trial is decided in interval arithmetic of growing precision, with more digits of U.
-So the law is exact for the binary fraction that a float scale is. The proofs, and the error band of the logarithm,
-are in ``docs/theorems/discrete-laplace.md`` and ``docs/theorems/discrete-gaussian.md``.
+answer. Everywhere else the same trial is decided in interval arithmetic of growing precision, with more
+digits of U. So the law is exact for the binary fraction that a float scale is. The proofs, and the error band
+of the logarithm, are in ``docs/theorems/discrete-laplace.md`` and ``docs/theorems/discrete-gaussian.md``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
@@ -31,16 +31,16 @@ Entropy = Callable[[int], bytes]
 
 # Above this scale the samples would still be exact, but a sum of them could come near the end of 64 bits.
 LARGEST_SCALE = 2.0**36
-# No sample is larger in size. One that should be needs a U below exp(-2^26): more than 2^26 zero bits in a row.
+# No sample is larger in size. One that should be needs U < exp(-2^26): more than 2^26 zero bits in a row.
 LARGEST_SAMPLE = 2**62 - 1
 
-# Error band: 2^-49 is 16 units of rounding, three times what the theorems need. Passed to the loops as an argument, so
-# that a test can widen it until every trial is decided exactly.
+# Error band: 2^-49 is 16 units of rounding, three times what the theorems need. Passed to the loops as an
+# argument, so that a test can widen it until every trial is decided exactly.
 _BAND = 2.0**-49
 # Trials per request for random bytes; keeps one request and its words within the processor's cache.
 _CHUNK = 2**15
 
-# ln 2 in two parts. The first has 33 significant bits, so its product with a number of up to 20 bits is exact.
+# ln 2 in two parts. The first has 32 significant bits, so its product with a number below 64 is exact.
 _LN2_HIGH = float.fromhex("0x1.62e42feep-1")
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
 # Bits of the float next to sqrt(1/2): a mantissa is taken between sqrt(1/2) and sqrt(2).
@@ -109,7 +109,7 @@ def laplace_variance(scale: float) -> float:
 
 
 def gaussian_variance(sigma: float) -> float:
-    """Variance of the discrete Gaussian law; never above sigma^2 (Canonne, Kamath, Steinke 2020, Corollary 9).
+    """Variance of the discrete Gaussian law; at most sigma^2 (Canonne, Kamath, Steinke 2020, Corollary 9).
 
     From sigma = 2 on sigma^2 itself: by Poisson summation the difference is below 10^-30.
 
@@ -124,12 +124,12 @@ def gaussian_variance(sigma: float) -> float:
     return min(2 * math.fsum(x * x * w for x, w in enumerate(weights, 1)) / total, sigma * sigma)
 
 
-# -- the loop over trials -------------------------------------------------------------------------------------------
+# -- the loop over trials ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Law:
-    """How one law is drawn: the compiled loop, the exact decision of one trial, and the random bytes of a trial."""
+    """How one law is drawn: the compiled loop, the exact decision of a trial, the random bytes of a trial."""
 
     loop: Any
     exact: Callable[[int, int, float, Entropy], int | None]
@@ -177,7 +177,7 @@ def _checked(name: str, value: float | FloatArray, size: int) -> FloatArray:
     return scales.reshape(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _minus_log(x, bits):  # type: ignore[no-untyped-def]
     """-ln(x / 2^bits) for a float x from 1 to 2^bits; off by at most 2^-51 (1 + result).
 
@@ -197,7 +197,7 @@ def _minus_log(x, bits):  # type: ignore[no-untyped-def]
     return halvings * _LN2_HIGH - (log_mantissa - halvings * _LN2_LOW)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _magnitude(word, scale, band):  # type: ignore[no-untyped-def]
     """floor(scale * E) for the 63 bits of ``word``; -1 if they, or floats, do not decide it."""
     digits = word & 0x7FFFFFFFFFFFFFFF
@@ -207,16 +207,16 @@ def _magnitude(word, scale, band):  # type: ignore[no-untyped-def]
     exponential = _minus_log(x, 63)
     value = scale * exponential
     margin = band * scale * (1.0 + exponential)
-    # U lies in [digits, digits + 1) / 2^63: E is at most -ln of the lower end, and less by at most 1 / digits.
+    # U is in [digits, digits + 1) / 2^63: E is at most -ln of the lower end, and less by at most 1 / digits.
     floor = np.floor(value + margin)
     if value - margin - scale / x >= floor:
         return np.int64(floor)
     return np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _laplace_loop(words, coins, scales, step, out, filled, used, band):  # type: ignore[no-untyped-def]
-    """Fill ``out`` from ``filled`` with the words from ``used`` on; stop at a trial that floats cannot decide.
+    """Fill ``out`` from ``filled`` with the words from ``used`` on; stop where floats cannot decide.
 
     Returns the new ``filled`` and ``used``.
     """
@@ -236,7 +236,7 @@ def _laplace_loop(words, coins, scales, step, out, filled, used, band):  # type:
     return filled, used
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _gaussian_loop(words, coins, scales, step, out, filled, used, band):  # type: ignore[no-untyped-def]
     """As :func:`_laplace_loop`: propose a Laplace of scale floor(sigma) + 1, accept it if E' > g."""
     while filled < out.size and used < words.size:
@@ -266,49 +266,38 @@ def _gaussian_loop(words, coins, scales, step, out, filled, used, band):  # type
     return filled, used
 
 
-# -- one trial, decided exactly -------------------------------------------------------------------------------------
+# -- one trial, decided exactly ------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class _Exponential:
-    """E = -ln U, where U is known to lie in [digits, digits + 1) / 2^bits; ``refine`` draws 64 further bits of U."""
+def _bounds(digits: int, bits: int, entropy: Entropy) -> Iterator[tuple[Fraction, Fraction | None]]:
+    """Ever closer rational bounds of E = -ln U, where U lies in [digits, digits + 1) / 2^bits.
 
-    digits: int
-    bits: int
-    entropy: Entropy
-
-    def refine(self) -> None:
-        fresh = _request(self.entropy, 8)
-        self.digits = self.digits << 64 | int.from_bytes(fresh, "big")
-        self.bits += 64
-
-    def between(self) -> tuple[Fraction, Fraction | None]:
-        """Rational bounds of E, with an error far below the width of the interval; no upper one while all bits are 0.
-
-        A quotient rounded outwards, then decimal's logarithm, which is correctly rounded, moved outwards by one unit.
-        """
-        down, up = (_context(self.bits, rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING))
-        one = Decimal(2**self.bits)
-        low = down.next_minus(down.ln(down.divide(one, Decimal(self.digits + 1))))
-        lower = Fraction(max(low, Decimal(0)))
-        if self.digits == 0:
-            return lower, None
-        return lower, Fraction(up.next_plus(up.ln(up.divide(one, Decimal(self.digits)))))
-
-
-def _context(bits: int, rounding: str) -> Context:
-    return Context(prec=bits + 20, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX, clamp=0, flags=[])
+    Each step draws 64 further bits of U. There is no upper bound while all bits are 0. The arithmetic error
+    is far below the width of the interval: a quotient rounded outwards, then decimal's logarithm, which is
+    correctly rounded, moved outwards by one unit.
+    """
+    while True:
+        down, up = (
+            Context(prec=bits + 20, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX)
+            for rounding in (ROUND_FLOOR, ROUND_CEILING)
+        )
+        one, high = Decimal(2**bits), None
+        low = max(Decimal(0), down.next_minus(down.ln(down.divide(one, Decimal(digits + 1)))))
+        if digits:
+            high = Fraction(up.next_plus(up.ln(up.divide(one, Decimal(digits)))))
+        yield Fraction(low), high
+        digits = digits << 64 | int.from_bytes(_request(entropy, 8), "big")
+        bits += 64
 
 
 def _exact_magnitude(word: int, scale: Fraction, entropy: Entropy) -> int:
-    """floor(scale * E). Ends with probability 1: E = k / scale for no integer k > 0 and no U with finitely many bits."""
-    exponential = _Exponential(digits=word & (2**63 - 1), bits=63, entropy=entropy)
+    """floor(scale * E), with as many further bits of U as it takes. Ends with probability 1."""
+    bounds = _bounds(word & (2**63 - 1), 63, entropy)
     while True:
-        low, high = exponential.between()
+        low, high = next(bounds)
         floor = math.floor(scale * low)
         if high is not None and math.floor(scale * high) == floor:
             return min(floor, LARGEST_SAMPLE)
-        exponential.refine()
 
 
 def _exact_laplace(word: int, coin: int, scale: float, entropy: Entropy) -> int | None:
@@ -326,14 +315,13 @@ def _exact_gaussian(word: int, coin: int, sigma: float, entropy: Entropy) -> int
     if proposal is None:
         return None
     bar = (abs(proposal) - variance / scale) ** 2 / (2 * variance)
-    exponential = _Exponential(digits=coin, bits=32, entropy=entropy)
+    bounds = _bounds(coin, 32, entropy)
     while True:
-        low, high = exponential.between()
+        low, high = next(bounds)
         if low > bar:
             return proposal
         if high is not None and high <= bar:
             return None
-        exponential.refine()
 
 
 _LAPLACE = _Law(loop=_laplace_loop, exact=_exact_laplace, width=8)

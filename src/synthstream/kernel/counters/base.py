@@ -61,9 +61,7 @@ class Counter(ABC):
         """The state before the first tick."""
 
     @abstractmethod
-    def step(
-        self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
-    ) -> tuple[State, FloatArray]:
+    def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
         """Close one tick.
 
         Args:
@@ -111,7 +109,7 @@ class Encoded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixCounter(Counter):
-    """A counter that is encode -> gate -> decode. Privacy lives in ``encode`` alone; ``decode`` sees released values."""
+    """A counter that is encode -> gate -> decode. Privacy lives in ``encode`` alone."""
 
     grid_bits = 0
 
@@ -123,9 +121,7 @@ class MatrixCounter(Counter):
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
         """One row of B y, in counts."""
 
-    def step(
-        self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
-    ) -> tuple[State, FloatArray]:
+    def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
         """Close one tick: encode, pass the gate, decode. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         encoded = self.encode(state, clip(counts))
@@ -135,7 +131,7 @@ class MatrixCounter(Counter):
         else:
             released = gate.laplace(encoded.value, scale=scale)
         after, estimate = self.decode(encoded.state, released)
-        after["t"] = np.int64(t + 1)
+        after["t"] = np.array(t + 1)
         return after, estimate
 
 

@@ -119,7 +119,7 @@ class Blt(MatrixCounter):
         """See :meth:`Counter.init`."""
         buffers = self._b[0].size
         return {
-            "t": np.int64(0),
+            "t": np.array(0),
             "hi": np.zeros((buffers, cells), dtype=np.int64),
             "lo": np.zeros((buffers, cells), dtype=np.uint64),
             "decoded": np.zeros((buffers, cells)),

@@ -72,15 +72,13 @@ class Kary(Counter):
         """See :meth:`Counter.init`."""
         r = (self.arity - 1) // 2
         return {
-            "t": np.int64(0),
+            "t": np.array(0),
             "sum": np.zeros(cells, dtype=np.int64),
             "left": np.zeros((self.levels, cells), dtype=np.int64),
             "right": np.zeros((self.levels, r, cells), dtype=np.int64),
         }
 
-    def step(
-        self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
-    ) -> tuple[State, FloatArray]:
+    def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
         """Close one tick. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         total = state["sum"] + clip(counts)
@@ -92,12 +90,10 @@ class Kary(Counter):
                 break  # digits above the last carry do not change
             self._move(level, new, left, right, gate, scale)
         released = total + sum(_signed_noise(left, right, level, d) for level, d in enumerate(after))
-        next_state = {"t": np.int64(t + 1), "sum": total, "left": left, "right": right}
+        next_state = {"t": np.array(t + 1), "sum": total, "left": left, "right": right}
         return next_state, np.asarray(released, dtype=np.float64)
 
-    def _move(
-        self, level: int, digit: int, left: IntArray, right: IntArray, gate: Gate, scale: FloatArray
-    ) -> None:
+    def _move(self, level: int, digit: int, left: IntArray, right: IntArray, gate: Gate, scale: FloatArray) -> None:
         """Bring one level's noise in line with its new digit: draw for nodes first needed, forget the others."""
         none = np.zeros(left.shape[1], dtype=np.int64)
         r = right.shape[1]

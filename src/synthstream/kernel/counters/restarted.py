@@ -63,15 +63,13 @@ class Restarted(Counter):
     def init(self, cells: int) -> State:
         """See :meth:`Counter.init`."""
         return {
-            "t": np.int64(0),
+            "t": np.array(0),
             "carried": np.zeros(cells),
             "last": np.zeros(cells),
             **_packed(self.inner(0).init(cells)),
         }
 
-    def step(
-        self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
-    ) -> tuple[State, FloatArray]:
+    def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
         """Close one tick. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         segment, within = self.locate(t)
@@ -80,15 +78,13 @@ class Restarted(Counter):
             carried, inside = state["last"], counter.init(counts.size)
         inside, estimate = counter.step(inside, counts, gate, multiplier=multiplier)
         released = carried + estimate
-        after = {"t": np.int64(t + 1), "carried": carried, "last": released, **_packed(inside)}
+        after = {"t": np.array(t + 1), "carried": carried, "last": released, **_packed(inside)}
         return after, released
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
         """See :meth:`Counter.covariance`."""
         (first, s), (last, t) = sorted([self.locate(s), self.locate(t)])
-        closed = sum(
-            self.inner(i).variance(self.length(i) - 1, multiplier=multiplier) for i in range(first)
-        )
+        closed = sum(self.inner(i).variance(self.length(i) - 1, multiplier=multiplier) for i in range(first))
         end = t if first == last else self.length(first) - 1
         return closed + self.inner(first).covariance(s, end, multiplier=multiplier)
 

@@ -45,7 +45,7 @@ class Simple(MatrixCounter):
 
     def init(self, cells: int) -> State:
         """See :meth:`Counter.init`."""
-        return {"t": np.int64(0), "sum": np.zeros(cells)}
+        return {"t": np.array(0), "sum": np.zeros(cells)}
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
         """See :meth:`MatrixCounter.encode`."""
@@ -53,7 +53,7 @@ class Simple(MatrixCounter):
 
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
         """See :meth:`MatrixCounter.decode`."""
-        total = state["sum"] + released
+        total: FloatArray = state["sum"] + released
         return {"sum": total}, total
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:

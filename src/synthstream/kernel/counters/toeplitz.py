@@ -57,7 +57,7 @@ class Toeplitz(MatrixCounter):
         """First column of C in units of 2^-20, exact integers, shape ``(horizon,)``."""
         j = np.arange(1, self.horizon, dtype=np.float64)
         column = np.concatenate([[1.0], np.cumprod((2 * j - 1) / (2 * j))])
-        return np.rint(column * 2**self.grid_bits).astype(np.int64)
+        return np.asarray(np.rint(column * 2**self.grid_bits), dtype=np.int64)
 
     @cached_property
     def _decoder(self) -> FloatArray:
@@ -71,12 +71,12 @@ class Toeplitz(MatrixCounter):
     def sensitivity(self, t: int = 0) -> float:
         """The L2 norm of the rounded first column, from an exact integer sum."""
         squares = sum(int(c) ** 2 for c in self.coefficients)
-        return math.nextafter(math.sqrt(squares), math.inf) / 2**self.grid_bits
+        return math.nextafter(math.sqrt(squares), math.inf) / 2.0**self.grid_bits
 
     def init(self, cells: int) -> State:
         """See :meth:`Counter.init`."""
         return {
-            "t": np.int64(0),
+            "t": np.array(0),
             "counts": np.zeros((0, cells), dtype=np.int64),
             "released": np.zeros((0, cells), dtype=np.int64),
         }

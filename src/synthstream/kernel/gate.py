@@ -1,0 +1,86 @@
+"""The gate: the one place where exact counts become released numbers. ``grep 'gate\\.'`` lists every use."""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+import numpy as np
+
+from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
+
+# Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),
+# so their sum stays within 64 bits, and no value can cause an error.
+LARGEST_VALUE = 2**62
+
+
+class Gate(Protocol):
+    """Adds integer noise to exact integers: fresh in every call, independent in every element.
+
+    A scale is a float, one for all, or float64, shape ``(n,)``, one for each element: above 0 and at most
+    2^36, in the unit of the values. It must be public.
+    """
+
+    @property
+    def secure(self) -> bool:
+        """False if the noise can be foreseen or is left out; every release of such a stream says so."""
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        """``value`` plus discrete Gaussian noise; int64, shape ``(n,)``.
+
+        Cost: rho = sum over elements of change^2 / (2 sigma^2) (theorem ``discrete-gaussian``).
+        """
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        """``value`` plus discrete Laplace noise; int64, shape ``(n,)``.
+
+        Cost: epsilon = sum over elements of |change| / scale (theorem ``discrete-laplace``).
+        """
+
+
+class SystemGate:
+    """The gate of every real stream.
+
+    It has no state: each call asks the operating system for random bytes of its own, and keeps none. So no
+    seed can repeat its noise, and two processes that were one cannot share it.
+
+    Privacy:
+        Unit        one change of the values passed in one call
+        Cost        that of :class:`Gate`
+        Theorem     discrete-laplace, discrete-gaussian
+        Trusts      ``os.urandom`` returns independent uniform bytes
+
+    Raises:
+        ValueError: a scale is out of range, or shapes do not fit; depends on public facts alone.
+        TypeError: the values are not int64.
+        OSError, NotImplementedError: the system has no random bytes.
+
+    Example:
+        >>> gate = SystemGate()
+        >>> gate.laplace(np.array([10, 20, 30]), scale=2.0).shape
+        (3,)
+    """
+
+    secure = True
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        """See :meth:`Gate.gaussian`."""
+        exact = within_range(value)
+        return exact + discrete_gaussian(sigma, exact.size, entropy=os.urandom)
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        """See :meth:`Gate.laplace`."""
+        exact = within_range(value)
+        return exact + discrete_laplace(scale, exact.size, entropy=os.urandom)
+
+
+def within_range(value: IntArray) -> IntArray:
+    """Values clipped to ``LARGEST_VALUE`` in size, which moves no two of them further apart.
+
+    Raises ``TypeError`` if they are not int64, ``ValueError`` if they are not a vector.
+    """
+    if value.dtype != np.int64:
+        raise TypeError(f"value: the gate takes int64, not {value.dtype}")
+    if value.ndim != 1:
+        raise ValueError(f"value: the gate takes a vector, not shape {value.shape}")
+    return np.clip(value, -LARGEST_VALUE, LARGEST_VALUE)

@@ -1,0 +1,181 @@
+"""Gates for tests and simulations. None of them protects anyone, and all of them say so: ``secure`` is False.
+
+A tracing and a replaying gate give the privacy cost of a path without statistics: run a stream through the
+first, a neighbouring stream through the second, which repeats the answers, and compare what each passed to
+the gate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import count
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from synthstream.kernel.gate import Gate, within_range
+from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
+
+Kind = Literal["gaussian", "laplace"]
+Scale = float | FloatArray
+
+
+class TraceMismatch(AssertionError):  # noqa: N818 - named as the errors of the package are
+    """Two runs did not ask the gate for the same: number, kind, shape or scale of calls depended on data."""
+
+
+class Call(NamedTuple):
+    """One call of a gate: what it was given, and what it answered."""
+
+    kind: Kind
+    value: IntArray
+    scale: Scale
+    answer: IntArray
+
+
+class ExactGate:
+    """Adds nothing."""
+
+    secure = False
+
+    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
+        """A copy of ``value``."""
+        return within_range(value).copy()
+
+    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
+        """A copy of ``value``."""
+        return within_range(value).copy()
+
+
+class SeededGate:
+    """The laws of the system's gate, from a seed: the same calls give the same answers.
+
+    Example:
+        >>> value = np.zeros(3, dtype=np.int64)
+        >>> bool(np.all(SeededGate(7).laplace(value, scale=9.0) == SeededGate(7).laplace(value, scale=9.0)))
+        True
+    """
+
+    secure = False
+
+    def __init__(self, seed: int | str) -> None:
+        self._seed = str(seed).encode()
+        self._requests = count()
+
+    def entropy(self, size: int) -> bytes:
+        """The next ``size`` bytes: SHAKE-256 of the seed and the number of the request."""
+        return hashlib.shake_256(b"%s/%d" % (self._seed, next(self._requests))).digest(size)
+
+    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
+        """See :meth:`Gate.gaussian`."""
+        return within_range(value) + discrete_gaussian(sigma, value.size, entropy=self.entropy)
+
+    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
+        """See :meth:`Gate.laplace`."""
+        return within_range(value) + discrete_laplace(scale, value.size, entropy=self.entropy)
+
+
+class TracingGate:
+    """Hands each call to another gate and records it in ``trace``."""
+
+    secure = False
+
+    def __init__(self, inner: Gate) -> None:
+        self.trace: list[Call] = []
+        self._inner = inner
+
+    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
+        """The other gate's answer."""
+        return self._record("gaussian", value, sigma, self._inner.gaussian(value, sigma=sigma))
+
+    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
+        """The other gate's answer."""
+        return self._record("laplace", value, scale, self._inner.laplace(value, scale=scale))
+
+    def _record(self, kind: Kind, value: IntArray, scale: Scale, answer: IntArray) -> IntArray:
+        # The caller may go on to change its arrays in place.
+        kept = scale.copy() if isinstance(scale, np.ndarray) else scale
+        self.trace.append(Call(kind, value.copy(), kept, answer.copy()))
+        return answer
+
+
+class ReplayingGate:
+    """Gives the answers of a recorded trace again, and records the values it is now asked about in ``trace``.
+
+    Raises:
+        TraceMismatch: a call differs from the recorded one in kind, shape or scale, or there is none left.
+    """
+
+    secure = False
+
+    def __init__(self, recorded: Sequence[Call]) -> None:
+        self.trace: list[Call] = []
+        self._recorded = tuple(recorded)
+
+    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
+        """The recorded answer."""
+        return self._replay("gaussian", value, sigma)
+
+    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
+        """The recorded answer."""
+        return self._replay("laplace", value, scale)
+
+    def _replay(self, kind: Kind, value: IntArray, scale: Scale) -> IntArray:
+        number = len(self.trace)
+        if number >= len(self._recorded):
+            raise TraceMismatch(f"call {number}: the recorded run made only {number} calls")
+        answer = self._recorded[number].answer
+        call = Call(kind, value.copy(), scale, answer)
+        _compare(number, self._recorded[number], call)
+        self.trace.append(call)
+        return answer.copy()
+
+
+def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fraction, Fraction]:
+    """What an observer learns at most about which of two runs took place, given the same answers; exact.
+
+    Returns:
+        rho: sum of (v - v')^2 / (2 sigma^2) over all elements of all Gaussian calls.
+        epsilon: sum of |v - v'| / scale over all elements of all Laplace calls.
+
+    Raises:
+        TraceMismatch: the runs differ in the number, kind, shape or scale of calls.
+
+    Example:
+        >>> def trace(value: int) -> list[Call]:
+        ...     gate = TracingGate(ExactGate())
+        ...     gate.gaussian(np.array([value]), sigma=2.0)
+        ...     gate.laplace(np.array([value]), scale=4.0)
+        ...     return gate.trace
+        >>> path_cost(trace(5), trace(6))
+        (Fraction(1, 8), Fraction(1, 4))
+    """
+    if len(trace_a) != len(trace_b):
+        raise TraceMismatch(f"one run made {len(trace_a)} calls, the other {len(trace_b)}")
+    # Numerators are collected by scale first: fractions with many different denominators grow when added.
+    squares: defaultdict[float, int] = defaultdict(int)
+    sizes: defaultdict[float, int] = defaultdict(int)
+    for number, (a, b) in enumerate(zip(trace_a, trace_b, strict=True)):
+        _compare(number, a, b)
+        scales = np.broadcast_to(a.scale, a.value.shape)
+        for i in np.flatnonzero(a.value != b.value):
+            change = int(a.value[i]) - int(b.value[i])
+            if a.kind == "gaussian":
+                squares[float(scales[i])] += change**2
+            else:
+                sizes[float(scales[i])] += abs(change)
+    rho = sum((square / (2 * Fraction(sigma) ** 2) for sigma, square in squares.items()), Fraction(0))
+    epsilon = sum((size / Fraction(scale) for scale, size in sizes.items()), Fraction(0))
+    return rho, epsilon
+
+
+def _compare(number: int, a: Call, b: Call) -> None:
+    if a.kind != b.kind:
+        raise TraceMismatch(f"call {number}: {a.kind} in one run, {b.kind} in the other")
+    if a.value.shape != b.value.shape:
+        raise TraceMismatch(f"call {number}: shape {a.value.shape} in one run, {b.value.shape} in the other")
+    if not np.array_equal(a.scale, b.scale):
+        raise TraceMismatch(f"call {number}: the scale differs between the runs")
