@@ -1,1 +1,33 @@
 """Synthstream: a synthetic copy of a private event stream, kept up to date under one privacy budget."""
+
+from synthstream.clock import Clock
+from synthstream.config import StreamConfig
+from synthstream.errors import SynthstreamError
+from synthstream.plan import Plan, plan
+from synthstream.privacy import Budget, Claim, Unit
+from synthstream.release import Measured, Release
+from synthstream.schema import Boolean, Category, Datetime, Integer, Number, Schema
+from synthstream.stream import Stream, open
+from synthstream.workload import Workload
+
+__all__ = [
+    "Boolean",
+    "Budget",
+    "Category",
+    "Claim",
+    "Clock",
+    "Datetime",
+    "Integer",
+    "Measured",
+    "Number",
+    "Plan",
+    "Release",
+    "Schema",
+    "Stream",
+    "StreamConfig",
+    "SynthstreamError",
+    "Unit",
+    "Workload",
+    "open",
+    "plan",
+]

@@ -40,7 +40,7 @@ def schema_init(
 
     Example: synthstream schema init trips.parquet > stream.toml
     """
-    from synthstream.config import draft
+    from synthstream.draft import draft
 
     typer.echo(draft(data), nl=False)
 
@@ -115,7 +115,7 @@ def run_command(
     moment = _moment(until)
     with streams.open(config, simulate=seed if simulate else None) as stream:
         if simulate:
-            console.print("[bold red]NOT PRIVATE[/bold red]: simulated noise; folders end in -simulated.")
+            _warn(console)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console) as progress:
             task = progress.add_task("counting files", total=None)
@@ -163,6 +163,8 @@ def status_command(config: ConfigPath, simulate: Simulate = False) -> None:
     finally:
         store.close()
     closed = 0 if last is None else last.tick + 1
+    if simulate:
+        _warn(console)
     ahead = "no end" if loaded.clock.horizon is None else f"{loaded.clock.horizon} paid for"
     console.print(f"[bold]{loaded.name}[/bold]: {closed} release(s), {ahead}")
     for claim in ledger:
@@ -223,6 +225,10 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(soft_wrap=True, highlight=False)
+
+
+def _warn(console: Console) -> None:
+    console.print("[bold red]NOT PRIVATE[/bold red]: simulated noise; folders end in -simulated.")
 
 
 def _fail(message: str) -> int:

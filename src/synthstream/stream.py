@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config import StreamConfig, load
-from synthstream.errors import BatchConflict, SourceError, StateMismatch, StateRolledBack, TickNotOver
+from synthstream.errors import BatchConflict, ConfigError, SourceError, StateMismatch, StateRolledBack, TickNotOver
 from synthstream.fit.population import Population, fit
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.io.sources import FileSource
@@ -23,8 +23,8 @@ from synthstream.io.store import Committed, Store
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
 from synthstream.kernel.marginals import Marginals
+from synthstream.reading import Frame
 from synthstream.release import Measured, Release, chain_head, seed_of
-from synthstream.schema import Frame
 from synthstream.testing.gates import SeededGate
 from synthstream.workload import CodeArray, IntArray
 
@@ -200,7 +200,7 @@ class Stream:
         """
         if isinstance(rows, str | Path):
             path = Path(rows).absolute()
-            source = FileSource(path.suffix.removeprefix("."), str(path), self._columns, path.parent)
+            source = FileSource(kind="csv" if path.suffix == ".csv" else "parquet", path=path, columns=self._columns)
             chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = iter([rows])
@@ -232,7 +232,7 @@ class Stream:
         config = self.config.source
         if config is None:
             return
-        source = FileSource(config.kind, config.path, self._columns, self.config.base)
+        source = FileSource(kind=config.kind, path=config.path, columns=self._columns)
         for path in source.files():
             item = f"file {_relative(path, self.config.base)}"
             mac = self._mac(source.fingerprint(path).encode())
@@ -248,14 +248,14 @@ class Stream:
                 )
 
     @property
-    def _columns(self) -> list[str]:
+    def _columns(self) -> tuple[str, ...]:
         time = self.config.clock.column
-        return list(dict.fromkeys([*self.config.schema.names, *([time] if time else [])]))
+        return tuple(dict.fromkeys([*self.config.schema.names, *([time] if time else [])]))
 
     def _encode(self, frame: Frame) -> tuple[CodeArray, IntArray]:
         """Codes and ticks of rows; -1 for the tick that is open when they are counted. Total."""
         codes = self.config.schema.encode(frame)
-        return codes, self.config.clock.ticks_of(frame, rows=len(codes))
+        return codes, self.config.clock.ticks_of(frame)
 
     def _add(self, encoded: Iterator[tuple[CodeArray, IntArray]]) -> None:
         workload = self.mechanism.workload
@@ -405,15 +405,18 @@ class Stream:
 
 def mechanism_of(config: StreamConfig) -> Marginals:
     """The mechanism that a configuration describes. Touches no data."""
-    return Marginals(
-        workload=config.workload,
-        budget=config.privacy.budget,
-        horizon=config.clock.horizon,
-        unit=config.privacy.unit,
-        neighbours=config.privacy.neighbours,
-        split=config.synthesizer.budget,
-        kind=config.synthesizer.counter,
-    )
+    try:
+        return Marginals(
+            workload=config.workload,
+            budget=config.privacy.budget,
+            horizon=config.clock.horizon,
+            unit=config.privacy.unit,
+            neighbours=config.privacy.neighbours,
+            split=config.synthesizer.budget,
+            kind=config.synthesizer.counter,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def genesis(config: StreamConfig) -> str:

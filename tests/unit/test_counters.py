@@ -133,8 +133,8 @@ def test_it_can_be_saved_and_restored_at_every_tick(c: Counter) -> None:
 
 @every
 def test_variance_and_covariance_are_those_of_the_implementation(c: Counter) -> None:
-    grid = 2 ** getattr(c, "grid_bits", 20 if c.noise == "gaussian" else 0)
-    effect = responses(c, amount=grid) * (1 if c.noise == "laplace" else grid)
+    grid = 2**c.grid_bits
+    effect = responses(c, amount=grid) * grid
     # Effect of one grid step of noise, times the standard deviation of one draw in grid steps.
     scales = draws(c)
     cov = (effect * scales**2) @ effect.T
@@ -147,8 +147,7 @@ def draws(c: Counter) -> FloatArray:
     """Standard deviation of every draw of a run with multiplier 3, in counts."""
     gate = TracingGate(ExactGate())
     run(c, np.zeros((T, 1), dtype=np.int64), gate, multiplier=3.0)
-    grid = 1 if c.noise == "laplace" else 2 ** getattr(c, "grid_bits", 20)
-    return np.array([np.sqrt(c.noise_variance(float(np.ravel(call.scale)[0]))) / grid for call in gate.trace])
+    return np.array([np.sqrt(c.noise_variance(float(np.ravel(call.scale)[0]))) / 2**c.grid_bits for call in gate.trace])
 
 
 @pytest.mark.slow

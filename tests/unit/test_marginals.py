@@ -100,6 +100,7 @@ def test_a_forgotten_marginal_in_the_split_is_seen(monkeypatch: pytest.MonkeyPat
     shares = m.shares.copy()
     shares[1:] /= shares[1:].sum()
     monkeypatch.setitem(m.__dict__, "shares", shares)
+    monkeypatch.delitem(m.__dict__, "multipliers")
     assert not m.claim().fits(ZCDP)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from synthstream.kernel.counters import Counter, Kind, State, counter
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
@@ -44,6 +45,9 @@ class Marginals:
             marginal's cells; ``auto``, equal for zCDP and sqrt-cells for pure DP.
         kind: which counter; ``auto`` takes the most accurate.
 
+    Raises:
+        ValueError: the counter does not serve the horizon or the kind of budget, or the budget is too small to draw for.
+
     Example:
         >>> workload = Workload.all_up_to(1, sizes=(2, 3))
         >>> mechanism = Marginals(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=100)
@@ -61,9 +65,17 @@ class Marginals:
     split: Split = "auto"
     kind: Kind = "auto"
 
+    def __post_init__(self) -> None:
+        largest = self.counter.sensitivity() * 2.0**self.counter.grid_bits * float(self.multipliers.max())
+        if not largest < LARGEST_SCALE:
+            raise ValueError(
+                f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables: the noise "
+                "would be wider than this version can draw. Measure fewer tables, or allow a larger epsilon."
+            )
+
     @cached_property
     def counter(self) -> Counter:
-        """The counter over all cells. Raises ``ValueError`` if the kind does not serve the horizon and budget."""
+        """The counter over all cells."""
         return counter(self.kind, horizon=self.horizon, noise="laplace" if self.budget.pure else "gaussian")
 
     @cached_property

@@ -34,8 +34,8 @@ LARGEST_SCALE = 2.0**36
 # No sample is larger in size. One that should be needs U < exp(-2^26): more than 2^26 zero bits in a row.
 LARGEST_SAMPLE = 2**62 - 1
 
-# Error band: 2^-49 is 16 units of rounding, three times what the theorems need. Passed to the loops as an
-# argument, so that a test can widen it until every trial is decided exactly.
+# Error band: 2^-49 is 16 units of rounding; the theorems need less than 10. Passed to the loops as an argument,
+# so that a test can widen it until every trial is decided exactly.
 _BAND = 2.0**-49
 # Trials per request for random bytes; keeps one request and its words within the processor's cache.
 _CHUNK = 2**15
@@ -62,7 +62,8 @@ def discrete_laplace(scale: float | FloatArray, size: int, *, entropy: Entropy) 
         ValueError: the scale is out of range or of the wrong shape; the message names it.
         OSError: ``entropy`` returned another number of bytes.
 
-    Time: about 50 ns a sample, most of it for the random bytes; 8 bytes per trial, at most 2 trials a sample.
+    Time: 25 to 50 ns a sample, most of it for random bytes; 8 bytes per trial, at most 2 trials a sample on
+    average. It depends on the random bits alone.
 
     Example:
         >>> import os
@@ -88,7 +89,8 @@ def discrete_gaussian(sigma: float | FloatArray, size: int, *, entropy: Entropy)
         ValueError: sigma is out of range or of the wrong shape; the message names it.
         OSError: ``entropy`` returned another number of bytes.
 
-    Time: about 100 ns a sample; 12 bytes per trial, 1.3 trials a sample for large sigma and 3 for small.
+    Time: 65 to 150 ns a sample; 12 bytes per trial, 1.3 trials a sample for large sigma and 3 for small. It
+    depends on the random bits alone.
 
     Example:
         >>> import os

@@ -23,7 +23,7 @@ Kind = Literal["gaussian", "laplace"]
 Scale = float | FloatArray
 
 
-class TraceMismatch(AssertionError):  # noqa: N818 - named as the errors of the package are
+class TraceMismatch(AssertionError):
     """Two runs did not ask the gate for the same: number, kind, shape or scale of calls depended on data."""
 
 

@@ -45,6 +45,11 @@ class Counter(ABC):
     noise: Noise
 
     @property
+    def grid_bits(self) -> int:
+        """Values at the gate are in units of ``2**-grid_bits`` counts."""
+        return 0
+
+    @property
     @abstractmethod
     def theorem(self) -> str:
         """Id of the file in ``docs/theorems`` that proves the cost."""
@@ -110,8 +115,6 @@ class Encoded(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class MatrixCounter(Counter):
     """A counter that is encode -> gate -> decode. Privacy lives in ``encode`` alone."""
-
-    grid_bits = 0
 
     @abstractmethod
     def encode(self, state: State, counts: IntArray) -> Encoded:

@@ -45,13 +45,17 @@ class Blt(MatrixCounter):
 
     horizon: int
     noise: Noise = "gaussian"
-    grid_bits = 20
 
     def __post_init__(self) -> None:
         if not 1 <= self.horizon <= LONGEST:
             raise ValueError(f"horizon must be between 1 and {LONGEST} for one run of the blt counter")
         if self.noise != "gaussian":
             raise ValueError("noise must be gaussian for the blt counter")
+
+    @property
+    def grid_bits(self) -> int:
+        """See :attr:`Counter.grid_bits`."""
+        return 20
 
     @property
     def theorem(self) -> str:

@@ -36,6 +36,11 @@ class Restarted(Counter):
     noise: Noise = "laplace"
 
     @property
+    def grid_bits(self) -> int:
+        """See :attr:`Counter.grid_bits`."""
+        return self.inner(0).grid_bits
+
+    @property
     def theorem(self) -> str:
         """See :attr:`Counter.theorem`."""
         return "restarted"

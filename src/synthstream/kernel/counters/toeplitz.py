@@ -39,13 +39,17 @@ class Toeplitz(MatrixCounter):
 
     horizon: int
     noise: Noise = "gaussian"
-    grid_bits = 20
 
     def __post_init__(self) -> None:
         if not 1 <= self.horizon <= LONGEST:
             raise ValueError(f"horizon must be between 1 and {LONGEST} for the toeplitz counter")
         if self.noise != "gaussian":
             raise ValueError("noise must be gaussian for the toeplitz counter")
+
+    @property
+    def grid_bits(self) -> int:
+        """See :attr:`Counter.grid_bits`."""
+        return 20
 
     @property
     def theorem(self) -> str:

@@ -1,0 +1,358 @@
+"""stream.toml -> validated objects. Every problem is reported at once, with its line, the value found, and the fix."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from synthstream.clock import Clock
+from synthstream.errors import ConfigError
+from synthstream.io.sources import Kind as SourceKind
+from synthstream.kernel.counters import Kind as CounterKind
+from synthstream.kernel.marginals import Split
+from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.problems import Problems, nearest
+from synthstream.schema import Boolean, Category, Column, Datetime, Integer, Number, Part, Schema
+from synthstream.workload import Workload
+
+
+def _moment(value: object) -> object:
+    """A TOML date is the beginning of its day."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    return value
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class _Privacy(_Section):
+    epsilon: float
+    delta: float
+    unit: Literal["event"]
+    neighbours: Neighbours = "add-remove"
+
+
+class _Clock(_Section):
+    column: str | None = None
+    start: Moment
+    every: str
+    until: Moment | None = None
+    timezone: str = "UTC"
+    horizon: Literal["unbounded"] | int
+
+
+class _Category(_Section):
+    type: Literal["category"]
+    name: str
+    values: list[str]
+    missing: str | None = None
+    other: str | None = None
+
+
+class _Boolean(_Section):
+    type: Literal["boolean"]
+    name: str
+    missing: bool | None = None
+
+
+class _Integer(_Section):
+    type: Literal["integer"]
+    name: str
+    min: int
+    max: int
+    bins: int | None = None
+    missing: int | None = None
+
+
+class _Number(_Section):
+    type: Literal["number"]
+    name: str
+    min: float
+    max: float
+    bins: int
+    missing: float | None = None
+
+
+class _Datetime(_Section):
+    type: Literal["datetime"]
+    name: str
+    part: Part | None = None
+    min: Moment | None = None
+    max: Moment | None = None
+    bins: int | None = None
+    missing: Moment | int | None = None
+    timezone: str | None = None
+
+
+_Columns = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
+
+
+class _Synthesizer(_Section):
+    kind: Literal["table"] = "table"
+    order: int | None = Field(default=None, ge=1, le=8)
+    marginals: list[list[str]] | None = None
+    counter: CounterKind = "auto"
+    budget: Split = "auto"
+
+
+class _Source(_Section):
+    kind: SourceKind
+    path: str
+
+
+class _Sink(_Section):
+    kind: Literal["parquet"]
+    path: str
+    rows: Literal["total"] | Annotated[int, Field(ge=0)] = "total"
+    keep: int | None = Field(default=None, ge=1)
+
+
+class _File(_Section):
+    name: str = Field(min_length=1)
+    state: str = Field(min_length=1)
+    privacy: _Privacy
+    clock: _Clock
+    columns: list[_Columns] = Field(min_length=1)
+    synthesizer: _Synthesizer = _Synthesizer()
+    source: _Source | None = None
+    sink: _Sink | None = None
+
+
+_SECTIONS: dict[str, type[_Section]] = {
+    "": _File,
+    "privacy": _Privacy,
+    "clock": _Clock,
+    "synthesizer": _Synthesizer,
+    "source": _Source,
+    "sink": _Sink,
+    "category": _Category,
+    "boolean": _Boolean,
+    "integer": _Integer,
+    "number": _Number,
+    "datetime": _Datetime,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyConfig:
+    """Budget, unit and neighbours."""
+
+    budget: Budget
+    unit: Unit = EVENT
+    neighbours: Neighbours = "add-remove"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizerConfig:
+    """What is counted and how: see :class:`synthstream.kernel.marginals.Marginals`."""
+
+    kind: Literal["table"] = "table"
+    counter: CounterKind = "auto"
+    budget: Split = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """Files to count."""
+
+    kind: SourceKind
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkConfig:
+    """Where releases go."""
+
+    path: Path
+    rows: Literal["total"] | int = "total"
+    keep: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamConfig:
+    """Everything about a stream, all of it public.
+
+    Example:
+        >>> text = '''
+        ... name = "visits"
+        ... state = "state"
+        ... [privacy]
+        ... epsilon = 1.0
+        ... delta = 0.0
+        ... unit = "event"
+        ... [clock]
+        ... start = 2026-01-01
+        ... every = "1d"
+        ... horizon = 365
+        ... [[columns]]
+        ... name = "ward"
+        ... type = "category"
+        ... values = ["A", "B"]
+        ... '''
+        >>> StreamConfig.from_toml(text).workload.cells
+        5
+    """
+
+    name: str
+    state: Path
+    base: Path
+    privacy: PrivacyConfig
+    clock: Clock
+    schema: Schema
+    workload: Workload
+    synthesizer: SynthesizerConfig = SynthesizerConfig()
+    source: SourceConfig | None = None
+    sink: SinkConfig | None = None
+
+    @classmethod
+    def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
+        """Read a configuration.
+
+        Args:
+            text: TOML.
+            base: folder that relative paths start from; left out: the current one.
+            origin: what to call the text in messages.
+
+        Raises:
+            ConfigError: all that is wrong with it.
+        """
+        problems = Problems(origin, text, {name: tuple(section.model_fields) for name, section in _SECTIONS.items()})
+        problems.find_unfilled()
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            problems.raise_if_any()  # a place that is still open is no valid TOML either
+            raise ConfigError(f"{origin}: not valid TOML: {error}") from None
+        try:
+            file = _File.model_validate(data)
+        except ValidationError as error:
+            problems.add_validation(error)
+            raise problems.error() from None
+        return cls(**_objects(file, (base or Path.cwd()).absolute(), problems))
+
+    def public_json(self) -> str:
+        """Canonical JSON of all that defines the releases: privacy, clock (without ``until``), columns and synthesizer."""
+        budget, clock = self.privacy.budget, self.clock
+        public = {
+            "name": self.name,
+            "privacy.epsilon": budget.epsilon,
+            "privacy.delta": budget.delta,
+            "privacy.unit": self.privacy.unit.kind,
+            "privacy.neighbours": self.privacy.neighbours,
+            "clock.column": clock.column,
+            "clock.start": clock.start.isoformat(),
+            "clock.every": clock.every,
+            "clock.timezone": clock.timezone,
+            "clock.horizon": clock.horizon,
+            "synthesizer.kind": self.synthesizer.kind,
+            "synthesizer.counter": self.synthesizer.counter,
+            "synthesizer.budget": self.synthesizer.budget,
+            "synthesizer.marginals": self.workload.marginals,
+            "columns": list(self.schema.names),
+            **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
+        }
+        return json.dumps(public, sort_keys=True, ensure_ascii=False)
+
+    def differences(self, stored: str) -> list[str]:
+        """Keys whose value differs between this configuration and the :meth:`public_json` of another."""
+        ours, theirs = json.loads(self.public_json()), json.loads(stored)
+        return sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+
+
+def load(path: Path) -> StreamConfig:
+    """Read ``stream.toml``. Touches no data file.
+
+    Raises:
+        ConfigError: the file cannot be read, or is not a valid configuration.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text file in UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}. Say where the stream's configuration is.") from None
+    return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path))
+
+
+# -- checks that need more than one key ------------------------------------------------------------------------------
+
+
+def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
+    privacy = problems.attempt("privacy", lambda: Budget(epsilon=file.privacy.epsilon, delta=file.privacy.delta))
+    clock = problems.attempt("clock", lambda: _clock(file.clock))
+    columns = [
+        problems.attempt(f"columns.{i}", lambda c=c: _column(c, file.clock.timezone))
+        for i, c in enumerate(file.columns)
+    ]
+    schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
+    workload = (
+        problems.attempt("synthesizer.marginals", lambda: _workload(file.synthesizer, schema)) if schema else None
+    )
+    problems.raise_if_any()
+    synthesizer = file.synthesizer
+    return {
+        "name": file.name,
+        "state": base / file.state,
+        "base": base,
+        "privacy": PrivacyConfig(budget=privacy, neighbours=file.privacy.neighbours),
+        "clock": clock,
+        "schema": schema,
+        "workload": workload,
+        "synthesizer": SynthesizerConfig(counter=synthesizer.counter, budget=synthesizer.budget),
+        "source": file.source and SourceConfig(kind=file.source.kind, path=base / file.source.path),
+        "sink": file.sink and SinkConfig(path=base / file.sink.path, rows=file.sink.rows, keep=file.sink.keep),
+    }
+
+
+def _clock(section: _Clock) -> Clock:
+    horizon = None if section.horizon == "unbounded" else section.horizon
+    clock = Clock(
+        column=section.column,
+        start=section.start,
+        every=section.every,
+        until=section.until,
+        timezone=section.timezone,
+        horizon=horizon,
+    )
+    if section.until is not None and horizon is not None:
+        needed = Clock(start=section.start, every=section.every, timezone=section.timezone, horizon=None)
+        ticks = needed.ended_before(section.until)
+        if ticks > horizon:
+            raise ConfigError(f"horizon = {horizon}: there are {ticks} ticks up to until; pay for at least as many")
+    return clock
+
+
+def _column(section: Any, timezone: str) -> Column:
+    kinds = {"category": Category, "boolean": Boolean, "integer": Integer, "number": Number, "datetime": Datetime}
+    settings = section.model_dump(exclude={"type"}, exclude_none=True)
+    if section.type == "category":
+        settings["values"] = tuple(settings["values"])
+    if section.type == "datetime":
+        settings.setdefault("timezone", timezone)
+    column: Column = kinds[section.type](**settings)  # type: ignore[abstract]
+    return column
+
+
+def _workload(section: _Synthesizer, schema: Schema) -> Workload:
+    if section.marginals is None:
+        return Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes)
+    if section.order is not None:
+        raise ConfigError("give either order or marginals, not both")
+    found: list[tuple[int, ...]] = [()]
+    for names in section.marginals:
+        for name in names:
+            if name not in schema.names:
+                raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
+        found.append(tuple(sorted({schema.names.index(name) for name in names})))
+    return Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found)))

@@ -1,0 +1,91 @@
+"""A first stream.toml from a file's column types. No value of any row is read."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from synthstream.errors import SourceError
+from synthstream.problems import PUBLIC_BOUND
+
+_HEAD = """# A draft from the column types of {file}; no value was read.
+# Replace every {todo} by what is publicly known, never by what the data show. Drop columns that nobody needs.
+name = "{name}"
+state = "state"                     # exact counts live here: keep it as secret as the data
+
+[privacy]
+epsilon = {todo}               # the promise; 1.0 is common
+delta = 1e-9                        # 0 asks for pure epsilon-DP
+unit = "event"                      # one row is protected, not one person: see docs/limits.md
+
+[clock]
+{column}start = {todo}                 # a date, such as 2026-01-01
+every = "1w"
+horizon = {todo}               # how many ticks the budget covers, or "unbounded"
+
+[synthesizer]
+kind = "table"
+
+[source]
+kind = "{kind}"
+path = "{file}"
+
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+
+def draft(path: Path) -> str:
+    """Text of a ``stream.toml`` for a Parquet or CSV file; it does not load until every open place is filled in.
+
+    Raises:
+        SourceError: the file is missing, broken, or neither Parquet nor CSV.
+    """
+    kind = path.suffix.removeprefix(".").lower()
+    try:
+        if kind == "parquet":
+            types = [(field.name, field.type) for field in pq.read_schema(path)]
+        elif kind == "csv":
+            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+                types = [(name, None) for name in next(csv.reader(file), [])]
+        else:
+            raise SourceError(f"{path}: only files that end in .parquet or .csv can be drafted from")
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{path} cannot be read as {kind} ({type(error).__name__}).") from None
+    clocks = [name for name, kind_of in types if kind_of is not None and pa.types.is_temporal(kind_of)]
+    column = (
+        f"column = {_quoted(clocks[0])}\n"
+        if clocks
+        else f"column = {PUBLIC_BOUND}                # where a row's time stands\n"
+    )
+    head = _HEAD.format(file=path.name, name=path.stem, kind=kind, todo=PUBLIC_BOUND, column=column)
+    return head + "".join(_column(name, kind_of) for name, kind_of in types if name not in clocks[:1])
+
+
+def _column(name: str, kind: pa.DataType | None) -> str:
+    lines = ["", "[[columns]]", f"name = {_quoted(name)}"]
+    if kind is None:
+        lines += [
+            f"type = {PUBLIC_BOUND}                  # category (with values), boolean, integer, number or datetime"
+        ]
+    elif pa.types.is_boolean(kind):
+        lines += ['type = "boolean"']
+    elif pa.types.is_integer(kind):
+        lines += ['type = "integer"', f"min = {PUBLIC_BOUND}", f"max = {PUBLIC_BOUND}"]
+    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        lines += ['type = "number"', f"min = {PUBLIC_BOUND}", f"max = {PUBLIC_BOUND}", "bins = 20"]
+    elif pa.types.is_temporal(kind):
+        lines += ['type = "datetime"', 'part = "weekday"                    # or min, max and bins']
+    else:
+        lines += ['type = "category"', f"values = [{PUBLIC_BOUND}]"]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in escaped) + '"'

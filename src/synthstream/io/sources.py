@@ -1,0 +1,119 @@
+"""Where rows come from: files, read in chunks of bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from synthstream.errors import SchemaError, SourceError
+from synthstream.schema import require
+
+Kind = Literal["parquet", "csv"]
+KINDS: tuple[Kind, ...] = ("parquet", "csv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource:
+    """Parquet or CSV files.
+
+    In a CSV file every cell is text: no cell can be of a wrong type. A row with too few cells has null in the
+    others; of a row with too many the surplus is ignored; bytes that are not UTF-8 are replaced.
+
+    Args:
+        kind: ``parquet`` or ``csv``.
+        path: a file, or a pattern such as ``visits-*.csv``; absolute.
+        columns: what to read; other columns are never looked at.
+    """
+
+    kind: Kind
+    path: Path
+    columns: tuple[str, ...]
+
+    def files(self) -> list[Path]:
+        """The files, sorted by name. Raises ``SourceError`` if there is none."""
+        found = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
+        if not found and self.path.exists():
+            found = [self.path]
+        if not found:
+            raise SourceError(f"source.path = {self.path}: there is no such file. Check the path or the pattern.")
+        return found
+
+    def fingerprint(self, path: Path) -> str:
+        """SHA-256 of a file's content, hexadecimal."""
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}.") from error
+
+    def read(self, path: Path, *, chunk_rows: int) -> Iterator[pl.DataFrame]:
+        """Rows of one file, at most ``chunk_rows`` at a time.
+
+        Raises:
+            SourceError: the file is empty, broken or unreadable.
+            SchemaError: a column is missing. Checked before any row is handed out.
+        """
+        try:
+            if self.kind == "parquet":
+                yield from self._parquet(path, chunk_rows)
+            else:
+                yield from self._csv(path, chunk_rows)
+        except SchemaError as error:
+            raise SchemaError(f"{path}: {error}") from None
+        except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
+            raise SourceError(
+                f"{path} cannot be read as {self.kind} ({type(error).__name__}). It may be truncated or of another "
+                "kind. Nothing of it was counted; replace it and run again."
+            ) from None
+
+    def _parquet(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
+        with pq.ParquetFile(path) as file:
+            for name in self.columns:
+                require(name, file.schema_arrow.names)
+            for batch in file.iter_batches(batch_size=chunk_rows, columns=list(self.columns)):
+                yield pl.DataFrame(pl.from_arrow(batch))
+
+    def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            reader = csv.reader(_without_nulls(file))
+            header = next(reader, None)
+            if header is None:
+                raise SourceError(f"{path} is empty: it has not even a header. Nothing was counted.")
+            for name in self.columns:
+                require(name, header)
+            places = [header.index(name) for name in self.columns]
+            chunk: list[list[str]] = []
+            for row in reader:
+                if row:  # a blank line is no row
+                    chunk.append(row)
+                if len(chunk) == chunk_rows:
+                    yield self._texts(chunk, places)
+                    chunk = []
+            yield self._texts(chunk, places)
+
+    def _texts(self, rows: Sequence[Sequence[str]], places: Sequence[int]) -> pl.DataFrame:
+        return pl.DataFrame(
+            {
+                name: pl.Series([row[place] or None if place < len(row) else None for row in rows], dtype=pl.String)
+                for name, place in zip(self.columns, places, strict=True)
+            }
+        )
+
+
+def _without_nulls(file: io.TextIOBase) -> Iterator[str]:
+    for line in file:
+        yield line.replace("\0", "�")
+
+
+# A cell may be long: nothing about a row may raise.
+csv.field_size_limit(2**31 - 1)

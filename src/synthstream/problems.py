@@ -1,0 +1,156 @@
+"""What is wrong with a configuration, in words: line, key, value found, what is allowed, nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from synthstream.errors import ConfigError, SchemaError
+from synthstream.kernel.counters import KINDS
+from synthstream.kernel.marginals import SPLITS
+
+# Stands in a draft where a person must fill in what is publicly known.
+PUBLIC_BOUND = "TODO-public"
+
+Path = tuple[str | int, ...]
+T = TypeVar("T")
+
+# What may stand in a place that takes one of a few words; for the nearest valid name.
+_WORDS: dict[str, Sequence[str]] = {
+    "type": ("category", "boolean", "integer", "number", "datetime"),
+    "neighbours": ("add-remove", "replace-one"),
+    "counter": KINDS,
+    "budget": SPLITS,
+    "part": ("hour", "weekday", "day", "month"),
+    "unit": ("event",),
+}
+
+
+class Problems:
+    """Collects what is wrong with a configuration, and says all of it at once."""
+
+    def __init__(self, origin: str, text: str, sections: Mapping[str, Sequence[str]]) -> None:
+        self._origin, self._text, self._sections = origin, text, sections
+        self._lines = _key_lines(text)
+        self._found: list[tuple[int, str]] = []
+
+    def add(self, path: Path, message: str) -> None:
+        """Note a problem at a key, or at the nearest table above it."""
+        line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), 0)
+        where = f"line {line}: " if line else ""
+        self._found.append((line, f"{where}{message}"))
+
+    def attempt(self, where: str, make: Callable[[], T]) -> T | None:
+        """What ``make`` returns; ``None``, and a problem noted, if it raises."""
+        try:
+            return make()
+        except (ConfigError, SchemaError, ValueError) as error:
+            path = tuple(int(part) if part.isdigit() else part for part in where.split("."))
+            text = str(error)
+            named = re.match(r"([a-z]+\.)?([a-z]+)\b", text)
+            label = text if text.startswith((where, "column")) else f"{where}: {text}"
+            self.add((*path, named[2]) if named else path, label)
+            return None
+
+    def find_unfilled(self) -> None:
+        """Note every place that a draft left open."""
+        for number, line in enumerate(self._text.splitlines(), 1):
+            if PUBLIC_BOUND in line.partition("#")[0]:
+                key = line.partition("=")[0].strip()
+                self._found.append(
+                    (number, f"line {number}: {key} is still {PUBLIC_BOUND}; fill in what is publicly known")
+                )
+
+    def add_validation(self, error: ValidationError) -> None:
+        """What pydantic found; keys that are still to be filled in are not named twice."""
+        unfilled = {line for line, _ in self._found}
+        for detail in error.errors():
+            loc = detail["loc"]
+            # The discriminator of a column (its type) stands in the location, but not in the file.
+            path = (*loc[:2], *loc[3:]) if len(loc) > 2 and loc[0] == "columns" else loc
+            if self._lines.get(path) not in unfilled:
+                self.add(path, self._message(detail, path))
+
+    def raise_if_any(self) -> None:
+        """Raise ``ConfigError`` if a problem was noted."""
+        if self._found:
+            raise self.error()
+
+    def error(self) -> ConfigError:
+        """All problems in one error, in the order of their lines."""
+        lines = [text for _, text in sorted(self._found)]
+        if len(lines) == 1:
+            return ConfigError(f"{self._origin}, {lines[0]}")
+        return ConfigError(f"{self._origin}:\n" + "\n".join(f"  {text}" for text in lines))
+
+    def _message(self, detail: Any, path: Path) -> str:
+        """One of pydantic's errors in our words."""
+        loc = detail["loc"]
+        section = str(loc[2]) if len(loc) > 2 and loc[0] == "columns" else str(loc[0]) if len(loc) > 1 else ""
+        return _worded(detail, path, self._sections.get(section, ()))
+
+
+def _worded(detail: Any, path: Path, known: Sequence[str]) -> str:
+    key, kind = ".".join(map(str, path)), detail["type"]
+    last = str(path[-1]) if path else ""
+    found = detail.get("input")
+    if kind == "extra_forbidden":
+        return f"{key}: there is no such key here.{nearest(last, known)} Allowed: {', '.join(known)}"
+    if kind in ("missing", "union_tag_not_found"):
+        return f"{key}: {'type' if kind == 'union_tag_not_found' else 'this key'} is required{_why(last)}"
+    if last == "unit":
+        return (
+            f'{key} = {found!r}: this version protects single events and nothing else yet. Say unit = "event", and read '
+            "docs/limits.md if people have many events"
+        )
+    if kind in ("literal_error", "union_tag_invalid"):
+        tag = detail.get("ctx", {}).get("tag", found)
+        word = "type" if kind == "union_tag_invalid" else last
+        words = _WORDS.get(word) or re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected", "")))
+        return f"{key} = {tag!r}: must be one of {', '.join(words)}.{nearest(str(tag), words)}"
+    return f"{key} = {found!r}: {detail['msg'][0].lower()}{detail['msg'][1:]}"
+
+
+def _why(key: str) -> str:
+    return {
+        "epsilon": "; it has no default, because it is the promise",
+        "delta": "; it has no default; 0 asks for pure epsilon-DP",
+        "unit": '; it has no default. Say unit = "event"',
+        "min": "; bounds must be publicly known, and are never taken from the data",
+        "max": "; bounds must be publicly known, and are never taken from the data",
+        "bins": "; say into how many equal bins the range is cut",
+        "values": "; list the publicly known values",
+        "horizon": '; a number of ticks, or "unbounded"',
+    }.get(key, "")
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """A question that names the most similar of some words; empty if none is similar."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _key_lines(text: str) -> dict[Path, int]:
+    """Line of every table and key of a TOML text, by path."""
+    lines: dict[Path, int] = {}
+    table: Path = ()
+    counts: dict[str, int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if array := re.match(r"\s*\[\[\s*([\w-]+)\s*\]\]", line):
+            index = counts.get(array[1], 0)
+            counts[array[1]] = index + 1
+            table = (array[1], index)
+            lines.setdefault((array[1],), number)
+        elif head := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
+            table = tuple(head[1].split("."))
+        elif key := re.match(r"\s*([\w-]+)\s*=", line):
+            lines[(*table, key[1])] = number
+            continue
+        else:
+            continue
+        lines[table] = number
+    return lines

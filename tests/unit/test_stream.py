@@ -1,0 +1,452 @@
+"""The stream end to end: resume, exactly once, late rows, refusals, and what a release holds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import synthstream
+from synthstream import Stream, StreamConfig
+from synthstream.errors import (
+    BatchConflict,
+    ConfigError,
+    HorizonExhausted,
+    SchemaError,
+    SinkError,
+    SourceError,
+    StateMismatch,
+    StateRolledBack,
+    TickNotOver,
+)
+from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.release import NOT_PRIVATE
+from synthstream.testing.gates import ExactGate, SeededGate
+
+TOML = """
+name = "visits"
+state = "state"
+[privacy]
+epsilon = 1.0
+delta = 1e-9
+unit = "event"
+[clock]
+column = "when"
+start = 2026-01-01
+every = "1d"
+until = 2026-01-06
+horizon = 8
+[[columns]]
+name = "ward"
+type = "category"
+values = ["A", "B", "C"]
+[[columns]]
+name = "age"
+type = "number"
+min = 0
+max = 100
+bins = 4
+[source]
+kind = "parquet"
+path = "visits*.parquet"
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+
+def visits(days: list[int], *, ward: str = "A", age: float = 30.0) -> pl.DataFrame:
+    """One row per given day of January 2026."""
+    when = [datetime(2026, 1, d, 12) for d in days]
+    return pl.DataFrame({"when": when, "ward": [ward] * len(days), "age": [age] * len(days)})
+
+
+def exact(_: int) -> Gate:
+    return ExactGate()
+
+
+def seeded(tick: int) -> Gate:
+    return SeededGate(f"test/{tick}")
+
+
+Open = Callable[..., Stream]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "stream.toml").write_text(TOML)
+    return tmp_path
+
+
+@pytest.fixture
+def config(folder: Path) -> StreamConfig:
+    return StreamConfig.from_toml(TOML, base=folder)
+
+
+def total(release: synthstream.Release) -> float:
+    return float(release.measured.values[0])
+
+
+def test_files_become_releases(folder: Path, config: StreamConfig) -> None:
+    visits([1, 1, 2, 5]).write_parquet(folder / "visits-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        releases = list(stream.run())
+    assert [round(total(r)) for r in releases] == [2, 3, 3, 3, 4]
+    assert sorted(p.name for p in (folder / "releases").iterdir()) == [f"{t:06d}" for t in range(5)]
+    rows = pl.read_parquet(folder / "releases" / "000004" / "rows.parquet")
+    assert rows.columns == ["ward", "age"]
+    assert rows["ward"].to_list() == ["A"] * 4
+    assert rows["age"].is_between(25, 50).all()
+    manifest = json.loads((folder / "releases" / "000004" / "manifest.json").read_text())
+    assert manifest["claim"]["epsilon"] == 1.0
+    assert manifest["end"].startswith("2026-01-06")
+    assert set(manifest["files"]) == {"rows.parquet", "tables.parquet"}
+
+
+def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfig) -> None:
+    visits([1, 1, 2]).write_parquet(folder / "visits-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        release = list(stream.run())[-1]
+        table = stream.table(["age", "ward"])
+    assert table.columns == ["age", "ward", "count", "measured", "stderr"]
+    assert len(table) == 5 * 5  # four bins and missing, three wards and other and missing
+    found = table.filter(pl.col("measured") > 1).row(0, named=True)
+    assert found["ward"] == "A"
+    assert found["count"] == 3
+    assert found["stderr"] == pytest.approx(np.sqrt(release.measured.variance[-1]))
+    published = pl.read_parquet(folder / "releases" / "000004" / "tables.parquet")
+    assert published.columns == ["column_1", "value_1", "column_2", "value_2", "count", "measured", "stderr"]
+    assert len(published) == 1 + 5 + 5 + 25
+    assert published.row(0)[:4] == (None,) * 4
+    with pytest.raises(SchemaError, match="distinct"):
+        release.table(["ward", "ward"])
+    with pytest.raises(SchemaError, match="wrad"):
+        release.table(["wrad"])
+
+
+def test_it_resumes_where_it_stopped_and_changes_nothing_published(folder: Path, config: StreamConfig) -> None:
+    visits([1, 1, 2, 5]).write_parquet(folder / "visits-1.parquet")
+    with Stream(config) as stream:
+        run = stream.run()
+        next(run), next(run)
+    before = {p: p.read_bytes() for p in (folder / "releases").rglob("*.*")}
+    with Stream(config) as stream:
+        assert stream.closed == 2
+        assert len(list(stream.run())) == 3
+    assert len(list((folder / "releases").iterdir())) == 5
+    assert all(p.read_bytes() == content for p, content in before.items())
+    with Stream(config) as stream:
+        assert list(stream.run()) == []
+
+
+@pytest.mark.parametrize("gate", [exact, seeded])
+def test_stopping_anywhere_changes_no_release(folder: Path, gate: Callable[[int], Gate]) -> None:
+    """The same stream in one go, and reopened before every tick: the same bytes."""
+    visits([1, 1, 2, 3, 3, 3, 5]).write_parquet(folder / "visits-1.parquet")
+    results = []
+    for name, pieces in (("whole", 1), ("pieces", 5)):
+        config = StreamConfig.from_toml(
+            TOML.replace('"state"', f'"{name}-state"').replace('"releases"', f'"{name}"'), base=folder
+        )
+        for _ in range(pieces):
+            with Stream(config, gates=gate) as stream:
+                for done, _release in enumerate(stream.run(), 1):
+                    if pieces > 1 and done == 1:
+                        break
+        paths = sorted((folder / name).rglob("*.*"))
+        results.append({str(p.relative_to(folder / name)): p.read_bytes() for p in paths})
+    assert len(results[0]) == 15
+    assert results[0] == results[1]
+
+
+def test_a_committed_release_is_published_after_a_crash_without_a_second_draw(
+    folder: Path, config: StreamConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = []
+
+    def counted(tick: int) -> Gate:
+        draws.append(tick)
+        return SystemGate()
+
+    stream = Stream(config, gates=counted)
+    with monkeypatch.context() as broken:
+        broken.setattr(stream._sink, "publish", lambda release: (_ for _ in ()).throw(SinkError("disk full")))
+        with pytest.raises(SinkError):
+            stream.release()
+    stream.close()
+    draws.clear()
+    with Stream(config, gates=counted) as stream:
+        assert stream.closed == 1
+        assert stream.last is not None
+        assert stream.last.tick == 0
+    assert draws == [0]  # asked once whether the gate is secure, never for noise of tick 0
+    assert (folder / "releases" / "000000").is_dir()
+
+
+def test_a_crash_before_the_commit_loses_nothing(config: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Stream(config, gates=exact) as stream:
+        stream.update(visits([1, 1]))
+        with monkeypatch.context() as broken:
+            broken.setattr(stream._store, "put_counter", lambda state: (_ for _ in ()).throw(OSError("no space")))
+            with pytest.raises(OSError, match="no space"):
+                stream.release()
+        assert stream.closed == 0
+        assert round(total(stream.release())) == 2
+
+
+def test_late_rows_count_in_the_open_tick_and_early_ones_wait(config: StreamConfig) -> None:
+    with Stream(config, gates=exact) as stream:
+        stream.update(visits([3]))
+        stream.release()
+        stream.update(visits([1]))
+        assert round(total(stream.release())) == 1
+        assert round(total(stream.release())) == 2
+
+
+def test_rows_before_the_start_after_the_end_and_without_a_time(config: StreamConfig) -> None:
+    odd = pl.DataFrame(
+        {
+            "when": [datetime(1999, 1, 1), datetime(2999, 1, 1), None],
+            "ward": ["A"] * 3,
+            "age": [1.0] * 3,
+        }
+    )
+    with Stream(config, gates=exact) as stream:
+        stream.update(odd)
+        assert round(total(stream.release())) == 2
+        assert round(total(list(stream.run())[-1])) == 2
+
+
+def test_bad_rows_have_their_place(config: StreamConfig) -> None:
+    when = [datetime(2026, 1, 1)] * 6
+    odd = pl.DataFrame(
+        {
+            "when": when,
+            "ward": ["A", "Z", None, "A", "A", "A"],
+            "age": [float("nan"), float("inf"), -5.0, 1e300, None, 50.0],
+        }
+    )
+    with Stream(config, gates=exact) as stream:
+        stream.update(odd)
+        table = stream.release().table(["ward"])
+        ages = stream.table(["age"])
+    assert dict(zip(table["ward"], table["measured"].round(), strict=True)) == {
+        "A": 4, "B": 0, "C": 0, "other": 1, "missing": 1,
+    }  # fmt: skip
+    assert ages["measured"].round().to_list() == [1, 0, 1, 2, 2]
+
+
+def test_the_same_batch_counts_once(config: StreamConfig) -> None:
+    with Stream(config, gates=exact) as stream:
+        stream.update(visits([1]), batch_id="a")
+        stream.update(visits([1]), batch_id="a")
+        stream.update(visits([1]), batch_id="b")
+        with pytest.raises(BatchConflict, match="'a'"):
+            stream.update(visits([1], ward="B"), batch_id="a")
+        assert round(total(stream.release())) == 2
+
+
+def test_other_frames_are_welcome(config: StreamConfig) -> None:
+    frame = visits([1])
+    with Stream(config, gates=exact) as stream:
+        stream.update(frame.to_pandas())
+        stream.update(frame.to_arrow())
+        assert round(total(stream.release())) == 2
+
+
+def test_a_path_can_be_pushed(folder: Path, config: StreamConfig) -> None:
+    visits([1, 1]).write_csv(folder / "more.csv")
+    with Stream(config, gates=exact) as stream:
+        stream.update(folder / "more.csv", batch_id="more")
+        assert round(total(stream.release())) == 2
+
+
+def test_new_files_are_picked_up_and_changed_ones_refused(folder: Path, config: StreamConfig) -> None:
+    visits([1]).write_parquet(folder / "visits-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+        visits([5]).write_parquet(folder / "visits-2.parquet")
+        stream.ingest()
+        assert round(total(stream.release(until=datetime(2026, 1, 7, tzinfo=UTC)))) == 2
+        visits([1, 1]).write_parquet(folder / "visits-1.parquet")
+        with pytest.raises(SourceError, match="not what it was"):
+            stream.ingest()
+
+
+def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: StreamConfig) -> None:
+    with Stream(config, gates=exact) as stream:
+        with pytest.raises(SchemaError, match="ward"):
+            stream.update(visits([1]).drop("ward"), batch_id="a")
+        stream.update(visits([1]), batch_id="a")
+        assert round(total(stream.release())) == 1
+
+
+def test_the_clock_closes_ticks_and_nothing_else(config: StreamConfig) -> None:
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+        with pytest.raises(TickNotOver, match="Tick 5 ends at 2026-01-07"):
+            stream.release()
+        assert stream.due(until=datetime(2026, 1, 9, 23, tzinfo=UTC)) == 3
+        list(stream.run(until=datetime(2027, 1, 1, tzinfo=UTC)))
+        assert stream.closed == 8
+        with pytest.raises(HorizonExhausted):
+            stream.release()
+        assert list(stream.run(until=datetime(2028, 1, 1, tzinfo=UTC))) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("epsilon = 1.0", "epsilon = 2.0", "epsilon"),
+        ('"1d"', '"1w"', "every"),
+        ('"C"]', '"C", "D"]', "ward"),
+        ("horizon = 8", "horizon = 9", "horizon"),
+    ],
+)
+def test_an_edited_config_is_refused(folder: Path, config: StreamConfig, old: str, new: str, says: str) -> None:
+    Stream(config).close()
+    edited = StreamConfig.from_toml(TOML.replace(old, new), base=folder)
+    with pytest.raises(StateMismatch, match=says):
+        Stream(edited)
+
+
+def test_until_may_move(folder: Path, config: StreamConfig) -> None:
+    Stream(config).close()
+    Stream(StreamConfig.from_toml(TOML.replace("until = 2026-01-06", ""), base=folder)).close()
+
+
+def test_an_old_copy_of_the_state_draws_nothing(folder: Path, config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        stream.release()
+    shutil.copytree(folder / "state", folder / "backup")
+    with Stream(config) as stream:
+        stream.release()
+    shutil.rmtree(folder / "state")
+    shutil.copytree(folder / "backup", folder / "state")
+    (folder / "state").chmod(0o700)
+    with pytest.raises(StateRolledBack, match="old copy"):
+        Stream(config)
+
+
+def test_a_lost_or_foreign_place_of_publication_is_refused(folder: Path, config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        stream.release()
+    (folder / "releases").rename(folder / "away")
+    with pytest.raises(StateRolledBack, match="empty"):
+        Stream(config)
+    other = StreamConfig.from_toml(TOML.replace('"state"', '"other"').replace('"releases"', '"away"'), base=folder)
+    with pytest.raises(StateRolledBack, match="did not make"):
+        Stream(other)
+
+
+def test_without_a_sink_an_anchor_notices_an_old_copy(folder: Path) -> None:
+    bare = StreamConfig.from_toml(TOML.split("[source]")[0], base=folder)
+    with Stream(bare) as stream:
+        stream.release()
+    shutil.copytree(folder / "state", folder / "backup")
+    with Stream(bare) as stream:
+        stream.release()
+    shutil.rmtree(folder / "state")
+    shutil.copytree(folder / "backup", folder / "state")
+    (folder / "state").chmod(0o700)
+    with pytest.raises(StateRolledBack):
+        Stream(bare)
+
+
+def test_simulated_noise_is_stamped_and_kept_apart(folder: Path) -> None:
+    visits([1]).write_parquet(folder / "visits-1.parquet")
+    for _ in range(2):
+        with synthstream.open(folder / "stream.toml", simulate=7) as stream:
+            list(stream.run())
+    assert not (folder / "state").exists()
+    first = folder / "releases-simulated" / "000000"
+    assert json.loads((first / "manifest.json").read_text())["warning"] == NOT_PRIVATE
+    for name in ("rows", "tables"):
+        metadata = pl.read_parquet_metadata(first / f"{name}.parquet")
+        assert metadata["synthstream"] == NOT_PRIVATE
+    again = folder / "again"
+    shutil.copytree(folder / "releases-simulated", again)
+    shutil.rmtree(folder / "releases-simulated")
+    shutil.rmtree(folder / "state-simulated")
+    with synthstream.open(folder / "stream.toml", simulate=7) as stream:
+        list(stream.run())
+    for path in again.rglob("*.*"):
+        assert path.read_bytes() == (folder / "releases-simulated" / path.relative_to(again)).read_bytes()
+
+
+def test_simulated_and_real_runs_never_share_a_state(config: StreamConfig) -> None:
+    Stream(config, gates=seeded).close()
+    with pytest.raises(StateMismatch, match="simulated"):
+        Stream(config)
+
+
+def test_a_real_release_carries_no_stamp(folder: Path, config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        stream.release()
+    assert "warning" not in json.loads((folder / "releases" / "000000" / "manifest.json").read_text())
+
+
+def test_the_chain_links_every_release(folder: Path, config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        list(stream.run())
+    manifests = [json.loads(p.read_text()) for p in sorted((folder / "releases").rglob("manifest.json"))]
+    for before, after in zip(manifests, manifests[1:], strict=False):
+        assert after["chain"]["previous"] == before["chain"]["head"]
+    assert len({m["chain"]["head"] for m in manifests}) == 5
+
+
+def test_drawing_rows(config: StreamConfig) -> None:
+    with Stream(config, gates=exact) as stream:
+        stream.update(visits([1] * 10))
+        release = stream.release()
+    assert release.rows().equals(release.rows())
+    assert len(release.rows(3)) == 3
+    assert len(release.rows(25)) == 25
+    first = release.rows(5, rng=np.random.default_rng(1))
+    assert first.equals(release.rows(5, rng=np.random.default_rng(1)))
+    with pytest.raises(ValueError, match="n must be"):
+        release.rows(-1)
+
+
+def test_keep_drops_old_rows_and_nothing_else(folder: Path) -> None:
+    config = StreamConfig.from_toml(TOML + "keep = 2\n", base=folder)
+    with Stream(config) as stream:
+        list(stream.run())
+    kept = [(folder / "releases" / f"{t:06d}" / "rows.parquet").exists() for t in range(5)]
+    assert kept == [False, False, False, True, True]
+    assert len(list((folder / "releases").rglob("tables.parquet"))) == 5
+
+
+def test_a_fixed_number_of_rows(folder: Path) -> None:
+    config = StreamConfig.from_toml(TOML + "rows = 7\n", base=folder)
+    with Stream(config, gates=exact) as stream:
+        stream.update(visits([1] * 3))
+        stream.release()
+    assert len(pl.read_parquet(folder / "releases" / "000000" / "rows.parquet")) == 7
+
+
+def test_a_push_stream_needs_no_time_column(folder: Path) -> None:
+    bare = TOML.split("[source]")[0].replace('column = "when"\n', "")
+    with Stream(StreamConfig.from_toml(bare, base=folder), gates=exact) as stream:
+        stream.update(visits([1, 5]).drop("when"))
+        assert round(total(stream.release())) == 2
+
+
+def test_the_claim_in_the_ledger_is_charged_once(folder: Path, config: StreamConfig) -> None:
+    for _ in range(3):
+        with Stream(config) as stream:
+            status = stream.status()
+    assert len(status["spent"]) == 1
+    assert status["spent"][0]["epsilon"] == 1.0
+
+
+def test_a_budget_too_small_for_the_noise_to_be_drawn_is_refused_before_anything_is_made(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="epsilon"):
+        Stream(StreamConfig.from_toml(TOML.replace("epsilon = 1.0", "epsilon = 1e-12"), base=folder))
+    assert not (folder / "state").exists()
