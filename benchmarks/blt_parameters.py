@@ -66,7 +66,7 @@ def search(horizon: int, buffers: int, near: FloatArray | None) -> FloatArray:
     for start in [spread] if near is None else [near, spread]:
         x = start
         for _ in range(4):
-            x = minimize(loss, x, method="Nelder-Mead", options=options).x
+            x = minimize(loss, x, method="Nelder-Mead", options=options).x  # type: ignore[call-overload]
         found.append(x)
     return min(found, key=loss)
 

@@ -19,9 +19,10 @@ import numpy as np
 import polars as pl
 
 from benchmarks.environment import environment
+from synthstream.assembly import mechanism_of
 from synthstream.config import load
 from synthstream.plan import plan
-from synthstream.stream import Stream, mechanism_of
+from synthstream.stream import Stream
 
 CONFIG = Path(__file__).parent.parent / "examples" / "evictions" / "stream.toml"
 AT = (0, 9, 99, 260)

@@ -34,7 +34,8 @@ def measure(codes: CodeArray, sizes: tuple[int, ...], mechanism: Marginals, *, b
     """Run a whole stream; figures of the last ten ticks, and medians of the time over all."""
     workload = mechanism.workload
     pairs = Workload(sizes=sizes, marginals=tuple(m for m in workload.marginals if len(m) == 2))
-    state, model = mechanism.init(), None
+    state = mechanism.init()
+    model: Population | None = None
     true = np.zeros(pairs.cells, dtype=np.int64)
     ticks = -(-len(codes) // batch)
     errors, changed, fit_seconds, seconds = [], [], [], []

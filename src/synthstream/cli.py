@@ -147,9 +147,9 @@ def status_command(config: ConfigPath, simulate: Simulate = False) -> None:
 
     Example: synthstream status stream.toml
     """
+    from synthstream.assembly import simulated
     from synthstream.config import load
     from synthstream.io.store import Store
-    from synthstream.stream import simulated
 
     loaded = load(config)
     loaded = simulated(loaded) if simulate else loaded
@@ -190,9 +190,9 @@ def sample_command(
 
     Example: synthstream sample stream.toml -n 1000 --seed 7 -o rows.parquet
     """
+    from synthstream.assembly import simulated
     from synthstream.config import load
     from synthstream.io.sinks import ParquetSink
-    from synthstream.stream import simulated
 
     loaded = load(config)
     loaded = simulated(loaded) if simulate else loaded

@@ -28,8 +28,8 @@ FURTHEST = 2**40
 class Clock:
     """Ticks of equal length on the wall clock of a time zone. Tick i is [boundary(i), boundary(i + 1)).
 
-    Days and longer are calendar units: in a zone with summer time a day has 23, 24 or 25 hours. Hours and minutes are those
-    that the wall clock shows, so a repeated hour falls into one tick.
+    Days and longer are calendar units: in a zone with summer time a day has 23, 24 or 25 hours. Hours and minutes are
+    those that the wall clock shows, so a repeated hour falls into one tick.
 
     Args:
         start: beginning of tick 0; a time without a zone is on the wall clock of ``timezone``.

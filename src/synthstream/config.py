@@ -6,19 +6,21 @@ import json
 import tomllib
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from synthstream.clock import Clock
+from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
 from synthstream.errors import ConfigError
 from synthstream.io.sources import Kind as SourceKind
 from synthstream.kernel.counters import Kind as CounterKind
 from synthstream.kernel.marginals import Split
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.problems import Problems, nearest
-from synthstream.schema import Boolean, Category, Column, Datetime, Integer, Number, Part, Schema
+from synthstream.schema import Schema
 from synthstream.workload import Workload
 
 
@@ -242,7 +244,7 @@ class StreamConfig:
         return cls(**_objects(file, (base or Path.cwd()).absolute(), problems))
 
     def public_json(self) -> str:
-        """Canonical JSON of all that defines the releases: privacy, clock (without ``until``), columns and synthesizer."""
+        """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""
         budget, clock = self.privacy.budget, self.clock
         public = {
             "name": self.name,
@@ -289,17 +291,19 @@ def load(path: Path) -> StreamConfig:
 
 
 def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
+    """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems."""
     privacy = problems.attempt("privacy", lambda: Budget(epsilon=file.privacy.epsilon, delta=file.privacy.delta))
     clock = problems.attempt("clock", lambda: _clock(file.clock))
     columns = [
-        problems.attempt(f"columns.{i}", lambda c=c: _column(c, file.clock.timezone))
-        for i, c in enumerate(file.columns)
+        problems.attempt(f"columns.{i}", partial(_column, c, file.clock.timezone)) for i, c in enumerate(file.columns)
     ]
     schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
     workload = (
         problems.attempt("synthesizer.marginals", lambda: _workload(file.synthesizer, schema)) if schema else None
     )
     problems.raise_if_any()
+    if privacy is None or clock is None or schema is None or workload is None:
+        raise problems.error()
     synthesizer = file.synthesizer
     return {
         "name": file.name,
@@ -340,7 +344,7 @@ def _column(section: Any, timezone: str) -> Column:
         settings["values"] = tuple(settings["values"])
     if section.type == "datetime":
         settings.setdefault("timezone", timezone)
-    column: Column = kinds[section.type](**settings)  # type: ignore[abstract]
+    column: Column = kinds[section.type](**settings)
     return column
 
 

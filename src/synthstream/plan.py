@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from synthstream.assembly import mechanism_of
 from synthstream.config import StreamConfig
 from synthstream.kernel.marginals import Marginals
 from synthstream.privacy import Claim
-from synthstream.stream import mechanism_of
 
 AT_TICKS = (1, 10, 100, 1000)
 

@@ -104,7 +104,7 @@ def _worded(detail: Any, path: Path, known: Sequence[str]) -> str:
         return f"{key}: {'type' if kind == 'union_tag_not_found' else 'this key'} is required{_why(last)}"
     if last == "unit":
         return (
-            f'{key} = {found!r}: this version protects single events and nothing else yet. Say unit = "event", and read '
+            f'{key} = {found!r}: this version protects single events only. Say unit = "event", and read '
             "docs/limits.md if people have many events"
         )
     if kind in ("literal_error", "union_tag_invalid"):

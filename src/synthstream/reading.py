@@ -1,4 +1,4 @@
-"""Total conversions of a column of private rows: whatever a cell holds, it becomes a value or null. None of them raises."""
+"""Total conversions of a column of private rows: whatever a cell holds, it becomes a value or null. None raises."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _plain(series: pl.Series) -> pl.Series:
 
 
 def texts(series: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Text of each cell, and whether the cell is missing. Whole floats read like integers; nested cells have null text."""
+    """Text of each cell, and whether it is missing. Whole floats read like integers; nested cells have null text."""
     series = _plain(series)
     missing = series.is_null()
     if series.dtype.is_float():

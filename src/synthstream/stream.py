@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -14,15 +12,14 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from synthstream.assembly import claim_facts, genesis, mechanism_of, simulated, sink_of
 from synthstream.config import StreamConfig, load
-from synthstream.errors import BatchConflict, ConfigError, SourceError, StateMismatch, StateRolledBack, TickNotOver
+from synthstream.errors import BatchConflict, SourceError, StateMismatch, StateRolledBack, TickNotOver
 from synthstream.fit.population import Population, fit
-from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
-from synthstream.kernel.marginals import Marginals
 from synthstream.reading import Frame
 from synthstream.release import Measured, Release, chain_head, seed_of
 from synthstream.testing.gates import SeededGate
@@ -47,13 +44,6 @@ def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A
     if simulate is None:
         return Stream(config)
     return Stream(simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"))
-
-
-def simulated(config: StreamConfig) -> StreamConfig:
-    """The same configuration with folders of its own for a run with simulated noise."""
-    aside = config.state.with_name(config.state.name + "-simulated")
-    sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + "-simulated"))
-    return replace(config, state=aside, sink=sink)
 
 
 def _system_gate(tick: int) -> Gate:
@@ -86,9 +76,10 @@ class Stream:
     ) -> None:
         self.config = config
         self.mechanism = mechanism_of(config)
+        self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
         self._gates, self._now = gates, now
         self._secure = gates(0).secure
-        self._sink = _sink(config)
+        self._sink = sink_of(config)
         self._store = Store(config.state)
         try:
             self._open()
@@ -120,7 +111,7 @@ class Stream:
                 for key, value in identity.items():
                     self._store.put_meta(key, value)
                 for _ in ledger.claims:
-                    self._store.append_ledger(self.facts)
+                    self._store.append_ledger(self._claim)
                 self._store.put_counter(self.mechanism.init())
         else:
             self._refuse_other(identity)
@@ -129,7 +120,7 @@ class Stream:
         self._head = genesis(self.config) if last is None else last.head
         self._counter = self._store.counter()
         self._compare_with_sink()
-        self._published = self._rebuilt()
+        self._model, self._published = self._rebuilt()
         if self.closed and (self._published is None or self._published.tick < self.closed - 1):
             self._publish(self.closed - 1)
 
@@ -167,23 +158,6 @@ class Stream:
                 "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
                 "state, or another folder for releases. No noise was drawn."
             )
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The claim as it stands in ledger and manifest."""
-        claim, budget = self.mechanism.claim(), self.config.privacy.budget
-        return {
-            "words": claim.words(budget),
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "unit": claim.unit.kind,
-            "neighbours": claim.neighbours,
-            "horizon": claim.horizon,
-            "rho": float(claim.rho),
-            "pure_epsilon": None if claim.pure is None else float(claim.pure),
-            "theorems": list(claim.theorems),
-            "trusts": list(claim.trusts),
-        }
 
     # -- counting -----------------------------------------------------------------------------------------------
 
@@ -316,21 +290,20 @@ class Stream:
             counts = self._store.pending(tick, self.mechanism.workload.cells)
             after, measured = self.mechanism.step(state or self.mechanism.init(), counts, gate)
             released = np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
-            head = chain_head(self._head, measured=measured, claim=self.facts, schema=self.config.schema.hash)
+            head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
             self._store.append_measurement(Committed(tick, released, head))
             self._store.put_counter(after)
             self._store.drop_pending(tick)
         self._counter, self._head, self.closed = after, head, tick + 1
 
     def _publish(self, tick: int) -> Release:
-        start = None if self._published is None else self._published.model
         measured, head = self._measured(tick)
-        model = fit(measured, start=start, seed=seed_of(head, "fit"))
+        model = fit(measured, start=self._model, seed=seed_of(head, "fit"))
         release = self._release(measured, model, head)
         self._sink.publish(release)
         with self._store.transaction():
             self._store.put_population(tick, {"codes": model.codes})
-        self._published = release
+        self._model, self._published = model, release
         return release
 
     def _measured(self, tick: int) -> tuple[Measured, str]:
@@ -340,7 +313,7 @@ class Stream:
         measured = Measured(
             tick=tick,
             workload=self.mechanism.workload,
-            values=committed.released * self.mechanism.resolution,
+            values=np.asarray(committed.released * self.mechanism.resolution, dtype=np.float64),
             variance=self.mechanism.variance(tick),
         )
         return measured, committed.head
@@ -356,19 +329,19 @@ class Stream:
             model=model,
             start=clock.boundary(tick),
             end=clock.boundary(tick + 1),
-            facts={"claim": self.facts, "chain": {"previous": previous, "head": head}},
+            facts={"claim": self._claim, "chain": {"previous": previous, "head": head}},
             secure=self._secure,
         )
 
-    def _rebuilt(self) -> Release | None:
-        """The newest published release, from what was committed."""
+    def _rebuilt(self) -> tuple[Population | None, Release | None]:
+        """The newest published rows and their release, from what was committed."""
         found = self._store.population()
         if found is None:
-            return None
+            return None, None
         tick, arrays = found
         measured, head = self._measured(tick)
         model = Population(workload=self.mechanism.workload, codes=arrays["codes"])
-        return self._release(measured, model, head)
+        return model, self._release(measured, model, head)
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -401,33 +374,6 @@ class Stream:
             "spent": self._store.ledger(),
             "secure": self._secure,
         }
-
-
-def mechanism_of(config: StreamConfig) -> Marginals:
-    """The mechanism that a configuration describes. Touches no data."""
-    try:
-        return Marginals(
-            workload=config.workload,
-            budget=config.privacy.budget,
-            horizon=config.clock.horizon,
-            unit=config.privacy.unit,
-            neighbours=config.privacy.neighbours,
-            split=config.synthesizer.budget,
-            kind=config.synthesizer.counter,
-        )
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
-
-
-def genesis(config: StreamConfig) -> str:
-    """The chain head before the first tick: a hash of the stream's name and its public settings."""
-    return hashlib.sha256(json.dumps([config.name, config.public_json()]).encode()).hexdigest()
-
-
-def _sink(config: StreamConfig) -> Sink:
-    if config.sink is None:
-        return Anchor(config.state.with_name(config.state.name + ".anchor.json"))
-    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep)
 
 
 def _relative(path: Path, base: Path) -> str:

@@ -129,7 +129,9 @@ CANARY = "XCANARYX"
 
 
 def test_no_output_carries_a_value_of_a_row(folder: Path) -> None:
-    odd = pl.DataFrame({"when": [datetime(2026, 1, 1)] * 2, "ward": [CANARY] * 2, "age": [CANARY] * 2, "more": [CANARY] * 2})
+    odd = pl.DataFrame(
+        {"when": [datetime(2026, 1, 1)] * 2, "ward": [CANARY] * 2, "age": [CANARY] * 2, "more": [CANARY] * 2}
+    )
     odd.write_parquet(folder / "visits-2.parquet")
     outputs = [synthstream("run", "stream.toml", cwd=folder), synthstream("status", "stream.toml", cwd=folder)]
     odd.write_parquet(folder / "visits-1.parquet")

@@ -11,18 +11,8 @@ import numpy as np
 import pytest
 
 from synthstream.errors import HorizonExhausted
-from synthstream.kernel.counters import (
-    Blt,
-    Counter,
-    Kary,
-    Restarted,
-    Simple,
-    State,
-    Toeplitz,
-    counter,
-    restarted,
-)
-from synthstream.kernel.counters.base import LARGEST_COUNT, FloatArray, IntArray, MatrixCounter
+from synthstream.kernel.counters import Blt, Counter, Kary, Kind, Restarted, Simple, State, Toeplitz, counter, restarted
+from synthstream.kernel.counters.base import LARGEST_COUNT, FloatArray, IntArray, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.gate import Gate
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
@@ -338,15 +328,16 @@ def test_accuracy_is_what_the_literature_gives(c: Counter, expected: float) -> N
         (None, "gaussian", Restarted),
     ],
 )
-def test_auto_chooses(horizon: int | None, noise: str, expected: type[Counter]) -> None:
-    assert isinstance(counter("auto", horizon=horizon, noise=noise), expected)  # type: ignore[arg-type]
+def test_auto_chooses(horizon: int | None, noise: Noise, expected: type[Counter]) -> None:
+    assert isinstance(counter("auto", horizon=horizon, noise=noise), expected)
 
 
 def test_auto_is_never_much_worse_than_the_others() -> None:
+    kinds: tuple[Kind, ...] = ("toeplitz", "blt", "simple")
     for horizon in (4, 16, 31, 32, 64, 200):
         auto = rms(counter("auto", horizon=horizon, noise="gaussian"), horizon)
-        for kind in ("toeplitz", "blt", "simple"):
-            assert auto <= 1.02 * rms(counter(kind, horizon=horizon, noise="gaussian"), horizon)  # type: ignore[arg-type]
+        for kind in kinds:
+            assert auto <= 1.02 * rms(counter(kind, horizon=horizon, noise="gaussian"), horizon)
 
 
 @pytest.mark.parametrize(
@@ -359,9 +350,9 @@ def test_auto_is_never_much_worse_than_the_others() -> None:
         ("blt", 0, "gaussian", "between 1 and"),
     ],
 )
-def test_a_kind_that_does_not_serve_is_refused(kind: str, horizon: int | None, noise: str, says: str) -> None:
+def test_a_kind_that_does_not_serve_is_refused(kind: Kind, horizon: int | None, noise: Noise, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        counter(kind, horizon=horizon, noise=noise)  # type: ignore[arg-type]
+        counter(kind, horizon=horizon, noise=noise)
 
 
 def test_states_hold_arrays_only() -> None:

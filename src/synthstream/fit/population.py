@@ -1,7 +1,7 @@
 """The joint fit: a living population of integer rows, nudged towards all noisy tables at once.
 
-A proposal gives one row another value in one column; it is taken if the weighted squared distance to the targets falls. Rows
-live on from release to release, so that readers see small changes.
+A proposal gives one row another value in one column; it is taken if the weighted squared distance to the targets falls.
+Rows live on from release to release, so that readers see small changes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def fit(measured: Measured, *, start: Population | None = None, seed: int) -> Po
         counts = workload.count(codes)
         weights = measured.variance.min() / measured.variance
         residual = counts - aim.cells
-        _search(codes, residual, weights, cumulative, *_layout(workload), proposals, seed)
+        _search(codes, residual, weights, cumulative, _layout(workload), proposals, seed)
     return Population(workload=workload, codes=codes.astype(_smallest(workload)))
 
 
@@ -113,23 +113,9 @@ def _next(state):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(
-    codes,
-    residual,
-    weights,
-    cumulative,
-    places,
-    holder_starts,
-    holder_list,
-    starts,
-    columns,
-    steps,
-    offsets,
-    strides,
-    proposals,
-    seed,
-):  # type: ignore[no-untyped-def]
+def _search(codes, residual, weights, cumulative, layout, proposals, seed):  # type: ignore[no-untyped-def]
     """Propose, accept if the weighted squared residual falls; ``codes`` and ``residual`` change in place."""
+    places, holder_starts, holder_list, starts, columns, steps, offsets, strides = layout
     rows, width = codes.shape
     state = np.uint64(seed) * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
     cells = np.empty(holder_list.size, dtype=np.int64)

@@ -15,6 +15,11 @@ from synthstream.workload import Workload
 
 FloatArray = NDArray[np.float64]
 
+# Associations are taken to vary like the expected count of their cell to this power, and only what stands out of the
+# noise by so many of its standard deviations counts as variation (docs/decisions/0003-joint-fit.md).
+_POWER = 0.5
+_CAUTION = 0.5
+
 
 class Targets(NamedTuple):
     """What rows should aim at.
@@ -33,8 +38,9 @@ class Targets(NamedTuple):
 def targets(measured: Measured) -> Targets:
     """Estimate total, margins and tables.
 
-    A table is first moved so that its margins are the pooled ones, which removes the noise of its main effects; what is left,
-    the association between its columns, is then shrunk towards independence by as much as its noise explains.
+    A table is first moved so that its margins are the pooled ones, which removes the noise of its main effects. What is
+    left, the association between its columns, is shrunk towards independence, cell by cell, by as much as its noise
+    explains (empirical Bayes).
     """
     total = _total(measured)
     rows = max(0, round(total))
@@ -75,6 +81,7 @@ def _margins(measured: Measured, total: float) -> list[FloatArray]:
 def _table(
     measured: Measured, q: int, rows: int, margins: list[FloatArray], shares: tuple[FloatArray, ...]
 ) -> FloatArray:
+    """Expected counts of one marginal's cells, flat."""
     workload: Workload = measured.workload
     marginal, shape = workload.marginals[q], workload.shapes[q]
     if len(marginal) == 0:
@@ -89,12 +96,23 @@ def _table(
         others = tuple(a for a in range(len(shape)) if a != axis)
         independent = independent * (shares[column] / max(rows, 1)).reshape(view)
         moved = moved + ((margins[column] - table.sum(axis=others)) * shape[axis] / table.size).reshape(view)
-    association = moved - independent
     freedom = table.size - 1 - sum(size - 1 for size in shape)
-    noise = freedom * measured.variance[q]
-    energy = float(np.sum(association**2))
-    keep = max(0.0, 1 - noise / energy) if energy > 0 else 0.0
-    return _simplex((independent + keep * association).reshape(-1), float(rows))
+    kept = _shrunk(moved - independent, independent, measured.variance[q] * freedom / table.size)
+    return _simplex((independent + kept).reshape(-1), float(rows))
+
+
+def _shrunk(association: FloatArray, independent: FloatArray, noise: float) -> FloatArray:
+    """Posterior mean of associations with prior variance proportional to a power of the expected count.
+
+    The factor is estimated by moments, weighted by the prior; see Morris 1983 for the method.
+    """
+    prior = independent**_POWER
+    spread = float(np.sum(prior**2))
+    if spread == 0:
+        return np.zeros_like(association)
+    excess = float(np.sum(prior * (association**2 - noise))) - _CAUTION * noise * np.sqrt(2 * spread)
+    signal = max(0.0, excess / spread) * prior
+    return np.asarray(association * signal / (signal + noise))
 
 
 def _simplex(values: FloatArray, total: float) -> FloatArray:
@@ -104,4 +122,4 @@ def _simplex(values: FloatArray, total: float) -> FloatArray:
     ordered = np.sort(values)[::-1]
     excess = np.cumsum(ordered) - total
     last = int(np.flatnonzero(ordered * np.arange(1, values.size + 1) > excess)[-1])
-    return np.maximum(values - excess[last] / (last + 1), 0.0)
+    return np.asarray(np.maximum(values - excess[last] / (last + 1), 0.0))

@@ -1,0 +1,65 @@
+"""From a configuration to the parts of a stream. Touches no data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+from synthstream.config import StreamConfig
+from synthstream.errors import ConfigError
+from synthstream.io.sinks import Anchor, ParquetSink, Sink
+from synthstream.kernel.marginals import Marginals
+from synthstream.privacy import Budget, Claim
+
+
+def mechanism_of(config: StreamConfig) -> Marginals:
+    """The mechanism that a configuration describes. Touches no data."""
+    try:
+        return Marginals(
+            workload=config.workload,
+            budget=config.privacy.budget,
+            horizon=config.clock.horizon,
+            unit=config.privacy.unit,
+            neighbours=config.privacy.neighbours,
+            split=config.synthesizer.budget,
+            kind=config.synthesizer.counter,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def genesis(config: StreamConfig) -> str:
+    """The chain head before the first tick: a hash of the stream's name and its public settings."""
+    return hashlib.sha256(json.dumps([config.name, config.public_json()]).encode()).hexdigest()
+
+
+def sink_of(config: StreamConfig) -> Sink:
+    """Where releases go; without a sink, an anchor file beside the state."""
+    if config.sink is None:
+        return Anchor(config.state.with_name(config.state.name + ".anchor.json"))
+    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep)
+
+
+def simulated(config: StreamConfig) -> StreamConfig:
+    """The same configuration with folders of its own for a run with simulated noise."""
+    aside = config.state.with_name(config.state.name + "-simulated")
+    sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + "-simulated"))
+    return replace(config, state=aside, sink=sink)
+
+
+def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
+    """A claim as it stands in the ledger, in the chain and in every manifest."""
+    return {
+        "words": claim.words(budget),
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "unit": claim.unit.kind,
+        "neighbours": claim.neighbours,
+        "horizon": claim.horizon,
+        "rho": float(claim.rho),
+        "pure_epsilon": None if claim.pure is None else float(claim.pure),
+        "theorems": list(claim.theorems),
+        "trusts": list(claim.trusts),
+    }
