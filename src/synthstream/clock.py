@@ -61,7 +61,7 @@ class Clock:
             raise ConfigError(f'clock.every = {self.every!r}: use a number and m, h, d, w, mo, q or y, as in "1w"')
         try:
             ZoneInfo(self.timezone)
-        except (OSError, ValueError) as error:
+        except (KeyError, OSError, ValueError) as error:
             raise ConfigError(
                 f'clock.timezone = {self.timezone!r}: not a known zone; use a name such as "UTC"'
             ) from error

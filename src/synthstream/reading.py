@@ -54,28 +54,41 @@ def _text_of(value: object) -> str | None:
         return None
 
 
+def _one_by_one(series: pl.Series) -> pl.Series:
+    """Text cell by cell: slow, but no cell can spoil another. For types that polars cannot cast."""
+    found: list[str | None] = []
+    for i in range(len(series)):
+        try:
+            found.append(_text_of(series[i]))
+        except (Exception, pl.exceptions.PanicException):
+            found.append(None)
+    return pl.Series(series.name, found, dtype=pl.String)
+
+
 def _plain(series: pl.Series) -> pl.Series:
-    """Without the types that polars cannot cast: objects become text, categories their text."""
-    if series.dtype == pl.Object:
-        return pl.Series(series.name, [_text_of(value) for value in series.to_list()], dtype=pl.String)
-    if isinstance(series.dtype, pl.Categorical | pl.Enum):
+    """As text, number, boolean, date or time; every other type becomes text, or null if it is nested."""
+    kind = series.dtype
+    if kind.is_nested():
+        return pl.Series(series.name, [None] * len(series), dtype=pl.String)
+    if isinstance(kind, pl.Categorical | pl.Enum):
         return series.cast(pl.String)
-    if series.dtype == pl.Binary:
-        return pl.Series(series.name, [_text_of(value) for value in series.to_list()], dtype=pl.String)
-    return series
+    if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Date) or isinstance(kind, pl.Datetime):
+        return series
+    return _one_by_one(series)
 
 
 def texts(series: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Text of each cell, and whether it is missing. Whole floats read like integers; nested cells have null text."""
-    series = _plain(series)
+    nested = series.dtype.is_nested()
     missing = series.is_null()
+    series = _plain(series)
+    if not nested:
+        missing = missing | series.is_null()
     if series.dtype.is_float():
         missing = missing | series.is_nan().fill_null(value=False)
         whole = series.cast(pl.Int64, strict=False)
         same = (whole.cast(series.dtype) == series).fill_null(value=False)
         return series.cast(pl.String).zip_with(~same, whole.cast(pl.String)), missing
-    if series.dtype.is_nested():
-        return pl.Series(series.name, [None] * len(series), dtype=pl.String), missing
     return series.cast(pl.String, strict=False), missing
 
 

@@ -35,7 +35,7 @@ def run(m: Marginals, stream: list[IntArray], gate: Gate) -> list[Measured]:
 
 
 @BUDGETS
-@pytest.mark.parametrize("split", ["auto", "equal", "sqrt-cells"])
+@pytest.mark.parametrize("split", ["auto", "equal", "sqrt-cells", "by-order"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("horizon", [4, 100, None])
 def test_the_claim_spends_the_budget_and_not_more(

@@ -97,21 +97,24 @@ def _table(
         independent = independent * (shares[column] / max(rows, 1)).reshape(view)
         moved = moved + ((margins[column] - table.sum(axis=others)) * shape[axis] / table.size).reshape(view)
     freedom = table.size - 1 - sum(size - 1 for size in shape)
-    kept = _shrunk(moved - independent, independent, measured.variance[q] * freedom / table.size)
+    # Chi-square over rows is at most the smallest size less one: a bound on the mean square of associations.
+    largest = independent * rows * (min(shape) - 1) / table.size
+    kept = _shrunk(moved - independent, independent, measured.variance[q] * freedom / table.size, largest)
     return _simplex((independent + kept).reshape(-1), float(rows))
 
 
-def _shrunk(association: FloatArray, independent: FloatArray, noise: float) -> FloatArray:
-    """Posterior mean of associations with prior variance proportional to a power of the expected count.
+def _shrunk(association: FloatArray, independent: FloatArray, noise: float, largest: FloatArray) -> FloatArray:
+    """Posterior mean of associations whose prior variance is proportional to a power of the expected count.
 
-    The factor is estimated by moments, weighted by the prior; see Morris 1983 for the method.
+    The factor is estimated by moments, weighted by the prior; see Morris 1983 for the method. The prior variance is kept
+    below ``largest``, which matters where the noise is wild.
     """
     prior = independent**_POWER
     spread = float(np.sum(prior**2))
-    if spread == 0:
+    if spread == 0 or noise == 0:
         return np.zeros_like(association)
     excess = float(np.sum(prior * (association**2 - noise))) - _CAUTION * noise * np.sqrt(2 * spread)
-    signal = max(0.0, excess / spread) * prior
+    signal = np.minimum(max(0.0, excess / spread) * prior, largest)
     return np.asarray(association * signal / (signal + noise))
 
 

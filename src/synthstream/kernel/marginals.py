@@ -17,11 +17,11 @@ from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
-Split = Literal["auto", "equal", "sqrt-cells"]
-SPLITS: tuple[Split, ...] = ("auto", "equal", "sqrt-cells")
+Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
+SPLITS: tuple[Split, ...] = ("auto", "equal", "sqrt-cells", "by-order")
 
-# Parts of a sqrt-cells budget for the total, marginals of one column, and larger ones.
-_PARTS = (0.02, 0.49, 0.49)
+# Parts of a by-order budget for the total, marginals of one column, and larger ones.
+_PARTS = (0.02, 0.58, 0.40)
 
 # Released values are rounded to a power of two at most this share of their smallest standard error.
 _RESOLUTION = 1 / 32
@@ -44,9 +44,9 @@ class Marginals:
         workload: the marginals and their cells.
         budget: what all releases together may cost.
         horizon: number of ticks; ``None`` for no end.
-        split: ``equal``, every marginal the same share; ``sqrt-cells``, 2 % for the total, 49 % for marginals of one
-            column, 49 % for larger ones, within each in proportion to the square root of the cells; ``auto``, equal
-            for zCDP and sqrt-cells for pure DP.
+        split: ``equal``, every marginal the same share; ``sqrt-cells``, in proportion to the square root of the cells;
+            ``by-order``, 2 % for the total, 58 % for marginals of one column by the square root of their cells, 40 %
+            for larger ones, each the same; ``auto``, equal for zCDP and by-order for pure DP.
         kind: which counter; ``auto`` takes the most accurate.
 
     Raises:
@@ -87,16 +87,17 @@ class Marginals:
         """Share of the budget of each marginal, shape ``(marginals,)``; they add up to 1."""
         split = self.split
         if split == "auto":
-            split = "sqrt-cells" if self.budget.pure else "equal"
+            split = "by-order" if self.budget.pure else "equal"
         lengths = self.workload.lengths
+        roots = np.sqrt(lengths)
         if split == "equal":
-            return np.full(lengths.size, 1 / lengths.size)
-        order = np.array([min(len(marginal), 2) for marginal in self.workload.marginals])
-        key = np.zeros(lengths.size)
-        for group, part in enumerate(_PARTS):
-            chosen = order == group
-            if chosen.any():
-                key[chosen] = part * np.sqrt(lengths[chosen]) / np.sqrt(lengths[chosen]).sum()
+            key = np.ones(lengths.size)
+        elif split == "sqrt-cells":
+            key = roots
+        else:
+            order = np.array([min(len(marginal), 2) for marginal in self.workload.marginals])
+            within = np.where(order == 2, 1.0, roots)
+            key = np.array([_PARTS[k] for k in order]) * within / np.bincount(order, within, minlength=3)[order]
         return np.asarray(key / key.sum())
 
     @cached_property

@@ -1,0 +1,186 @@
+"""stream.toml: what is accepted, and what a mistake is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from synthstream.config import StreamConfig, load
+from synthstream.draft import draft
+from synthstream.errors import ConfigError, SourceError
+from synthstream.plan import plan
+
+GOOD = """\
+name = "visits"
+state = "state"
+[privacy]
+epsilon = 1.0
+delta = 1e-9
+unit = "event"
+[clock]
+column = "when"
+start = 2026-01-01
+every = "1d"
+until = 2026-01-06
+horizon = 8
+[[columns]]
+name = "ward"
+type = "category"
+values = ["A", "B"]
+[[columns]]
+name = "age"
+type = "number"
+min = 0
+max = 100
+bins = 4
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+
+def problem(old: str, new: str) -> str:
+    assert old in GOOD
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_toml(GOOD.replace(old, new), origin="stream.toml")
+    return str(caught.value)
+
+
+def test_a_good_one(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(GOOD)
+    config = load(tmp_path / "stream.toml")
+    assert config.state == tmp_path / "state"
+    assert config.sink is not None
+    assert config.sink.path == tmp_path / "releases"
+    assert config.schema.sizes == (4, 5)
+    assert config.workload.marginals == ((), (0,), (1,), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("epsilon = 1.0", "epsilom = 1.0", ["line 4", "privacy.epsilom", "Did you mean 'epsilon'?"]),
+        ("epsilon = 1.0\n", "", ["line 3", "privacy.epsilon", "required", "no default"]),
+        ("delta = 1e-9\n", "", ["privacy.delta", "0 asks for pure"]),
+        ("epsilon = 1.0", "epsilon = 0.0", ["line 4", "epsilon must be a finite number above 0, not 0.0"]),
+        ("epsilon = 1.0", "epsilon = nan", ["epsilon must be a finite number"]),
+        ("epsilon = 1.0", 'epsilon = "1"', ["line 4", "privacy.epsilon = '1'", "number"]),
+        ("delta = 1e-9", "delta = 1.0", ["line 5", "delta must be at least 0 and below 1"]),
+        ('unit = "event"', 'unit = { person = "id", max_events = 3 }', ["line 6", "single events only"]),
+        ('every = "1d"', 'every = "daily"', ["line 10", "every", '"1w"']),
+        ("until = 2026-01-06", "until = 2020-01-06", ["until"]),
+        ("until = 2026-01-06", "until = 2026-02-01", ["horizon = 8", "31 ticks"]),
+        ("horizon = 8", "horizon = 0", ["horizon = 0"]),
+        ("horizon = 8", 'horizon = "for ever"', ["line 12", "clock.horizon"]),
+        ("horizon = 8\n", "", ["clock.horizon", "unbounded"]),
+        ('type = "category"', 'type = "categroy"', ["line 13", "'categroy'", "Did you mean 'category'?"]),
+        ('type = "category"\n', "", ["type"]),
+        ('values = ["A", "B"]', 'values = ["A", "A"]', ["'A' listed twice"]),
+        ('values = ["A", "B"]', "values = [1, 2]", ["line 16", "values"]),
+        ("min = 0\n", "", ["line 17", "columns.1.min", "never taken from the data"]),
+        ("max = 100", "max = -100", ["min must be below max"]),
+        ("bins = 4", "bins = 0", ["bins must be at least 1"]),
+        ('name = "age"', 'name = "ward"', ["'ward' listed twice"]),
+        ("[sink]", "[synthesizer]\norder = 9\n[sink]", ["synthesizer.order"]),
+        ("[sink]", '[synthesizer]\nmarginals = [["wrad"]]\n[sink]', ["'wrad' is not a column", "Did you mean 'ward'?"]),
+        ("[sink]", '[synthesizer]\ncounter = "bltt"\n[sink]', ["Did you mean 'blt'?"]),
+        ("[sink]", '[synthesizer]\nkind = "selective"\n[sink]', ["synthesizer.kind = 'selective'", "table"]),
+        ('kind = "parquet"', 'kind = "delta"', ["sink.kind = 'delta'", "parquet"]),
+        ('path = "releases"', 'path = "releases"\nkeep = 0', ["sink.keep"]),
+        ("[privacy]", "[privcay]", ["privcay", "Did you mean 'privacy'?"]),
+        ('name = "visits"', "name = visits", ["not valid TOML", "line 1"]),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_line_and_its_fix(old: str, new: str, says: list[str]) -> None:
+    text = problem(old, new)
+    assert text.startswith("stream.toml")
+    for part in says:
+        assert part in text, text
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    broken = GOOD.replace("epsilon = 1.0", "epsilon = -1.0").replace("bins = 4", "bins = 0").replace('"1d"', '"soon"')
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_toml(broken)
+    text = str(caught.value)
+    assert "epsilon" in text
+    assert "bins" in text
+    assert "every" in text
+
+
+def test_files_that_are_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path / "nowhere.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load(tmp_path / "binary.toml")
+
+
+def test_chosen_marginals() -> None:
+    config = StreamConfig.from_toml(
+        GOOD.replace("[sink]", '[synthesizer]\nmarginals = [["age", "ward"], ["ward"]]\n[sink]')
+    )
+    assert config.workload.marginals == ((), (0, 1), (0,))
+
+
+def test_what_may_change_and_what_may_not() -> None:
+    config = StreamConfig.from_toml(GOOD)
+    same = StreamConfig.from_toml(GOOD.replace("until = 2026-01-06\n", "").replace('"releases"', '"elsewhere"'))
+    assert config.differences(same.public_json()) == []
+    other = StreamConfig.from_toml(GOOD.replace("epsilon = 1.0", "epsilon = 2.0").replace('"B"]', '"C"]'))
+    assert config.differences(other.public_json()) == ["columns.ward", "privacy.epsilon"]
+
+
+def test_a_draft_reads_types_only_and_does_not_load_until_filled_in(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"at": [None], 'we"ird': ["SECRET"], "n": [12345], "x": [1.5], "ok": [True]})
+    frame = frame.with_columns(pl.col("at").cast(pl.Datetime))
+    frame.write_parquet(tmp_path / "trips.parquet")
+    text = draft(tmp_path / "trips.parquet")
+    assert "SECRET" not in text
+    assert "12345" not in text
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_toml(text)
+    assert "epsilon is still TODO-public" in str(caught.value)
+    assert "min is still TODO-public" in str(caught.value)
+    filled = (
+        text.replace("epsilon = TODO-public", "epsilon = 1.0")
+        .replace("start = TODO-public", "start = 2026-01-01")
+        .replace("horizon = TODO-public", "horizon = 10")
+        .replace("values = [TODO-public]", 'values = ["a"]')
+        .replace("min = TODO-public", "min = 0")
+        .replace("max = TODO-public", "max = 9")
+    )
+    config = StreamConfig.from_toml(filled)
+    assert config.schema.names == ('we"ird', "n", "x", "ok")
+    assert config.clock.column == "at"
+
+
+def test_a_draft_of_a_csv_reads_the_header(tmp_path: Path) -> None:
+    (tmp_path / "trips.csv").write_text("when,zone\n2026-01-01,SECRET\n")
+    text = draft(tmp_path / "trips.csv")
+    assert 'name = "zone"' in text
+    assert "SECRET" not in text
+    for name, content in (("x.parquet", b"no"), ("x.txt", b"")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(SourceError, match=name):
+            draft(tmp_path / name)
+
+
+def test_a_plan_grows_with_time_and_spends_nothing(tmp_path: Path) -> None:
+    config = StreamConfig.from_toml(GOOD.replace("horizon = 8", 'horizon = "unbounded"'), base=tmp_path)
+    found = plan(config)
+    assert [f.ticks for f in found.forecasts] == [1, 10, 100, 1000]
+    errors = [f.stderr[2] for f in found.forecasts]
+    assert errors == sorted(errors)
+    assert found.cells == 1 + 4 + 5 + 20
+    assert list(tmp_path.iterdir()) == []
+    assert [f.ticks for f in plan(StreamConfig.from_toml(GOOD)).forecasts] == [1, 8]
+
+
+def test_a_plan_for_half_the_budget_is_twice_as_wide() -> None:
+    pure = GOOD.replace("delta = 1e-9", "delta = 0")
+    one = plan(StreamConfig.from_toml(pure)).forecasts[0].stderr[2]
+    half = plan(StreamConfig.from_toml(pure.replace("epsilon = 1.0", "epsilon = 0.5"))).forecasts[0].stderr[2]
+    assert half == pytest.approx(2 * one, rel=0.05)

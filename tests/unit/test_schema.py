@@ -1,0 +1,209 @@
+"""Columns: declared places for everything, and back again."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.errors import SchemaError
+from synthstream.schema import Schema
+
+RNG = np.random.default_rng(0)
+WARD = Category(name="ward", values=("1", "2", "true"))
+
+
+def labels(column: Column, values: object, **kind: object) -> list[str]:
+    series = values if isinstance(values, pl.Series) else pl.Series("x", values, **kind)  # type: ignore[arg-type]
+    return [column.labels[code] for code in column.encode(series)]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pl.Series(["1", "x", None, "", " 1"]), ["1", "other", "missing", "other", "other"]),
+        (pl.Series([1, 2, 3, None]), ["1", "2", "other", "missing"]),
+        (pl.Series([1.0, 1.5, float("nan"), float("inf")]), ["1", "other", "missing", "other"]),
+        (pl.Series([True, False]), ["true", "other"]),
+        (pl.Series(["1", None], dtype=pl.Categorical), ["1", "missing"]),
+        (pl.Series(["1"], dtype=pl.Enum(["1"])), ["1"]),
+        (pl.Series([b"1", b"\xff"]), ["1", "other"]),
+        (pl.Series([Decimal("1.5"), Decimal("2")]), ["other", "other"]),
+        (pl.Series([[1], [2]]), ["other", "other"]),
+        (pl.Series([{"a": 1}]), ["other"]),
+        (pl.Series([dt.date(2026, 1, 1)]), ["other"]),
+        (pl.Series([dt.timedelta(1)]), ["other"]),
+        (pl.Series([None, None]), ["missing", "missing"]),
+        (pl.Series([object(), 1, None], dtype=pl.Object), ["other", "1", "missing"]),
+        (pl.Series(["1" * 1_000_000]), ["other"]),
+        (pl.Series([], dtype=pl.String), []),
+    ],
+    ids=lambda v: str(v.dtype) if isinstance(v, pl.Series) else None,
+)
+def test_any_cell_of_a_category_has_its_place(values: pl.Series, expected: list[str]) -> None:
+    assert labels(WARD, values) == expected
+
+
+def test_folding() -> None:
+    column = Category(name="c", values=("a", "b"), missing="a", other="b")
+    assert column.size == 2
+    assert labels(column, ["z", None, "a"]) == ["b", "a", "a"]
+    with pytest.raises(SchemaError, match="not one of its values"):
+        Category(name="c", values=("a",), missing="z")
+    with pytest.raises(SchemaError, match='needs other = "other"'):
+        Category(name="c", values=("a", "other"))
+    assert Category(name="c", values=("a", "other"), other="other").labels == ("a", "other", "missing")
+    with pytest.raises(SchemaError, match="listed twice"):
+        Category(name="c", values=("a", "a"))
+    with pytest.raises(SchemaError, match="at least one"):
+        Category(name="c", values=())
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pl.Series([0, 49, 50, 100, -5, 10**18, None]), [0, 1, 2, 3, 0, 3, 4]),
+        (pl.Series([float("nan"), float("inf"), float("-inf")]), [4, 3, 0]),
+        (pl.Series(["12", " 60 ", "x", "", "1e400", None]), [0, 2, 4, 4, 3, 4]),
+        (pl.Series([True, False]), [0, 0]),
+        (pl.Series([dt.date(2026, 1, 1)]), [4]),
+        (pl.Series([[1]]), [4]),
+        (pl.Series([Decimal("99.5")]), [3]),
+        (pl.Series([2**70, None], dtype=pl.Object), [3, 4]),
+    ],
+    ids=lambda v: str(v.dtype) if isinstance(v, pl.Series) else None,
+)
+def test_any_cell_of_a_number_has_its_place(values: pl.Series, expected: list[int]) -> None:
+    assert Number(name="n", min=0, max=100, bins=4).encode(values).tolist() == expected
+
+
+def test_numbers_fold_missing_and_come_back_within_their_bin() -> None:
+    column = Number(name="n", min=-1, max=1, bins=8, missing=0)
+    assert column.size == 8
+    codes = np.repeat(np.arange(8, dtype=np.int32), 1000)
+    back = column.decode(codes, RNG)
+    assert np.array_equal(column.encode(back), codes)
+    first = back[:1000].to_numpy()
+    assert first.min() < -0.99
+    assert first.max() > -0.76
+
+
+@pytest.mark.parametrize("bad", [{"min": 1, "max": 1}, {"min": 2, "max": 1}, {"min": 0, "max": float("inf")}])
+def test_impossible_ranges(bad: dict[str, float]) -> None:
+    with pytest.raises(SchemaError, match="min must be below max"):
+        Number(name="n", bins=2, **bad)
+
+
+def test_bins_must_fit() -> None:
+    with pytest.raises(SchemaError, match="bins must be at least 1"):
+        Number(name="n", min=0, max=1, bins=0)
+    with pytest.raises(SchemaError, match="more than the whole numbers"):
+        Integer(name="n", min=0, max=3, bins=5)
+
+
+def test_integers() -> None:
+    column = Integer(name="i", min=1, max=5)
+    assert column.labels == ("1", "2", "3", "4", "5", "missing")
+    assert column.encode(pl.Series([0.0, 1.9, 5.0, 99.0, None])).tolist() == [0, 0, 4, 4, 5]
+    binned = Integer(name="i", min=0, max=9, bins=3)
+    assert binned.labels == ("0..3", "4..7", "8..9", "missing")
+    codes = np.array([0, 1, 2, 3] * 50, dtype=np.int32)
+    assert np.array_equal(binned.encode(binned.decode(codes, RNG)), codes)
+
+
+@pytest.mark.parametrize("value", ["TRUE", " yes", "1", "t"])
+def test_booleans_read_common_words(value: str) -> None:
+    assert Boolean(name="b").encode(pl.Series([value, "maybe", None])).tolist() == [1, 2, 2]
+    assert Boolean(name="b", missing=False).encode(pl.Series([value, "maybe", None])).tolist() == [1, 0, 0]
+
+
+def test_booleans_read_other_types() -> None:
+    column = Boolean(name="b")
+    assert column.encode(pl.Series([True, False, None])).tolist() == [1, 0, 2]
+    assert column.encode(pl.Series([1.0, 0.0, 7.0, float("nan")])).tolist() == [1, 0, 2, 2]
+    assert column.encode(pl.Series([[True]])).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pl.Series([dt.datetime(2026, 1, 5, 7, 59), None]), ["7", "missing"]),
+        (pl.Series([dt.date(2026, 1, 5)]), ["0"]),
+        (pl.Series(["2026-01-05 23:00:00", "2026-01-05T23:10", "2026-01-05", "soon"]), ["23", "23", "0", "missing"]),
+        (pl.Series(["2026-01-05T23:00:00Z", "2026-01-05T23:00:00+02:00"]), ["23", "21"]),
+        (pl.Series([5, 6]), ["missing", "missing"]),
+        (pl.Series([dt.datetime(2026, 1, 5, 7)]).dt.replace_time_zone("America/New_York"), ["12"]),
+    ],
+)
+def test_hours(values: pl.Series, expected: list[str]) -> None:
+    assert labels(Datetime(name="d", part="hour"), values) == expected
+
+
+def test_dates_in_bins() -> None:
+    column = Datetime(name="d", min=dt.datetime(2026, 1, 1), max=dt.datetime(2026, 1, 5), bins=4)
+    days = pl.Series([dt.date(1900, 1, 1), dt.date(2026, 1, 2), dt.date(2999, 1, 1), None])
+    assert column.encode(days).tolist() == [0, 1, 3, 4]
+    assert column.labels[1] == "2026-01-02T00:00:00"
+    codes = np.array([0, 1, 2, 3, 4] * 20, dtype=np.int32)
+    assert np.array_equal(column.encode(column.decode(codes, RNG)), codes)
+    with pytest.raises(SchemaError, match="either part"):
+        Datetime(name="d")
+    with pytest.raises(SchemaError, match="either part"):
+        Datetime(name="d", part="hour", bins=3)
+
+
+SCHEMA = Schema(columns=(WARD, Number(name="age", min=0, max=100, bins=4), Boolean(name="ok")))
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow"])
+def test_frames_of_any_kind_give_the_same_codes(kind: str) -> None:
+    frame = pl.DataFrame({"ok": [True, None], "more": [1, 2], "ward": ["1", None], "age": [30.0, None]})
+    other: object = {"polars": frame, "pandas": frame.to_pandas(), "arrow": frame.to_arrow()}[kind]
+    assert SCHEMA.encode(other).tolist() == [[0, 1, 1], [4, 4, 2]]
+
+
+def test_a_pandas_column_of_mixed_objects() -> None:
+    frame = pd.DataFrame(
+        {"ward": [1, "2", None, b"2", object()], "age": ["5", 7, {}, None, 3.5], "ok": [1, "no", [], None, True]}
+    )
+    codes = SCHEMA.encode(frame)
+    assert codes[:, 0].tolist() == [0, 1, 4, 1, 3]
+    assert codes[:, 1].tolist() == [0, 0, 4, 4, 0]
+    assert codes[:, 2].tolist() == [1, 0, 2, 2, 1]
+
+
+def test_a_record_batch() -> None:
+    batch = pa.RecordBatch.from_pydict({"ward": ["1"], "age": [1], "ok": [False]})
+    assert SCHEMA.encode(batch).tolist() == [[0, 0, 0]]
+
+
+def test_what_is_no_frame_is_refused() -> None:
+    with pytest.raises(SchemaError, match="found list"):
+        SCHEMA.encode([1, 2])
+
+
+def test_a_missing_column_is_named_with_its_neighbours() -> None:
+    with pytest.raises(SchemaError, match=r"'ward' is missing.*'wards'"):
+        SCHEMA.encode(pl.DataFrame({"wards": ["SECRET"], "age": [1], "ok": [True]}))
+
+
+def test_json_and_hash() -> None:
+    assert SCHEMA.hash == Schema(columns=SCHEMA.columns).hash
+    assert Schema(columns=SCHEMA.columns[::-1]).hash != SCHEMA.hash
+    with pytest.raises(SchemaError, match="at least one"):
+        Schema(columns=())
+    with pytest.raises(SchemaError, match="twice"):
+        Schema(columns=(WARD, WARD))
+
+
+def test_rows_come_back_with_nulls_for_missing() -> None:
+    rows = SCHEMA.decode(np.array([[4, 4, 2], [3, 0, 1]], dtype=np.int32), RNG)
+    assert rows.row(0) == (None, None, None)
+    assert rows["ward"][1] == "other"
+    assert rows["ok"][1] is True

@@ -1,0 +1,105 @@
+"""Files: read in chunks, broken ones named, broken rows in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from synthstream.errors import SchemaError, SourceError
+from synthstream.io.sources import FileSource, Kind
+
+
+def source(path: Path, kind: Kind = "csv") -> FileSource:
+    return FileSource(kind=kind, path=path, columns=("a", "b"))
+
+
+def rows(path: Path, kind: Kind = "csv", chunk_rows: int = 100) -> list[tuple[str | None, ...]]:
+    return pl.concat(source(path, kind).read(path, chunk_rows=chunk_rows)).rows()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"a,b\n1,2\n", [("1", "2")]),
+        (b"b,x,a\n2,9,1\n", [("1", "2")]),
+        (b"\xef\xbb\xbfa,b\r\n1,2\r\n", [("1", "2")]),
+        (b'a,b\n"x,y","two\nlines"\n', [("x,y", "two\nlines")]),
+        (b"a,b\n1\n1,2,3\n,\n\n", [("1", None), ("1", "2"), (None, None)]),
+        (b"a,b\n\xff\xfe,2\n", [("\ufffd\ufffd", "2")]),
+        (b"a,b\n1,\x00\n", [("1", "\ufffd")]),
+        (b"a,b\n", []),
+    ],
+)
+def test_csv_rows_have_their_place(tmp_path: Path, text: bytes, expected: list[tuple[str | None, ...]]) -> None:
+    (tmp_path / "x.csv").write_bytes(text)
+    assert rows(tmp_path / "x.csv") == expected
+
+
+def test_a_very_long_cell(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n" + "z" * 1_000_000 + ",2\n")
+    assert len(str(rows(tmp_path / "x.csv")[0][0])) == 1_000_000
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_chunks_hold_all_rows_in_order(tmp_path: Path, kind: Kind) -> None:
+    frame = pl.DataFrame({"a": [str(i) for i in range(1000)], "b": ["x"] * 1000, "c": [0] * 1000})
+    path = tmp_path / f"x.{kind}"
+    frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
+    chunks = list(source(path, kind).read(path, chunk_rows=128))
+    assert max(map(len, chunks)) <= 128
+    assert pl.concat(chunks).equals(frame.select("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "says"),
+    [
+        ("x.csv", b"", "csv", "not even a header"),
+        ("x.parquet", b"", "parquet", "truncated or of another kind"),
+        ("x.parquet", b"PAR1SECRETPAR1", "parquet", "truncated or of another kind"),
+    ],
+)
+def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, kind: Kind, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SourceError, match=says) as caught:
+        rows(tmp_path / name, kind)
+    assert name in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_missing_column_is_told_before_any_row(tmp_path: Path, kind: Kind) -> None:
+    path = tmp_path / f"x.{kind}"
+    frame = pl.DataFrame({"a": ["SECRET"], "bb": ["SECRET"]})
+    frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
+    with pytest.raises(SchemaError, match=r"'b' is missing.*'bb'") as caught:
+        next(source(path, kind).read(path, chunk_rows=10))
+    assert f"x.{kind}" in str(caught.value)
+    assert "SECRET" not in str(caught.value)
+
+
+def test_patterns(tmp_path: Path) -> None:
+    for name in ("v2.csv", "v1.csv", "other.csv"):
+        (tmp_path / name).write_text("a,b\n")
+    assert [p.name for p in source(tmp_path / "v*.csv").files()] == ["v1.csv", "v2.csv"]
+    assert source(tmp_path / "other.csv").files() == [tmp_path / "other.csv"]
+    with pytest.raises(SourceError, match="no such file"):
+        source(tmp_path / "w*.csv").files()
+
+
+def test_a_name_that_looks_like_a_pattern_is_still_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "v[1].csv"
+    path.write_text("a,b\n")
+    assert source(path).files() == [path]
+
+
+def test_fingerprints_follow_the_content(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n")
+    first = source(path).fingerprint(path)
+    assert first == source(path).fingerprint(path)
+    path.write_text("a,b\n1,2\n")
+    assert first != source(path).fingerprint(path)
+    with pytest.raises(SourceError, match="cannot be read"):
+        source(path).fingerprint(tmp_path / "gone.csv")
