@@ -14,7 +14,7 @@ import polars as pl
 
 from synthstream.assembly import claim_facts, genesis, mechanism_of, simulated, sink_of
 from synthstream.config import StreamConfig, load
-from synthstream.errors import BatchConflict, SourceError, StateMismatch, StateRolledBack, TickNotOver
+from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateMismatch, StateRolledBack, TickNotOver
 from synthstream.fit.population import Population, fit
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
@@ -121,8 +121,8 @@ class Stream:
         self._counter = self._store.counter()
         self._compare_with_sink()
         self._model, self._published = self._rebuilt()
-        if self.closed and (self._published is None or self._published.tick < self.closed - 1):
-            self._publish(self.closed - 1)
+        for tick in range(0 if self._published is None else self._published.tick + 1, self.closed):
+            self._publish(tick)
 
     def _refuse_other(self, identity: dict[str, str]) -> None:
         stored = self._store.meta("config") or "{}"
@@ -286,9 +286,14 @@ class Stream:
         tick = self.closed
         state = self._counter if self._counter is not None else self._store.counter()
         self._counter = None  # dead until the commit has happened
+        if state is None or int(state["t"]) != tick:
+            raise StateCorrupt(
+                f"{self.config.state} has lost the state of its counters, or holds that of another tick. No noise was "
+                "drawn. Restore the folder whole."
+            )
         with self._store.transaction():
             counts = self._store.pending(tick, self.mechanism.workload.cells)
-            after, measured = self.mechanism.step(state or self.mechanism.init(), counts, gate)
+            after, measured = self.mechanism.step(state, counts, gate)
             released = np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
             head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
             self._store.append_measurement(Committed(tick, released, head))

@@ -106,8 +106,8 @@ def _table(
 def _shrunk(association: FloatArray, independent: FloatArray, noise: float, largest: FloatArray) -> FloatArray:
     """Posterior mean of associations whose prior variance is proportional to a power of the expected count.
 
-    The factor is estimated by moments, weighted by the prior; see Morris 1983 for the method. The prior variance is kept
-    below ``largest``, which matters where the noise is wild.
+    The factor is estimated by moments, weighted by the prior; see Morris 1983 for the method. The prior variance is
+    kept below ``largest``, which matters where the noise is wild.
     """
     prior = independent**_POWER
     spread = float(np.sum(prior**2))
