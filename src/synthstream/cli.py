@@ -71,16 +71,17 @@ def plan_command(config: ConfigPath) -> None:
     orders = [k for k in found.tables if k]
     table = Table(title="Standard error of one cell, and expected error of a whole table, in events")
     for title in (
-        "after tick",
-        "ends",
+        "ticks",
+        "until",
         *(f"{k}-way cell" for k in orders),
         *(f"{k}-way table" for k in orders),
     ):
-        table.add_column(title, justify="right")
+        table.add_column(title, justify="right", no_wrap=True)
+    whole_days = loaded.clock.every[-1] not in "hm"
     for row in found.forecasts:
         table.add_row(
             f"{row.ticks:,}",
-            f"{loaded.clock.boundary(row.ticks):%Y-%m-%d %H:%M}",
+            loaded.clock.boundary(row.ticks).strftime("%Y-%m-%d" if whole_days else "%Y-%m-%d %H:%M"),
             *(f"± {row.stderr[k]:,.1f}" for k in orders),
             *(f"{row.table_error[k]:,.0f}" for k in orders),
         )
