@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -67,7 +69,10 @@ def plan_command(config: ConfigPath) -> None:
     )
     tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
     console.print(f"Tables     {tables}; {found.cells:,} cells; counter {found.counter}")
-    console.print(f"State      about {found.state_bytes / 1e6:.1f} MB")
+    console.print(
+        f"Memory     about {150 + found.state_bytes / 1e6:.0f} MB; on disk {found.state_bytes / 1e6:.1f} MB and "
+        f"{found.tick_bytes / 1e3:.0f} KB more for each tick"
+    )
     orders = [k for k in found.tables if k]
     table = Table(title="Standard error of one cell, and expected error of a whole table, in events")
     for title in (
@@ -139,7 +144,7 @@ def _summary(console: Console, loaded: StreamConfig, path: Path, *, closed: int,
         console.print("The horizon is reached: this stream is complete. Go on with a successor and its own budget.")
     if loaded.sink is not None:
         console.print(f"Releases: {loaded.sink.path}/{closed - 1:06d}" if closed else "Nothing is due yet.")
-        console.print(f"Next: synthstream sample {path} -n 5     (or: synthstream status {path})")
+        console.print(f"Next: {_program()} sample {path} -n 5\n      {_program()} status {path}")
 
 
 @app.command("status")
@@ -156,7 +161,7 @@ def status_command(config: ConfigPath, simulate: Simulate = False) -> None:
     loaded = simulated(loaded) if simulate else loaded
     console = _console()
     if not (loaded.state / "store.db").exists():
-        console.print(f"{loaded.name}: not started. Next: synthstream run {config}")
+        console.print(f"{loaded.name}: not started. Next: {_program()} run {config}")
         return
     store = Store(loaded.state, read_only=True)
     try:
@@ -226,6 +231,14 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(soft_wrap=True, highlight=False)
+
+
+def _program() -> str:
+    """The command as the user can type it again."""
+    typed = Path(sys.argv[0])
+    if typed.name != "synthstream" or shutil.which("synthstream") == str(typed):
+        return "synthstream"
+    return os.path.relpath(typed)
 
 
 def _warn(console: Console) -> None:

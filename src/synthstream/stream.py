@@ -115,14 +115,15 @@ class Stream:
                 self._store.put_counter(self.mechanism.init())
         else:
             self._refuse_other(identity)
+            if self._store.ledger() != [self._claim]:
+                raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
         last = self._store.last()
         self.closed = 0 if last is None else last.tick + 1
         self._head = genesis(self.config) if last is None else last.head
         self._counter = self._store.counter()
         self._compare_with_sink()
         self._model, self._published = self._rebuilt()
-        for tick in range(0 if self._published is None else self._published.tick + 1, self.closed):
-            self._publish(tick)
+        self._publish_committed()
 
     def _refuse_other(self, identity: dict[str, str]) -> None:
         stored = self._store.meta("config") or "{}"
@@ -272,8 +273,10 @@ class Stream:
                 f"Tick {self.closed} ends at {self.config.clock.boundary(self.closed + 1).isoformat()}. A tick is "
                 "closed by the clock alone; wait, or say until=."
             )
+        self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
-        return self._publish(self.closed - 1)
+        self._publish_committed()
+        return self._newest()
 
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
         """Count new files of the source, then close every tick that is due, one by one."""
@@ -301,7 +304,12 @@ class Stream:
             self._store.drop_pending(tick)
         self._counter, self._head, self.closed = after, head, tick + 1
 
-    def _publish(self, tick: int) -> Release:
+    def _publish_committed(self) -> None:
+        """Publish every committed tick that has not been, in order: each starts from the rows of the one before."""
+        for tick in range(0 if self._published is None else self._published.tick + 1, self.closed):
+            self._publish(tick)
+
+    def _publish(self, tick: int) -> None:
         measured, head = self._measured(tick)
         model = fit(measured, start=self._model, seed=seed_of(head, "fit"))
         release = self._release(measured, model, head)
@@ -309,7 +317,6 @@ class Stream:
         with self._store.transaction():
             self._store.put_population(tick, {"codes": model.codes})
         self._model, self._published = model, release
-        return release
 
     def _measured(self, tick: int) -> tuple[Measured, str]:
         committed = self._store.measurement(tick)

@@ -16,7 +16,7 @@ from tests.unit.test_stream import TOML, visits
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "stream.toml").write_text(TOML)
-    visits([1, 1, 2, 5]).write_parquet(tmp_path / "visits-1.parquet")
+    visits([1, 1, 2, 5] * 100).write_parquet(tmp_path / "visits-1.parquet")  # more than the noise can hide
     return tmp_path
 
 

@@ -198,6 +198,26 @@ def test_a_committed_release_is_published_after_a_crash_without_a_second_draw(
     assert (folder / "releases" / "000000").is_dir()
 
 
+def test_a_sink_that_failed_is_caught_up_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for name in ("smooth", "rough"):
+        text = TOML.replace('"state"', f'"{name}-state"').replace('"releases"', f'"{name}"')
+        with Stream(StreamConfig.from_toml(text, base=folder), gates=seeded) as stream:
+            stream.update(visits([1, 1, 2, 3, 4]))
+            stream.release()
+            if name == "rough":
+                with monkeypatch.context() as broken:
+                    broken.setattr(stream._sink, "publish", lambda release: (_ for _ in ()).throw(SinkError("full")))
+                    for _ in range(2):
+                        with pytest.raises(SinkError):
+                            stream.release()
+                assert stream.closed == 2
+            finish(stream)
+        results.append({p.parent.name + p.name: p.read_bytes() for p in (folder / name).rglob("*.*")})
+    assert len(results[0]) == 15
+    assert results[0] == results[1]
+
+
 def test_a_crash_before_the_commit_loses_nothing(config: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     with Stream(config, gates=exact) as stream:
         stream.update(visits([1, 1]))
