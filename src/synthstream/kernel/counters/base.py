@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,12 @@ class Counter(ABC):
     Args:
         horizon: number of ticks; ``None`` for no end.
         noise: law of the noise.
+
+    Attributes:
+        theorem: id of the file in ``docs/theorems`` that proves the cost.
     """
 
+    theorem: ClassVar[str]
     horizon: int | None
     noise: Noise
 
@@ -48,11 +52,6 @@ class Counter(ABC):
     def grid_bits(self) -> int:
         """Values at the gate are in units of ``2**-grid_bits`` counts."""
         return 0
-
-    @property
-    @abstractmethod
-    def theorem(self) -> str:
-        """Id of the file in ``docs/theorems`` that proves the cost."""
 
     @abstractmethod
     def sensitivity(self, t: int = 0) -> float:
@@ -138,6 +137,37 @@ class MatrixCounter(Counter):
         return after, estimate
 
 
+@dataclass(frozen=True, kw_only=True)
+class ToeplitzCounter(MatrixCounter):
+    """A matrix counter for Gaussian noise over a bounded horizon whose B and C are Toeplitz, on a grid of 2^-20."""
+
+    longest: ClassVar[int]
+    horizon: int
+    noise: Noise = "gaussian"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.horizon <= self.longest:
+            raise ValueError(f"counter {self.theorem!r}: horizon must be between 1 and {self.longest} ticks")
+        if self.noise != "gaussian":
+            raise ValueError(f"counter {self.theorem!r}: noise must be gaussian")
+
+    @property
+    def grid_bits(self) -> int:
+        """See :attr:`Counter.grid_bits`."""
+        return 20
+
+    @property
+    @abstractmethod
+    def decoder(self) -> FloatArray:
+        """First column of B, shape ``(horizon,)``."""
+
+    def covariance(self, s: int, t: int, *, multiplier: float) -> float:
+        """See :meth:`Counter.covariance`."""
+        sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
+        s, t = min(s, t), max(s, t)
+        return sigma**2 * math.fsum(self.decoder[: s + 1] * self.decoder[t - s : t + 1])
+
+
 def clip(counts: IntArray) -> IntArray:
     """Counts limited to ``LARGEST_COUNT`` in size. 1-Lipschitz in each count."""
     return np.clip(counts, -LARGEST_COUNT, LARGEST_COUNT)
@@ -146,10 +176,3 @@ def clip(counts: IntArray) -> IntArray:
 def rounded_up(value: FloatArray) -> FloatArray:
     """A little above ``value``: covers the rounding of the two products that make a noise scale."""
     return value * (1 + 2.0**-50)
-
-
-def prefix_weights(weights: FloatArray, s: int, t: int) -> float:
-    """sum_j b_{t-j} b_{s-j}: the overlap of two rows of a Toeplitz decoder with first column ``weights``."""
-    if s > t:
-        s, t = t, s
-    return math.fsum(weights[: s + 1] * weights[t - s : t + 1])

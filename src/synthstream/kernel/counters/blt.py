@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -12,11 +13,8 @@ from scipy.optimize import brentq
 from synthstream.kernel.counters.base import (
     Encoded,
     FloatArray,
-    MatrixCounter,
-    Noise,
     State,
-    prefix_weights,
-    rounded_up,
+    ToeplitzCounter,
 )
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.counters.fixed import advance
@@ -27,7 +25,7 @@ LONGEST = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blt(MatrixCounter):
+class Blt(ToeplitzCounter):
     """Running sums by A = B C with b(x) = 1 + sum_k w_k / (1 - lambda_k x), one lambda being 1.
 
     C has the generating function 1 / ((1 - x) b(x)) = sum_i r_i / (1 - mu_i x): its rows are a few leaky sums of
@@ -43,24 +41,8 @@ class Blt(MatrixCounter):
     Reference:      Dvijotham, McMahan, Pillutla, Steinke, Thakurta 2024 (arXiv 2404.16706)
     """
 
-    horizon: int
-    noise: Noise = "gaussian"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.horizon <= LONGEST:
-            raise ValueError(f"horizon must be between 1 and {LONGEST} for one run of the blt counter")
-        if self.noise != "gaussian":
-            raise ValueError("noise must be gaussian for the blt counter")
-
-    @property
-    def grid_bits(self) -> int:
-        """See :attr:`Counter.grid_bits`."""
-        return 20
-
-    @property
-    def theorem(self) -> str:
-        """See :attr:`Counter.theorem`."""
-        return "blt"
+    theorem: ClassVar[str] = "blt"
+    longest: ClassVar[int] = LONGEST
 
     @cached_property
     def _b(self) -> tuple[FloatArray, FloatArray]:
@@ -111,7 +93,7 @@ class Blt(MatrixCounter):
         return self._norm
 
     @cached_property
-    def _decoder(self) -> FloatArray:
+    def decoder(self) -> FloatArray:
         """First column of B, shape ``(horizon,)``."""
         w, lam = self._b
         j = np.arange(self.horizon, dtype=np.float64)
@@ -142,11 +124,6 @@ class Blt(MatrixCounter):
         y = released / 2.0**self.grid_bits
         sums = lam[:, None] * state["decoded"] + y
         return state | {"decoded": sums}, y + w @ sums
-
-    def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.covariance`."""
-        sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
-        return sigma**2 * prefix_weights(self._decoder, s, t)
 
 
 NDArrayU64 = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]

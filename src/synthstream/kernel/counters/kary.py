@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Kary(Counter):
     Reference:      Andersson, Pagh, Steiner, Torkamani 2025 (arXiv 2408.07021)
     """
 
+    theorem: ClassVar[str] = "kary"
     horizon: int
     noise: Noise = "laplace"
 
@@ -38,11 +40,6 @@ class Kary(Counter):
             raise ValueError("horizon must be between 1 and 2^40 for one run of the kary counter")
         if self.noise != "laplace":
             raise ValueError("noise must be laplace for the kary counter")
-
-    @property
-    def theorem(self) -> str:
-        """See :attr:`Counter.theorem`."""
-        return "kary"
 
     @cached_property
     def arity(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ class Restarted(Counter):
     Time, memory:   those of the open segment
     """
 
+    theorem: ClassVar[str] = "restarted"
     horizon: None = None
     noise: Noise = "laplace"
 
@@ -39,11 +41,6 @@ class Restarted(Counter):
     def grid_bits(self) -> int:
         """See :attr:`Counter.grid_bits`."""
         return self.inner(0).grid_bits
-
-    @property
-    def theorem(self) -> str:
-        """See :attr:`Counter.theorem`."""
-        return "restarted"
 
     def length(self, segment: int) -> int:
         """Number of ticks of a segment."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,13 +32,9 @@ class Simple(MatrixCounter):
     Reference:      Chan, Shi, Song 2011, "Simple Counting Mechanism II"
     """
 
+    theorem: ClassVar[str] = "simple"
     horizon: int | None = None
     noise: Noise = "laplace"
-
-    @property
-    def theorem(self) -> str:
-        """See :attr:`Counter.theorem`."""
-        return "simple"
 
     def sensitivity(self, t: int = 0) -> float:
         """One event changes one tick's count by one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,11 +13,8 @@ from synthstream.kernel.counters.base import (
     Encoded,
     FloatArray,
     IntArray,
-    MatrixCounter,
-    Noise,
     State,
-    prefix_weights,
-    rounded_up,
+    ToeplitzCounter,
 )
 
 # Beyond this, remembering every tick's counts costs more than it gains over the buffered counter.
@@ -24,7 +22,7 @@ LONGEST = 2**13
 
 
 @dataclass(frozen=True, kw_only=True)
-class Toeplitz(MatrixCounter):
+class Toeplitz(ToeplitzCounter):
     """Running sums by the square root of A, with coefficients binom(2j, j) / 4^j rounded to 2^-20.
 
     Privacy:
@@ -37,24 +35,8 @@ class Toeplitz(MatrixCounter):
     Reference:      Fichtenberger, Henzinger, Upadhyay 2023 (arXiv 2202.11205)
     """
 
-    horizon: int
-    noise: Noise = "gaussian"
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.horizon <= LONGEST:
-            raise ValueError(f"horizon must be between 1 and {LONGEST} for the toeplitz counter")
-        if self.noise != "gaussian":
-            raise ValueError("noise must be gaussian for the toeplitz counter")
-
-    @property
-    def grid_bits(self) -> int:
-        """See :attr:`Counter.grid_bits`."""
-        return 20
-
-    @property
-    def theorem(self) -> str:
-        """See :attr:`Counter.theorem`."""
-        return "toeplitz"
+    theorem: ClassVar[str] = "toeplitz"
+    longest: ClassVar[int] = LONGEST
 
     @cached_property
     def coefficients(self) -> IntArray:
@@ -64,7 +46,7 @@ class Toeplitz(MatrixCounter):
         return np.asarray(np.rint(column * 2**self.grid_bits), dtype=np.int64)
 
     @cached_property
-    def _decoder(self) -> FloatArray:
+    def decoder(self) -> FloatArray:
         """First column of B = A C^-1 for the rounded C, shape ``(horizon,)``."""
         column = self.coefficients / 2**self.grid_bits
         b = np.zeros(self.horizon)
@@ -94,13 +76,8 @@ class Toeplitz(MatrixCounter):
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
         """See :meth:`MatrixCounter.decode`."""
         history = np.concatenate([state["released"], released[None]])
-        estimate = self._decoder[: len(history)][::-1] @ history / 2**self.grid_bits
+        estimate = self.decoder[: len(history)][::-1] @ history / 2**self.grid_bits
         return state | {"released": history}, estimate
-
-    def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.covariance`."""
-        sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
-        return sigma**2 * prefix_weights(self._decoder, s, t)
 
 
 def _convolve(coefficients: IntArray, history: IntArray) -> IntArray:
