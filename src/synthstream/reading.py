@@ -11,6 +11,9 @@ from synthstream.errors import SchemaError
 
 Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; pandas is not a dependency
 
+# Days since 1970 of 0001-01-03 and 9998-12-30: with room for any time zone.
+_FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
+
 # Explicit formats: polars' own guess raises where no cell can be read.
 _TIME_FORMATS = (
     "%Y-%m-%dT%H:%M:%S%.f",
@@ -70,11 +73,29 @@ def _plain(series: pl.Series) -> pl.Series:
     kind = series.dtype
     if kind.is_nested():
         return pl.Series(series.name, [None] * len(series), dtype=pl.String)
+    if isinstance(kind, pl.BaseExtension):
+        return _plain(series.ext.storage())
     if isinstance(kind, pl.Categorical | pl.Enum):
         return series.cast(pl.String)
-    if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Date) or isinstance(kind, pl.Datetime):
+    if kind.is_temporal():
+        return _within_range(series)
+    if kind.is_numeric() or kind in (pl.String, pl.Boolean, pl.Null):
         return series
     return _one_by_one(series)
+
+
+def _within_range(series: pl.Series) -> pl.Series:
+    """Dates and times moved into the years 1 to 9998: outside of them polars panics. Durations become whole numbers."""
+    kind, count = series.dtype, series.to_physical()
+    if kind == pl.Date:
+        return count.clip(_FIRST_DAY, _LAST_DAY).cast(pl.Date)
+    if kind == pl.Time:
+        return count.clip(0, 86_400 * 10**9 - 1).cast(pl.Time)
+    if not isinstance(kind, pl.Datetime):
+        return count
+    per_day = 86_400 * {"ms": 10**3, "us": 10**6, "ns": 10**9}[kind.time_unit]
+    first, last = (max(-(2**63) + 1, min(2**63 - 1, day * per_day)) for day in (_FIRST_DAY, _LAST_DAY))
+    return count.clip(first, last).cast(kind)
 
 
 def texts(series: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -113,19 +134,24 @@ def times(series: pl.Series, *, timezone: str) -> pl.Series:
     if series.dtype == pl.String:
         return _parsed(series.str.strip_chars(), timezone)
     if series.dtype == pl.Date:
-        return series.cast(pl.Datetime("us"), strict=False)
+        return series.cast(pl.Datetime("us"))
     if isinstance(series.dtype, pl.Datetime):
-        if series.dtype.time_zone is not None:
-            series = series.dt.convert_time_zone(timezone).dt.replace_time_zone(None)
-        return series.cast(pl.Datetime("us"), strict=False)
+        return _on_wall(series, timezone).cast(pl.Datetime("us"))
     return pl.Series(series.name, [None] * len(series), dtype=pl.Datetime("us"))
 
 
+def _on_wall(series: pl.Series, timezone: str) -> pl.Series:
+    """Times with a zone as times without one, on the wall clock of ``timezone``; others as they are."""
+    if isinstance(series.dtype, pl.Datetime) and series.dtype.time_zone is not None:
+        return series.dt.convert_time_zone(timezone).dt.replace_time_zone(None)
+    return series
+
+
 def _parsed(text: pl.Series, timezone: str) -> pl.Series:
-    found = text.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us"))
+    found = _within_range(text.str.to_date("%Y-%m-%d", strict=False)).cast(pl.Datetime("us"))
     for form in _TIME_FORMATS:
-        found = found.zip_with(found.is_not_null(), text.str.to_datetime(form, time_unit="us", strict=False))
+        read = _within_range(text.str.to_datetime(form, time_unit="us", strict=False))
+        found = found.zip_with(found.is_not_null(), read)
     aware = text.str.replace("Z$", "+00:00").str.replace(" ", "T")
-    zoned = aware.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False)
-    local = zoned.dt.convert_time_zone(timezone).dt.replace_time_zone(None)
-    return found.zip_with(found.is_not_null(), local)
+    zoned = _within_range(aware.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f%z", time_unit="us", strict=False))
+    return found.zip_with(found.is_not_null(), _on_wall(zoned, timezone))

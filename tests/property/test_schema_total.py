@@ -6,6 +6,7 @@ import datetime as dt
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing.parametric import series
@@ -78,3 +79,33 @@ def test_codes_survive_the_way_back(seed: int) -> None:
             continue  # a part comes back as a number, which is no time
         codes = rng.integers(0, column.size, 30).astype(np.int32)
         assert np.array_equal(column.encode(column.decode(codes, rng)), codes)
+
+
+def extremes() -> list[pl.Series]:
+    """Values at the ends of what the types can store; many of them lie outside of what a calendar can show."""
+    found = []
+    for unit in ("ms", "us", "ns"):
+        for value in (2**63 - 1, -(2**63) + 1, 2**62, 253402300800 * 10**6, -(10**17)):
+            moment = pl.Series("x", [value, None], dtype=pl.Int64).cast(pl.Datetime(unit))  # type: ignore[arg-type]
+            found += [moment, moment.dt.replace_time_zone("UTC")]
+            found.append(pl.Series("x", [value], dtype=pl.Int64).cast(pl.Duration(unit)))  # type: ignore[arg-type]
+    found.append(pl.Series("x", [2**31 - 1, -(2**31)], dtype=pl.Int32).cast(pl.Date))
+    found.append(pl.Series("x", [2**127 - 1, -(2**127)], dtype=pl.Int128))
+    found.append(pl.Series("x", [2**64 - 1], dtype=pl.UInt64))
+    found.append(pl.Series("x", [1e300, -1e300, 5e-324, float("nan")]))
+    texts = [
+        "9999-12-31T23:59:59+14:00", "0001-01-01T00:00:00-14:00", "0000-00-00", "99999-01-01", "+262142-01-01",
+        "2026-01-01T00:00:00.123456789Z", "1e999", "nan", "-inf", "0x10", "１２", "\x00", "2026-02-30",
+    ]  # fmt: skip
+    return [*found, pl.Series("x", texts)]
+
+
+@pytest.mark.parametrize("values", extremes(), ids=lambda s: f"{s.dtype}{s.to_physical()[0]}"[:60])
+def test_no_extreme_value_raises_or_prints(values: pl.Series, capfd: pytest.CaptureFixture[str]) -> None:
+    for column in COLUMNS:
+        codes = column.encode(values)
+        assert np.all((codes >= 0) & (codes < column.size))
+    for clock in CLOCKS:
+        ticks = clock.ticks_of(values.to_frame())
+        assert np.all((ticks >= -1) & (ticks <= (clock.horizon or 2**40)))
+    assert capfd.readouterr() == ("", "")
