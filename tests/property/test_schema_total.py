@@ -86,9 +86,9 @@ def extremes() -> list[pl.Series]:
     found = []
     for unit in ("ms", "us", "ns"):
         for value in (2**63 - 1, -(2**63) + 1, 2**62, 253402300800 * 10**6, -(10**17)):
-            moment = pl.Series("x", [value, None], dtype=pl.Int64).cast(pl.Datetime(unit))  # type: ignore[arg-type]
+            moment = pl.Series("x", [value, None], dtype=pl.Int64).cast(pl.Datetime(unit))
             found += [moment, moment.dt.replace_time_zone("UTC")]
-            found.append(pl.Series("x", [value], dtype=pl.Int64).cast(pl.Duration(unit)))  # type: ignore[arg-type]
+            found.append(pl.Series("x", [value], dtype=pl.Int64).cast(pl.Duration(unit)))
     found.append(pl.Series("x", [2**31 - 1, -(2**31)], dtype=pl.Int32).cast(pl.Date))
     found.append(pl.Series("x", [2**127 - 1, -(2**127)], dtype=pl.Int128))
     found.append(pl.Series("x", [2**64 - 1], dtype=pl.UInt64))
