@@ -11,9 +11,24 @@ import numpy as np
 import pytest
 
 from synthstream.errors import HorizonExhausted
-from synthstream.kernel.counters import Blt, Counter, Kary, Kind, Restarted, Simple, State, Toeplitz, counter, restarted
+from synthstream.kernel.counters import (
+    Binary,
+    Block,
+    Blt,
+    Counter,
+    Hybrid,
+    Kary,
+    Kind,
+    Restarted,
+    Simple,
+    State,
+    Toeplitz,
+    counter,
+    restarted,
+)
 from synthstream.kernel.counters.base import LARGEST_COUNT, FloatArray, IntArray, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
+from synthstream.kernel.counters.nodes import NodeCounter
 from synthstream.kernel.gate import Gate
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
 
@@ -21,6 +36,10 @@ T = 40
 COUNTERS: list[Counter] = [
     Simple(horizon=T, noise="laplace"),
     Simple(horizon=T, noise="gaussian"),
+    Block(horizon=T),
+    Block(horizon=None),
+    Binary(horizon=T),
+    Hybrid(),
     Kary(horizon=T),
     Toeplitz(horizon=T),
     Blt(horizon=T),
@@ -31,7 +50,7 @@ MATRIX = [c for c in COUNTERS if isinstance(c, MatrixCounter)]
 
 
 def name(c: object) -> str:
-    return f"{type(c).__name__}-{c.noise}" if isinstance(c, Counter) else str(c)
+    return f"{type(c).__name__}-{c.noise}-{c.horizon or 'unbounded'}" if isinstance(c, Counter) else str(c)
 
 
 every = pytest.mark.parametrize("c", COUNTERS, ids=name)
@@ -188,7 +207,7 @@ def test_sensitivity_is_the_largest_change_at_the_gate(c: MatrixCounter, busy: b
 @every
 def test_worst_path_cost_equals_the_claim(c: Counter) -> None:
     """Exhaustive small neighbours through a tracing and a replaying gate."""
-    if c.noise == "laplace" and not isinstance(c, Simple):
+    if isinstance(c, Kary | Restarted) and c.noise == "laplace":
         pytest.skip("keeps its noise: tested by impulses below")
     ticks, worst = 5, Fraction(0)
     multiplier = 2.0
@@ -207,6 +226,22 @@ def test_worst_path_cost_equals_the_claim(c: Counter) -> None:
     assert worst <= claim
     if isinstance(c, Simple):
         assert float(worst) == pytest.approx(float(claim), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "c", [Block(horizon=31), Block(horizon=None), Binary(horizon=31), Binary(horizon=8), Hybrid()], ids=name
+)
+def test_spans_cover_every_prefix_and_cost_at_most_one(c: NodeCounter) -> None:
+    ticks = c.horizon or 60
+    for n in range(1, ticks + 1):
+        cover = c.cover(n)
+        assert [s.start for s in cover] == [1, *(s.end + 1 for s in cover[:-1])]
+        assert cover[-1].end == n
+    drawn = [c.cover(n)[-1] for n in range(1, ticks + 1)]
+    costs = [sum(Fraction(1, s.factor) for s in drawn if s.start <= i <= s.end) for i in range(1, ticks + 1)]
+    assert max(costs) <= 1
+    if not isinstance(c, Hybrid):  # its first segments have fewer levels than they pay for
+        assert max(costs) == 1
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 5, 12])
@@ -307,6 +342,8 @@ def rms(c: Counter, ticks: int) -> float:
         (Simple(horizon=100, noise="laplace"), 10.1),
         (Kary(horizon=100), 7.6),
         (Kary(horizon=977), 13.0),
+        (Block(horizon=977), 15.5),
+        (Binary(horizon=977), 31.3),
         (Toeplitz(horizon=100), 13.7),
         (Toeplitz(horizon=977), 17.9),
         (Blt(horizon=977), 17.7),
@@ -346,6 +383,8 @@ def test_auto_is_never_much_worse_than_the_others() -> None:
         ("kary", 10, "gaussian", "delta = 0"),
         ("blt", 10, "laplace", "delta above 0"),
         ("toeplitz", None, "gaussian", "needs a horizon"),
+        ("binary", None, "laplace", "use 'hybrid'"),
+        ("block", 10, "gaussian", "delta = 0"),
         ("toeplitz", 10**6, "gaussian", "between 1 and 8192"),
         ("blt", 0, "gaussian", "between 1 and"),
     ],

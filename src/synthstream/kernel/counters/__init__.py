@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, get_args
 
 from synthstream.kernel.counters.base import Counter, Noise, State
+from synthstream.kernel.counters.binary import Binary
+from synthstream.kernel.counters.block import Block
 from synthstream.kernel.counters.blt import Blt
+from synthstream.kernel.counters.hybrid import Hybrid
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
 from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.counters.toeplitz import Toeplitz
 
-__all__ = ["KINDS", "Blt", "Counter", "Kary", "Kind", "Restarted", "Simple", "State", "Toeplitz", "counter"]
+__all__ = [
+    "KINDS",
+    "Binary",
+    "Block",
+    "Blt",
+    "Counter",
+    "Hybrid",
+    "Kary",
+    "Kind",
+    "Restarted",
+    "Simple",
+    "State",
+    "Toeplitz",
+    "counter",
+]
 
-Kind = Literal["auto", "simple", "kary", "toeplitz", "blt"]
-KINDS: tuple[Kind, ...] = ("auto", "simple", "kary", "toeplitz", "blt")
+Kind = Literal["auto", "simple", "block", "binary", "hybrid", "kary", "toeplitz", "blt"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+_LAPLACE: tuple[Kind, ...] = ("block", "binary", "hybrid", "kary")
+_BOUNDED: dict[Kind, Callable[..., Counter]] = {"binary": Binary, "kary": Kary, "toeplitz": Toeplitz, "blt": Blt}
 
 # Below these horizons the plainer counter is as good or better (docs/decisions/0002-counters.md).
 _SIMPLE_PURE, _TOEPLITZ = 24, 32
@@ -36,16 +57,19 @@ def counter(kind: Kind, *, horizon: int | None, noise: Noise) -> Counter:
         kind = _best(horizon, noise)
     if kind == "simple":
         return Simple(horizon=horizon, noise=noise)
-    if (kind == "kary") != (noise == "laplace"):
-        needs = "delta = 0 (Laplace noise)" if kind == "kary" else "delta above 0 (Gaussian noise)"
+    if (kind in _LAPLACE) != (noise == "laplace"):
+        needs = "delta = 0 (Laplace noise)" if kind in _LAPLACE else "delta above 0 (Gaussian noise)"
         raise ValueError(f"counter {kind!r} needs {needs}")
-    if horizon is None and kind != "toeplitz":
-        return Restarted(noise=noise)
+    if kind == "block":
+        return Block(horizon=horizon)
+    if kind == "hybrid":
+        return Hybrid(horizon=horizon)
     if horizon is None:
-        raise ValueError("counter 'toeplitz' needs a horizon in ticks; use 'blt' for an unbounded stream")
-    if kind == "kary":
-        return Kary(horizon=horizon)
-    return Toeplitz(horizon=horizon) if kind == "toeplitz" else Blt(horizon=horizon)
+        if kind in ("toeplitz", "binary"):
+            instead = "blt" if kind == "toeplitz" else "hybrid"
+            raise ValueError(f"counter {kind!r} needs a horizon in ticks; use {instead!r} for an unbounded stream")
+        return Restarted(noise=noise)
+    return _BOUNDED[kind](horizon=horizon)
 
 
 def _best(horizon: int | None, noise: Noise) -> Kind:
