@@ -19,6 +19,9 @@ Neighbours = Literal["add-remove", "replace-one"]
 # hundred, each correct to about 1e-15, and the exponent is exponentiated once.
 _MARGIN = 1e-9
 
+# A delta outside of this promises nothing, or is beyond what floats can tell from none.
+_SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
+
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
@@ -40,7 +43,7 @@ class Budget:
     """What the whole stream may cost, for ever. ``delta = 0`` asks for pure epsilon-DP.
 
     Raises:
-        ValueError: epsilon is not a positive finite number, or delta is not in [0, 1).
+        ValueError: epsilon is not a positive finite number, or delta is neither 0 nor in [1e-100, 0.5).
 
     Example:
         >>> Budget(epsilon=1.0, delta=0.0).pure
@@ -55,8 +58,8 @@ class Budget:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon must be a finite number above 0, not {self.epsilon}")
-        if not 0 <= self.delta < 1:
-            raise ValueError(f"delta must be at least 0 and below 1, not {self.delta}")
+        if self.delta != 0 and not _SMALLEST_DELTA <= self.delta < _LARGEST_DELTA:
+            raise ValueError(f"delta must be 0, or between 1e-100 and 0.5, not {self.delta}")
 
     @property
     def pure(self) -> bool:
@@ -144,7 +147,7 @@ def delta_for(rho: float, *, epsilon: float) -> float:
     def log_delta(log_order: float) -> float:
         above = math.exp(log_order)  # alpha - 1
         order = above + 1
-        return above * (order * rho - epsilon) + order * math.log1p(-1 / order) - log_order
+        return above * (order * rho - epsilon) + order * (log_order - math.log1p(above)) - log_order
 
     best = minimize_scalar(log_delta, bounds=(-20.0, 60.0), method="bounded", options={"xatol": 1e-12})
     # The bounded search may settle on a shelf; the order that is best without the last two terms is a good second try.
@@ -160,8 +163,7 @@ def rho_for(epsilon: float, *, delta: float) -> float:
         >>> round(rho_for(4.0, delta=1e-9), 3)
         0.206
     """
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be above 0 and below 1 for zCDP, not {delta}")
+    _refuse_useless(delta)
 
     def gap(log_rho: float) -> float:
         return math.log(max(delta_for(math.exp(log_rho), epsilon=epsilon), 1e-300)) - math.log(delta)
@@ -178,8 +180,7 @@ def epsilon_for(rho: float, *, delta: float) -> float:
     """The smallest epsilon that rho-zCDP is known to imply at ``delta``, rounded up."""
     if rho == 0:
         return 0.0
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be above 0 and below 1 for zCDP, not {delta}")
+    _refuse_useless(delta)
     # Bun and Steinke 2016, Proposition 1.3 bounds it from above.
     high = rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
     if delta_for(rho, epsilon=0.0) <= delta:
@@ -189,6 +190,11 @@ def epsilon_for(rho: float, *, delta: float) -> float:
     while delta_for(rho, epsilon=epsilon) > delta:
         epsilon *= 1 + _MARGIN
     return float(epsilon)
+
+
+def _refuse_useless(delta: float) -> None:
+    if not _SMALLEST_DELTA <= delta < _LARGEST_DELTA:
+        raise ValueError(f"delta must be between 1e-100 and 0.5 for zCDP, not {delta}")
 
 
 def _above(value: Fraction) -> float:

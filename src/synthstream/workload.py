@@ -108,6 +108,8 @@ class Workload:
         """
         if weights is None:
             weights = np.ones(len(codes), dtype=np.int64)
+        if len(codes) and not (codes.min() >= 0 and np.all(codes.max(axis=0) < self.sizes)):
+            raise ValueError("codes: not from this workload's schema")  # an encoder never gives such codes
         out = np.zeros(self.cells, dtype=np.int64)
         _count(np.ascontiguousarray(codes, dtype=np.int32), weights, *self._flat, out)
         return out

@@ -398,3 +398,9 @@ def test_states_hold_arrays_only() -> None:
     for c in COUNTERS:
         state: State = c.init(2)
         assert all(isinstance(value, np.ndarray | np.generic) for value in state.values())
+
+
+def test_parameters_that_could_overflow_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PARAMETERS, 2**20, ((5.3,), (0.8, 1e-5)))
+    with pytest.raises(ArithmeticError, match="64 bits"):
+        Blt(horizon=2**20).sensitivity()

@@ -165,3 +165,22 @@ def test_counting_is_linear_and_right_for_any_order() -> None:
         counts[workload.slice_of((0, 1, 2))].reshape(2, 3, 4).sum(axis=(0, 1)),
         counts[workload.slice_of((2,))],
     )
+
+
+def test_an_unbounded_stream_is_checked_to_its_last_segment() -> None:
+    tiny = Budget(epsilon=2e-9, delta=0.0)
+    workload = Workload.all_up_to(1, sizes=(2, 2))
+    with pytest.raises(ValueError, match="too small"):
+        Marginals(workload=workload, budget=tiny, horizon=None)
+
+
+def test_an_enormous_budget_still_works() -> None:
+    m = Marginals(workload=WORKLOAD, budget=Budget(epsilon=1e5, delta=0.0), horizon=4)
+    _, measured = m.step(m.init(), WORKLOAD.count(np.zeros((3, 2), dtype=np.int32)), SeededGate(0))
+    assert measured.values[0] == pytest.approx(3, abs=1e-3)
+
+
+def test_codes_of_another_schema_are_refused() -> None:
+    for bad in ([[2, 0]], [[0, -1]]):
+        with pytest.raises(ValueError, match="schema"):
+            WORKLOAD.count(np.array(bad, dtype=np.int32))

@@ -59,7 +59,7 @@ def test_conversions_are_inverse_and_on_the_safe_side(epsilon: float, delta: flo
 def test_no_cost_and_no_delta() -> None:
     assert epsilon_for(0.0, delta=1e-9) == 0.0
     assert delta_for(0.0, epsilon=0.1) == 0.0
-    with pytest.raises(ValueError, match="delta must be above 0"):
+    with pytest.raises(ValueError, match="delta must be between"):
         rho_for(1.0, delta=0.0)
 
 
@@ -71,6 +71,8 @@ def test_no_cost_and_no_delta() -> None:
         (math.inf, 0.0, "epsilon"),
         (math.nan, 0.0, "epsilon"),
         (1.0, 1.0, "delta"),
+        (1.0, 0.5, "delta"),
+        (1.0, 1e-200, "delta"),
         (1.0, -1e-9, "delta"),
         (1.0, math.nan, "delta"),
     ],

@@ -70,7 +70,9 @@ class Marginals:
     kind: Kind = "auto"
 
     def __post_init__(self) -> None:
-        largest = self.counter.sensitivity() * 2.0**self.counter.grid_bits * float(self.multipliers.max())
+        last = 10**11 if self.horizon is None else self.horizon - 1  # no tick of any stream comes later
+        sensitivity = max(self.counter.sensitivity(0), self.counter.sensitivity(last))
+        largest = sensitivity * 2.0**self.counter.grid_bits * float(self.multipliers.max())
         if not largest < LARGEST_SCALE:
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables: the noise "
@@ -145,7 +147,8 @@ class Marginals:
     def resolution(self) -> float:
         """Released values are whole multiples of this power of two."""
         smallest = self.counter.variance(0, multiplier=float(self.multipliers.min()))
-        return float(2.0 ** math.floor(math.log2(math.sqrt(smallest) * _RESOLUTION)))
+        # At an enormous epsilon the variance may vanish; counts are then kept to a millionth.
+        return float(2.0 ** math.floor(math.log2(max(math.sqrt(smallest) * _RESOLUTION, 1e-6))))
 
     def init(self) -> State:
         """The state before the first tick."""

@@ -22,6 +22,8 @@ from synthstream.workload import IntArray
 
 # The longest span one factorisation serves; longer streams restart it (see restarted.py).
 LONGEST = 2**20
+# Counts of 2^31 times this times the grid's 2^20 stay below 2^62 (theorem blt, no overflow).
+_LARGEST_SUM = 2**11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,10 @@ class Blt(ToeplitzCounter):
     @cached_property
     def _norm(self) -> float:
         """L2 sensitivity: norm of the column, its float error, and the worst that fixed point can add."""
+        if not float(self.coefficients.sum()) < _LARGEST_SUM:
+            raise ArithmeticError(
+                "blt parameters would let a sum leave 64 bits; the proof of the sensitivity needs it in"
+            )
         _, mu = self._c
         slowest = 1 / (1 - float(mu.max()) / 2.0**64)
         slack = 2.0**-self.grid_bits + 2 * mu.size * (slowest + 1) * 2.0**-64

@@ -1,8 +1,8 @@
 """Parameters of the buffered linear Toeplitz counter, by horizon.
 
 Found by minimising the mean squared error over the horizon, sensitivity included, with Nelder-Mead from several
-starts (method and figures: docs/theorems/blt.md). Privacy does not depend on them: the sensitivity is computed from
-whatever stands here.
+starts (method and figures: docs/theorems/blt.md). Privacy does not depend on how good they are: the sensitivity is
+computed from whatever stands here, and parameters with which a sum could leave 64 bits are refused.
 
 Each entry: decay times tau_k in ticks (lambda_k = exp(-1 / tau_k); one more lambda is 1), and weights w_k.
 """
