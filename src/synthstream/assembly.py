@@ -27,7 +27,7 @@ def mechanism_of(config: StreamConfig) -> Marginals:
             kind=config.synthesizer.counter,
         )
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"{config.name}: {error}") from error
 
 
 def genesis(config: StreamConfig) -> str:

@@ -16,13 +16,12 @@ from synthstream.errors import SynthstreamError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from synthstream.config import StreamConfig
+    from synthstream.stream import Stream
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    help="A synthetic copy of a private event stream, kept up to date under one privacy budget.",
 )
 schema_app = typer.Typer(no_args_is_help=True, help="Describe columns.")
 app.add_typer(schema_app, name="schema")
@@ -30,8 +29,25 @@ app.add_typer(schema_app, name="schema")
 ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
 Simulate = Annotated[
     bool,
-    typer.Option("--simulate", help="Reproducible noise, own folders, every output stamped as not private."),
+    typer.Option("--simulate", help="Reproducible noise, own folders, releases stamped as not private."),
 ]
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"synthstream {version('synthstream')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A synthetic copy of a private event stream, kept up to date under one privacy budget."""
 
 
 @schema_app.command("init")
@@ -115,36 +131,50 @@ def run_command(
 
     from synthstream import stream as streams
 
-    console = _console()
     if seed and not simulate:
         raise SystemExit(_fail("--seed is for --simulate only: real noise has no seed."))
     moment = _moment(until)
+    console = _console()
     with streams.open(config, simulate=seed if simulate else None) as stream:
         if simulate:
             _warn(console)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console) as progress:
-            task = progress.add_task("counting files", total=None)
-            stream.ingest()
-            done, due = stream.closed, stream.due(until=moment)
-            progress.update(task, description="releasing", total=done + due, completed=done)
-            for _ in stream.run(until=moment):
-                progress.advance(task)
-        _summary(console, stream.config, config, closed=stream.closed, new=stream.closed - done)
+        done = stream.closed
+        try:
+            with Progress(*columns, console=console, transient=not sys.stdout.isatty()) as progress:
+                task = progress.add_task("counting files", total=None)
+                files = stream.ingest()
+                due = stream.due(until=moment)
+                progress.update(task, description="releasing", total=due, visible=due > 0)
+                for _ in range(due):
+                    stream.release(until=moment)
+                    progress.advance(task)
+        except KeyboardInterrupt:
+            console.print(f"Stopped after {stream.closed - done} new release(s). Run the same command again to go on.")
+            raise SystemExit(130) from None
+        _summary(console, stream, config, files=files, new=stream.closed - done, simulate=simulate)
 
 
-def _summary(console: Console, loaded: StreamConfig, path: Path, *, closed: int, new: int) -> None:
+def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: int, simulate: bool) -> None:
+    loaded, closed = stream.config, stream.closed
     budget, horizon = loaded.privacy.budget, loaded.clock.horizon
-    console.print(f"{new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else "."))
     console.print(
-        f"Spent: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, once, for "
-        + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
+        f"{files} new file(s) counted, {new} new release(s); {closed} in all"
+        + (f" of {horizon} paid for." if horizon else ".")
     )
+    if not simulate:
+        console.print(
+            f"Spent: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, once, for "
+            + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
+        )
     if horizon is not None and closed >= horizon:
         console.print("The horizon is reached: this stream is complete. Go on with a successor and its own budget.")
-    if loaded.sink is not None:
-        console.print(f"Releases: {loaded.sink.path}/{closed - 1:06d}" if closed else "Nothing is due yet.")
-        console.print(f"Next: {_program()} sample {path} -n 5\n      {_program()} status {path}")
+    elif new == 0:
+        console.print(f"Nothing was due: tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}.")
+    if loaded.sink is not None and closed:
+        switch = " --simulate" if simulate else ""
+        console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")
+        console.print(f"Next: {_program()} sample {path} -n 5{switch}\n      {_program()} status {path}{switch}")
 
 
 @app.command("status")
@@ -166,29 +196,40 @@ def status_command(config: ConfigPath, simulate: Simulate = False) -> None:
     store = Store(loaded.state, read_only=True)
     try:
         last, ledger = store.last(), store.ledger()
+        changed = loaded.differences(store.meta("config") or loaded.public_json())
     finally:
         store.close()
     closed = 0 if last is None else last.tick + 1
     if simulate:
         _warn(console)
-    ahead = "no end" if loaded.clock.horizon is None else f"{loaded.clock.horizon} paid for"
+    if changed:
+        console.print(
+            f"[bold]{config} differs from the running stream in {', '.join(changed)}; `run` will refuse.[/bold]"
+        )
+    horizon = ledger[0]["horizon"] if ledger else loaded.clock.horizon
+    ahead = "no end" if horizon is None else f"{horizon} paid for"
     console.print(f"[bold]{loaded.name}[/bold]: {closed} release(s), {ahead}")
     for claim in ledger:
-        console.print(f"Spent    {claim['words']}")
+        console.print(f"{'With real noise' if simulate else 'Spent   '} {claim['words']}")
     if last is not None:
         console.print(f"Last     tick {last.tick}, events before {loaded.clock.boundary(closed).isoformat()}")
         console.print(f"Chain    {last.head}")
-    console.print(f"Next     tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}")
+    if horizon is not None and closed >= horizon:
+        console.print("Complete: all ticks that were paid for have been released.")
+    else:
+        console.print(f"Next     tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}")
 
 
 @app.command("sample")
 def sample_command(
     config: ConfigPath,
-    n: Annotated[int | None, typer.Option("-n", help="How many rows; left out: all that were published.")] = None,
-    at: Annotated[int | None, typer.Option(help="Which tick's release; left out: the newest.")] = None,
+    n: Annotated[
+        int | None, typer.Option("-n", "--rows", help="How many; left out: all. More than there are: with repetition.")
+    ] = None,
+    at: Annotated[int | None, typer.Option(help="Which tick's release, from 0; left out: the newest.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the draw; it has nothing to do with privacy.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", help="A .parquet or .csv file; left out: CSV to the terminal.")
+        Path | None, typer.Option("-o", "--output", help="A .parquet or .csv file; left out: CSV to the terminal.")
     ] = None,
     simulate: Simulate = False,
 ) -> None:
@@ -199,16 +240,21 @@ def sample_command(
     from synthstream.assembly import simulated
     from synthstream.config import load
     from synthstream.io.sinks import ParquetSink
+    from synthstream.release import NOT_PRIVATE
 
     loaded = load(config)
     loaded = simulated(loaded) if simulate else loaded
     if loaded.sink is None:
         raise SystemExit(_fail("This configuration has no [sink]; use Stream.rows() from Python."))
     rows = ParquetSink(loaded.sink.path).sample(n, tick=at, seed=seed)
+    if simulate:
+        typer.echo("NOT PRIVATE: rows made with simulated noise.", err=True)
+    if output is not None and not output.absolute().parent.is_dir():
+        raise SystemExit(_fail(f"-o {output}: there is no folder {output.parent}."))
     if output is None:
         sys.stdout.write(rows.write_csv())
     elif output.suffix == ".parquet":
-        rows.write_parquet(output)
+        rows.write_parquet(output, metadata={"synthstream": NOT_PRIVATE} if simulate else None)
     elif output.suffix == ".csv":
         rows.write_csv(output)
     else:
@@ -256,6 +302,5 @@ def main() -> None:
         app()
     except SynthstreamError as error:
         sys.exit(_fail(str(error)))
-    except KeyboardInterrupt:
-        typer.echo("Stopped. What was committed is safe; run the same command again to go on.", err=True)
-        sys.exit(130)
+    except OSError as error:
+        sys.exit(_fail(f"{error.filename or ''} {error.strerror or error}".strip()))

@@ -106,6 +106,10 @@ class Clock:
             wall = self._origin + timedelta(seconds=tick * self._seconds)
         return wall.replace(tzinfo=ZoneInfo(self.timezone))
 
+    def latest(self, now: datetime) -> datetime:
+        """The configured ``until`` with its zone; ``now`` if there is none."""
+        return now if self.until is None else self._wall(self.until).replace(tzinfo=ZoneInfo(self.timezone))
+
     def ended_before(self, moment: datetime) -> int:
         """Number of ticks whose end is at or before a moment, at most the horizon."""
         wall = pl.Series([self._wall(moment)], dtype=pl.Datetime("us"))

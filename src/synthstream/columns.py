@@ -26,6 +26,7 @@ MISSING, OTHER = "missing", "other"
 Part = Literal["hour", "weekday", "day", "month"]
 _PARTS: dict[str, tuple[int, int]] = {"hour": (0, 23), "weekday": (1, 7), "day": (1, 31), "month": (1, 12)}
 _EPOCH = datetime(1970, 1, 1)
+_LARGEST_SIZE = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +271,7 @@ class Integer(_Binned):
     missing: int | None = None
 
     def __post_init__(self) -> None:
-        _range(self.name, self.min, self.max + 1, self.bins or 1)
+        _range(self.name, self.min, self.max + 1, self.bins if self.bins is not None else self.max - self.min + 1)
         if self.bins is not None and self.bins > self.max - self.min + 1:
             raise SchemaError(f"column {self.name!r}: bins = {self.bins} is more than the whole numbers it has")
 
@@ -366,11 +367,15 @@ def distinct(where: str, names: Sequence[str]) -> None:
         raise SchemaError(f"{where}: {', '.join(map(repr, doubled))} listed twice")
 
 
-def _range(name: str, low: float, high: float, bins: int) -> None:
+def _range(name: str, low: float, high: float, bins: float) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise SchemaError(f"column {name!r}: min must be below max, and both finite")
     if bins < 1:
         raise SchemaError(f"column {name!r}: bins must be at least 1")
+    if bins > _LARGEST_SIZE:
+        raise SchemaError(
+            f"column {name!r}: {bins:,.0f} cells are too many; cut it into at most {_LARGEST_SIZE:,} bins"
+        )
 
 
 def _seconds(moment: datetime) -> float:

@@ -146,6 +146,10 @@ _SECTIONS: dict[str, type[_Section]] = {
 }
 
 
+# Beyond this many cells a tick would take minutes and gigabytes.
+_LARGEST_WORKLOAD = 20_000_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivacyConfig:
     """Budget, unit and neighbours."""
@@ -235,7 +239,9 @@ class StreamConfig:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             problems.raise_if_any()  # a place that is still open is no valid TOML either
-            raise ConfigError(f"{origin}: not valid TOML: {error}") from None
+            raise ConfigError(
+                f"{origin}: not valid TOML: {error}. Dates are written as 2026-01-31, texts in quotes"
+            ) from None
         try:
             file = _File.model_validate(data)
         except ValidationError as error:
@@ -261,7 +267,7 @@ class StreamConfig:
             "synthesizer.counter": self.synthesizer.counter,
             "synthesizer.budget": self.synthesizer.budget,
             "synthesizer.marginals": self.workload.marginals,
-            "columns": list(self.schema.names),
+            "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
@@ -350,7 +356,7 @@ def _column(section: Any, timezone: str) -> Column:
 
 def _workload(section: _Synthesizer, schema: Schema) -> Workload:
     if section.marginals is None:
-        return Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes)
+        return _affordable(Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes), schema)
     if section.order is not None:
         raise ConfigError("give either order or marginals, not both")
     found: list[tuple[int, ...]] = [()]
@@ -359,4 +365,16 @@ def _workload(section: _Synthesizer, schema: Schema) -> Workload:
             if name not in schema.names:
                 raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
         found.append(tuple(sorted({schema.names.index(name) for name in names})))
-    return Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found)))
+    return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
+
+
+def _affordable(workload: Workload, schema: Schema) -> Workload:
+    if workload.cells > _LARGEST_WORKLOAD:
+        largest = max(zip(workload.lengths.tolist(), workload.marginals, strict=True))
+        widest = " and ".join(repr(schema.names[c]) for c in largest[1])
+        raise ConfigError(
+            f"{workload.cells:,} cells in {len(workload.marginals):,} tables are too many; at most "
+            f"{_LARGEST_WORKLOAD:,} are served. The table of {widest} alone has {largest[0]:,}. Use fewer bins or "
+            "values, or list [synthesizer] marginals"
+        )
+    return workload

@@ -55,7 +55,10 @@ def draft(path: Path) -> str:
         else:
             raise SourceError(f"{path}: only files that end in .parquet or .csv can be drafted from")
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(f"{path} cannot be read as {kind} ({type(error).__name__}).") from None
+        why = error.strerror if isinstance(error, OSError) else "it may be truncated or of another kind"
+        raise SourceError(f"{path} cannot be read as {kind}: {why}.") from None
+    if not types:
+        raise SourceError(f"{path} has no columns; a CSV file needs a header")
     clocks = [name for name, kind_of in types if kind_of is not None and pa.types.is_temporal(kind_of)]
     column = (
         f"column = {_quoted(clocks[0])}\n"

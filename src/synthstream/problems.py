@@ -91,17 +91,28 @@ class Problems:
         """One of pydantic's errors in our words."""
         loc = detail["loc"]
         section = str(loc[2]) if len(loc) > 2 and loc[0] == "columns" else str(loc[0]) if len(loc) > 1 else ""
-        return _worded(detail, path, self._sections.get(section, ()))
+        return _worded(detail, path, self._key(path, detail["type"]), self._sections.get(section, ()))
+
+    def _key(self, path: Path, kind: str) -> str:
+        """A key as a person would call it: a column by its name, where it has one."""
+        rest = ("type",) if kind.startswith("union_tag") and len(path) == 2 else path[2:]
+        if len(path) > 1 and path[0] == "columns" and isinstance(path[1], int):
+            name = re.search(
+                r"=\s*[\"'](.*)[\"']", self._text.splitlines()[self._lines.get((*path[:2], "name"), 1) - 1]
+            )
+            column = f"column {name[1]!r}" if name and (*path[:2], "name") in self._lines else f"columns.{path[1]}"
+            return f"{column}: {'.'.join(map(str, rest))}" if rest else column
+        return ".".join(map(str, path))
 
 
-def _worded(detail: Any, path: Path, known: Sequence[str]) -> str:
-    key, kind = ".".join(map(str, path)), detail["type"]
+def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
+    kind = detail["type"]
     last = str(path[-1]) if path else ""
     found = detail.get("input")
     if kind == "extra_forbidden":
         return f"{key}: there is no such key here.{nearest(last, known)} Allowed: {', '.join(known)}"
     if kind in ("missing", "union_tag_not_found"):
-        return f"{key}: {'type' if kind == 'union_tag_not_found' else 'this key'} is required{_why(last)}"
+        return f"{key}: this key is required{_why(last)}"
     if last == "unit":
         return (
             f'{key} = {found!r}: this version protects single events only. Say unit = "event", and read '
@@ -112,7 +123,10 @@ def _worded(detail: Any, path: Path, known: Sequence[str]) -> str:
         word = "type" if kind == "union_tag_invalid" else last
         words = _WORDS.get(word) or re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected", "")))
         return f"{key} = {tag!r}: must be one of {', '.join(words)}.{nearest(str(tag), words)}"
-    return f"{key} = {found!r}: {detail['msg'][0].lower()}{detail['msg'][1:]}"
+    hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
+        kind, ""
+    )
+    return f"{key} = {found!r}: {detail['msg'][0].lower()}{detail['msg'][1:]}{hint}"
 
 
 def _why(key: str) -> str:

@@ -155,7 +155,11 @@ class Release:
 
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
-        stamp = {} if self.secure else {"warning": NOT_PRIVATE}
+        facts = dict(self.facts)
+        stamp: dict[str, Any] = {}
+        if not self.secure:
+            stamp = {"warning": NOT_PRIVATE}
+            facts["claim"] = {**facts["claim"], "words": f"{NOT_PRIVATE}. With real noise: {facts['claim']['words']}"}
         return {
             **stamp,
             "format": 1,
@@ -165,7 +169,7 @@ class Release:
             "end": self.end.isoformat(),
             "rows": len(self.model.codes),
             "schema": self.schema.hash,
-            **self.facts,
+            **facts,
         }
 
 

@@ -88,4 +88,7 @@ def require(name: str, found: Sequence[str]) -> None:
     if name not in found:
         near = difflib.get_close_matches(name, found, n=3, cutoff=0.5)
         hint = f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-        raise SchemaError(f"column {name!r} is missing; the rows have {len(found)} columns.{hint} Nothing was counted.")
+        separator = " Is the separator a comma?" if len(found) == 1 else ""
+        raise SchemaError(
+            f"column {name!r} is missing; the rows have {len(found)} column(s).{hint}{separator} Nothing was counted."
+        )

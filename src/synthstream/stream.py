@@ -14,12 +14,13 @@ import polars as pl
 
 from synthstream.assembly import claim_facts, genesis, mechanism_of, simulated, sink_of
 from synthstream.config import StreamConfig, load
-from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateMismatch, StateRolledBack, TickNotOver
+from synthstream.errors import BatchConflict, SourceError, StateCorrupt, TickNotOver
 from synthstream.fit.population import Population, fit
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
+from synthstream.opening import compare_with_sink, refuse_lost_state, refuse_other_settings
 from synthstream.reading import Frame
 from synthstream.release import Measured, Release, chain_head, seed_of
 from synthstream.testing.gates import SeededGate
@@ -80,6 +81,7 @@ class Stream:
         self._gates, self._now = gates, now
         self._secure = gates(0).secure
         self._sink = sink_of(config)
+        refuse_lost_state(config, self._sink)
         self._store = Store(config.state)
         try:
             self._open()
@@ -114,51 +116,16 @@ class Stream:
                     self._store.append_ledger(self._claim)
                 self._store.put_counter(self.mechanism.init())
         else:
-            self._refuse_other(identity)
+            refuse_other_settings(self.config, self._store, identity)
             if self._store.ledger() != [self._claim]:
                 raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
         last = self._store.last()
         self.closed = 0 if last is None else last.tick + 1
         self._head = genesis(self.config) if last is None else last.head
         self._counter = self._store.counter()
-        self._compare_with_sink()
+        compare_with_sink(self._store, self._sink)
         self._model, self._published = self._rebuilt()
         self._publish_committed()
-
-    def _refuse_other(self, identity: dict[str, str]) -> None:
-        stored = self._store.meta("config") or "{}"
-        if changed := self.config.differences(stored):
-            budget = self.config.privacy.budget
-            raise StateMismatch(
-                f"{self.config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
-                "keeps its privacy, clock, schema and synthesizer. Undo the change, or open a successor with another "
-                "'name', 'state' and sink; people in both would be protected by the sum of both budgets, at these "
-                f"settings epsilon = {budget.epsilon:g} more."
-            )
-        for key, value in identity.items():
-            if key != "config" and self._store.meta(key) != value:
-                raise StateMismatch(
-                    f"{self.config.state} was made by another kind of run ({key} differs). Runs with simulated noise "
-                    "and real runs never share a state folder."
-                )
-
-    def _compare_with_sink(self) -> None:
-        last = self._sink.last()
-        marked = self._store.population()
-        if last is None:
-            if marked is not None:
-                raise StateRolledBack(
-                    f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
-                    "it, or point [sink] path back to where the releases are. No noise was drawn."
-                )
-            return
-        own = self._store.measurement(last.tick)
-        if own is None or own.head != last.head:
-            raise StateRolledBack(
-                f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
-                "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
-                "state, or another folder for releases. No noise was drawn."
-            )
 
     # -- counting -----------------------------------------------------------------------------------------------
 
@@ -197,8 +164,11 @@ class Stream:
                 "a new id."
             )
 
-    def ingest(self) -> None:
+    def ingest(self) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
+
+        Returns:
+            Number of files that were new.
 
         Raises:
             SourceError: a file is missing, unreadable, or not what it was when it was counted.
@@ -206,7 +176,8 @@ class Stream:
         """
         config = self.config.source
         if config is None:
-            return
+            return 0
+        new = 0
         source = FileSource(kind=config.kind, path=config.path, columns=self._columns)
         for path in source.files():
             item = f"file {_relative(path, self.config.base)}"
@@ -216,11 +187,13 @@ class Stream:
                 with self._store.transaction():
                     self._add(self._encode(chunk) for chunk in source.read(path, chunk_rows=_CHUNK_ROWS))
                     self._store.put_ingested(item, mac)
+                new += 1
             elif known != mac:
                 raise SourceError(
                     f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
                     "the file back as it was, and new rows into a new file."
                 )
+        return new
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -236,6 +209,8 @@ class Stream:
         workload = self.mechanism.workload
         waiting: dict[int, IntArray] = {}
         for codes, ticks in encoded:
+            if len(codes) == 0:
+                continue
             ticks = np.maximum(ticks, self.closed)
             order = np.argsort(ticks, kind="stable")
             present, starts = np.unique(ticks[order], return_index=True)
@@ -256,8 +231,15 @@ class Stream:
     # -- releasing ----------------------------------------------------------------------------------------------
 
     def due(self, *, until: datetime | None = None) -> int:
-        """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open."""
-        moment = until or self.config.clock.until or self._now()
+        """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open.
+
+        Raises:
+            TickNotOver: ``until`` lies in the future of the machine's clock. A configured ``until`` may.
+        """
+        now = self._now()
+        if until is not None and until > now:
+            raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
+        moment = until or min(self.config.clock.latest(now), now)
         return max(0, self.config.clock.ended_before(moment) - self.closed)
 
     def release(self, *, until: datetime | None = None) -> Release:

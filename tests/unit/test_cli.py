@@ -34,12 +34,13 @@ def test_the_whole_story(folder: Path) -> None:
 
     run = synthstream("run", "stream.toml", cwd=folder)
     assert run.returncode == 0, run.stderr
-    assert "5 new release(s); 5 in all of 8 paid for." in run.stdout
+    assert "1 new file(s) counted, 5 new release(s); 5 in all of 8 paid for." in run.stdout
     assert "Spent: epsilon = 1, delta = 1e-09" in run.stdout
     assert "synthstream sample" in run.stdout
 
     again = synthstream("run", "stream.toml", cwd=folder)
-    assert "0 new release(s); 5 in all" in again.stdout
+    assert "0 new file(s) counted, 0 new release(s); 5 in all" in again.stdout
+    assert "Nothing was due: tick 5 ends 2026-01-07" in again.stdout
 
     status = synthstream("status", "stream.toml", cwd=folder)
     assert "5 release(s), 8 paid for" in status.stdout
@@ -70,7 +71,9 @@ def test_a_simulation_says_so_and_needs_its_seed_switch(folder: Path) -> None:
         (["run", "stream.toml", "--until", "tomorrow"], "--until 2016-01-02"),
         (["sample", "stream.toml"], "no release yet"),
         (["sample", "stream.toml", "--at", "3"], "no release yet, none of tick 3"),
-        (["schema", "init", "nowhere.csv"], "nowhere.csv"),
+        (["schema", "init", "nowhere.csv"], "No such file"),
+        (["run", "stream.toml", "--until", "2999-01-01"], "lies in the future"),
+        (["sample", "stream.toml", "-o", "rows.xlsx"], "no release yet"),
     ],
 )
 def test_mistakes_get_one_message_and_status_2(folder: Path, arguments: list[str], says: str) -> None:
@@ -140,6 +143,26 @@ def test_no_output_carries_a_value_of_a_row(folder: Path) -> None:
         assert CANARY not in result.stdout + result.stderr
     for path in (folder / "releases").rglob("*.*"):
         assert CANARY.encode() not in path.read_bytes()
+
+
+def test_an_edited_config_shows_in_the_status(folder: Path) -> None:
+    synthstream("run", "stream.toml", cwd=folder)
+    (folder / "stream.toml").write_text(TOML.replace("horizon = 8", "horizon = 80"))
+    status = synthstream("status", "stream.toml", cwd=folder).stdout
+    assert "differs from the running stream in clock.horizon" in status
+    assert "8 paid for" in status
+    assert "successor" in synthstream("run", "stream.toml", cwd=folder).stderr
+
+
+def test_where_nothing_can_be_written(folder: Path) -> None:
+    synthstream("run", "stream.toml", cwd=folder)
+    result = synthstream("sample", "stream.toml", "-o", "nowhere/rows.csv", cwd=folder)
+    assert result.returncode == 2
+    assert "there is no folder nowhere" in result.stderr
+
+
+def test_the_version(folder: Path) -> None:
+    assert synthstream("--version", cwd=folder).stdout.startswith("synthstream 0.")
 
 
 def test_help_is_quick_and_has_examples(folder: Path) -> None:

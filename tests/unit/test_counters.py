@@ -385,8 +385,8 @@ def test_auto_is_never_much_worse_than_the_others() -> None:
         ("toeplitz", None, "gaussian", "needs a horizon"),
         ("binary", None, "laplace", "use 'hybrid'"),
         ("block", 10, "gaussian", "delta = 0"),
-        ("toeplitz", 10**6, "gaussian", "between 1 and 8192"),
-        ("blt", 0, "gaussian", "between 1 and"),
+        ("toeplitz", 10**6, "gaussian", "from 1 to 8192"),
+        ("blt", 0, "gaussian", "from 1 to"),
     ],
 )
 def test_a_kind_that_does_not_serve_is_refused(kind: Kind, horizon: int | None, noise: Noise, says: str) -> None:

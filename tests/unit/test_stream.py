@@ -26,6 +26,7 @@ from synthstream.errors import (
     StateRolledBack,
     TickNotOver,
 )
+from synthstream.io.sinks import ParquetSink
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.release import NOT_PRIVATE
 from synthstream.testing.gates import ExactGate, SeededGate
@@ -317,7 +318,7 @@ def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: 
 
 
 def test_the_clock_closes_ticks_and_nothing_else(config: StreamConfig) -> None:
-    with Stream(config, gates=exact) as stream:
+    with Stream(config, gates=exact, now=lambda: datetime(2030, 1, 1, tzinfo=UTC)) as stream:
         finish(stream)
         with pytest.raises(TickNotOver, match="Tick 5 ends at 2026-01-07"):
             stream.release()
@@ -371,8 +372,55 @@ def test_a_lost_or_foreign_place_of_publication_is_refused(folder: Path, config:
     with pytest.raises(StateRolledBack, match="empty"):
         Stream(config)
     other = StreamConfig.from_toml(TOML.replace('"state"', '"other"').replace('"releases"', '"away"'), base=folder)
+    with pytest.raises(StateRolledBack, match="There is no state"):
+        Stream(other)
+    assert not (folder / "other").exists()
+
+
+def test_missing_newest_releases_are_noticed(folder: Path, config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        stream.release()
+        stream.release()
+    shutil.rmtree(folder / "releases" / "000001")
+    with pytest.raises(StateRolledBack, match="Restore the missing"):
+        Stream(config)
+
+
+def test_two_streams_never_publish_to_one_place(folder: Path, config: StreamConfig) -> None:
+    other = StreamConfig.from_toml(TOML.replace('"state"', '"other"'), base=folder)
+    Stream(other).close()
+    with Stream(config) as stream:
+        stream.release()
     with pytest.raises(StateRolledBack, match="did not make"):
         Stream(other)
+
+
+def test_no_tick_is_closed_before_it_is_over(config: StreamConfig) -> None:
+    def early() -> datetime:
+        return datetime(2026, 1, 3, 12, tzinfo=UTC)
+
+    with Stream(config, gates=exact, now=early) as stream:
+        assert stream.due() == 2  # the configured until, 2026-01-06, has not come yet
+        with pytest.raises(TickNotOver, match="lies in the future"):
+            stream.due(until=datetime(2026, 1, 4, tzinfo=UTC))
+
+
+def test_a_file_without_rows_is_a_quiet_week(folder: Path) -> None:
+    text = TOML.replace('kind = "parquet"\npath = "visits*.parquet"', 'kind = "csv"\npath = "*.csv"')
+    (folder / "quiet.csv").write_text("when,ward,age\n")
+    with Stream(StreamConfig.from_toml(text, base=folder), gates=exact) as stream:
+        assert round(total(list(stream.run())[-1])) == 0
+        stream.update(visits([]))
+
+
+def test_a_damaged_release_is_noticed_when_it_is_read(folder: Path, config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        stream.release()
+    sink = ParquetSink(folder / "releases")
+    sink.sample()
+    (folder / "releases" / "000000" / "rows.parquet").write_bytes(b"else")
+    with pytest.raises(SinkError, match="not what was published"):
+        sink.sample()
 
 
 def test_without_a_sink_an_anchor_notices_an_old_copy(folder: Path) -> None:

@@ -115,12 +115,23 @@ class ParquetSink:
         path = self.place(tick) / "rows.parquet"
         if not path.exists():
             raise SinkError(f"The rows of tick {tick} were dropped ('keep' in [sink]); its tables are still there.")
-        rows = pl.read_parquet(path)
+        rows = self._checked(path)
         if n is None:
             return rows
         if n < 0 or (n > 0 and rows.is_empty()):
             raise SinkError(f"-n {n}: the release of tick {tick} has {len(rows)} rows to draw from.")
         return rows.sample(n, with_replacement=n > len(rows), shuffle=True, seed=seed)
+
+    def _checked(self, path: Path) -> pl.DataFrame:
+        """Rows of a release, if the file is what was published."""
+        try:
+            content = path.read_bytes()
+            known = json.loads((path.parent / "manifest.json").read_text())["files"][path.name]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SinkError(f"{path.parent} cannot be read as a release. Restore it.") from error
+        if hashlib.sha256(content).hexdigest() != known:
+            raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. Restore it.")
+        return pl.read_parquet(content)
 
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}

@@ -44,6 +44,10 @@ class FileSource:
         found = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
         if not found and self.path.exists():
             found = [self.path]
+        if found == [self.path] and self.path.is_dir():
+            raise SourceError(
+                f"source.path = {self.path}: is a folder. Name its files, as in {self.path.name}/*.{self.kind}"
+            )
         if not found:
             raise SourceError(f"source.path = {self.path}: there is no such file. Check the path or the pattern.")
         return found
@@ -71,9 +75,9 @@ class FileSource:
         except SchemaError as error:
             raise SchemaError(f"{path}: {error}") from None
         except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it may be truncated or of another kind"
             raise SourceError(
-                f"{path} cannot be read as {self.kind} ({type(error).__name__}). It may be truncated or of another "
-                "kind. Nothing of it was counted; replace it and run again."
+                f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
             ) from None
 
     def _parquet(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:

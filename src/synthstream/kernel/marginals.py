@@ -75,8 +75,8 @@ class Marginals:
         largest = sensitivity * 2.0**self.counter.grid_bits * float(self.multipliers.max())
         if not largest < LARGEST_SCALE:
             raise ValueError(
-                f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables: the noise "
-                "would be wider than this version can draw. Measure fewer tables, or allow a larger epsilon."
+                f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables, the total "
+                "among them: the noise would be wider than can be drawn. Measure fewer tables, or allow a larger epsilon."
             )
 
     @cached_property

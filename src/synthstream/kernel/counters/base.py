@@ -147,7 +147,10 @@ class ToeplitzCounter(MatrixCounter):
 
     def __post_init__(self) -> None:
         if not 1 <= self.horizon <= self.longest:
-            raise ValueError(f"counter {self.theorem!r}: horizon must be between 1 and {self.longest} ticks")
+            raise ValueError(
+                f"counter {self.theorem!r} serves horizons from 1 to {self.longest} ticks, not {self.horizon}; "
+                'longer streams use horizon = "unbounded"'
+            )
         if self.noise != "gaussian":
             raise ValueError(f"counter {self.theorem!r}: noise must be gaussian")
 

@@ -1,0 +1,66 @@
+"""Whether a state may be opened: it must be this stream's, and as new as what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from synthstream.config import StreamConfig
+from synthstream.errors import StateMismatch, StateRolledBack
+from synthstream.io.sinks import Sink
+from synthstream.io.store import Store
+
+
+def refuse_lost_state(config: StreamConfig, sink: Sink) -> None:
+    """Raise ``StateRolledBack`` if there are releases but no state; creates nothing."""
+    last = None if (config.state / "store.db").exists() else sink.last()
+    if last is not None:
+        raise StateRolledBack(
+            f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
+            "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
+            "[sink] path. A lost state cannot be rebuilt (docs/limits.md); a successor needs a folder and a budget "
+            "of its own. No noise was drawn."
+        )
+
+
+def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
+    """Raise ``StateMismatch`` unless the state belongs to this configuration and this kind of run."""
+    stored = store.meta("config") or "{}"
+    if changed := config.differences(stored):
+        budget = config.privacy.budget
+        raise StateMismatch(
+            f"{config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
+            "keeps its privacy, clock, schema and synthesizer. Undo the change, or open a successor with another "
+            "'name', 'state' and sink; people in both would be protected by the sum of both budgets, at these "
+            f"settings epsilon = {budget.epsilon:g} more."
+        )
+    for key, value in identity.items():
+        if key != "config" and store.meta(key) != value:
+            raise StateMismatch(
+                f"{config.state} was made by another kind of run ({key} differs). Runs with simulated noise "
+                "and real runs never share a state folder."
+            )
+
+
+def compare_with_sink(store: Store, sink: Sink) -> None:
+    """Raise ``StateRolledBack`` unless the newest release that is published is one of this state's."""
+    last = sink.last()
+    marked = store.population()
+    if last is None:
+        if marked is not None:
+            raise StateRolledBack(
+                f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
+                "it, or point [sink] path back to where the releases are. No noise was drawn."
+            )
+        return
+    if marked is not None and last.tick < marked[0]:
+        raise StateRolledBack(
+            f"The state has published releases up to tick {marked[0]}, but the newest one there is tick {last.tick}. "
+            "Restore the missing ones. No noise was drawn."
+        )
+    own = store.measurement(last.tick)
+    if own is None or own.head != last.head:
+        raise StateRolledBack(
+            f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
+            "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
+            "state, or another folder for releases. No noise was drawn."
+        )
