@@ -11,7 +11,7 @@ from synthstream.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.kernel.marginals import Marginals
-from synthstream.privacy import Budget, Claim
+from synthstream.privacy import Budget, Claim, above
 
 
 def mechanism_of(config: StreamConfig) -> Marginals:
@@ -58,8 +58,8 @@ def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
         "unit": claim.unit.kind,
         "neighbours": claim.neighbours,
         "horizon": claim.horizon,
-        "rho": float(claim.rho),
-        "pure_epsilon": None if claim.pure is None else float(claim.pure),
+        "rho": above(claim.rho),
+        "pure_epsilon": None if claim.pure is None else above(claim.pure),
         "theorems": list(claim.theorems),
         "trusts": list(claim.trusts),
     }

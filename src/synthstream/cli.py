@@ -195,7 +195,8 @@ def status_command(config: ConfigPath, simulate: Simulate = False) -> None:
         return
     store = Store(loaded.state, read_only=True)
     try:
-        last, ledger = store.last(), store.ledger()
+        published, ledger = store.population(), store.ledger()
+        last = None if published is None else store.measurement(published[0])
         changed = loaded.differences(store.meta("config") or loaded.public_json())
     finally:
         store.close()

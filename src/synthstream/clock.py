@@ -13,7 +13,6 @@ import polars as pl
 
 from synthstream.errors import ConfigError
 from synthstream.reading import Frame, polars_frame, times
-from synthstream.schema import require
 from synthstream.workload import IntArray
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -125,11 +124,9 @@ class Clock:
         Raises:
             SchemaError: the frame has no such column.
         """
-        rows = polars_frame(frame)
         if self.column is None:
-            return np.full(rows.height, -1, dtype=np.int64)
-        require(self.column, rows.columns)
-        wall = times(rows[self.column], timezone=self.timezone)
+            return np.full(len(frame), -1, dtype=np.int64)
+        wall = times(polars_frame(frame, [self.column])[self.column], timezone=self.timezone)
         furthest = FURTHEST if self.horizon is None else self.horizon
         ticks = np.clip(self._index(wall), 0, furthest)
         return np.where(wall.is_null().to_numpy(), np.int64(-1), ticks).astype(np.int64)

@@ -9,6 +9,11 @@ from synthstream.errors import StateMismatch, StateRolledBack
 from synthstream.io.sinks import Sink
 from synthstream.io.store import Store
 
+_KINDS_OF_RUN = {
+    "secure": "runs with simulated noise and real runs never share a state folder",
+    "mechanism": "this version of Synthstream, or of its libraries, would count with other coefficients",
+}
+
 
 def refuse_lost_state(config: StreamConfig, sink: Sink) -> None:
     """Raise ``StateRolledBack`` if there are releases but no state; creates nothing."""
@@ -36,8 +41,8 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
     for key, value in identity.items():
         if key != "config" and store.meta(key) != value:
             raise StateMismatch(
-                f"{config.state} was made by another kind of run ({key} differs). Runs with simulated noise "
-                "and real runs never share a state folder."
+                f"{config.state} was made by another kind of run: {_KINDS_OF_RUN[key]}. Nothing was changed; no noise "
+                "was drawn."
             )
 
 
@@ -62,5 +67,5 @@ def compare_with_sink(store: Store, sink: Sink) -> None:
         raise StateRolledBack(
             f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
             "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
-            "state, or another folder for releases. No noise was drawn."
+            "state. No noise was drawn."
         )

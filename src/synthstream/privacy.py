@@ -99,9 +99,9 @@ class Claim:
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon that this claim gives at ``delta``, rounded up."""
         if self.pure is not None and delta == 0:
-            return _above(self.pure)
-        tight = epsilon_for(_above(self.rho), delta=delta)
-        return tight if self.pure is None else min(tight, _above(self.pure))
+            return above(self.pure)
+        tight = epsilon_for(above(self.rho), delta=delta)
+        return tight if self.pure is None else min(tight, above(self.pure))
 
     def fits(self, budget: Budget) -> bool:
         """Whether the claim stays within the budget, in exact arithmetic."""
@@ -197,7 +197,7 @@ def _refuse_useless(delta: float) -> None:
         raise ValueError(f"delta must be between 1e-100 and 0.5 for zCDP, not {delta}")
 
 
-def _above(value: Fraction) -> float:
+def above(value: Fraction) -> float:
     """The smallest float that is at least ``value``."""
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from synthstream.errors import SchemaError
 
@@ -23,37 +27,84 @@ _TIME_FORMATS = (
 )
 
 
-def polars_frame(frame: Frame) -> pl.DataFrame:
-    """A polars frame of the same rows. Columns of mixed Python objects become text.
+def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
+    """A polars frame of some columns of the same rows.
+
+    How a cell is read depends on that cell and on the column's declared type, never on other cells.
 
     Raises:
-        SchemaError: ``frame`` is not a frame of a kind that is known.
+        SchemaError: ``frame`` is not a frame of a kind that is known, or lacks a column, or has it twice.
     """
     if isinstance(frame, pl.DataFrame):
-        return frame
+        require(columns, frame.columns)
+        return frame.select(columns)
     kind = type(frame).__module__.partition(".")[0]
     if kind == "pyarrow":
-        converted = pl.from_arrow(frame)
-        return converted if isinstance(converted, pl.DataFrame) else pl.DataFrame(converted)
+        require(columns, frame.schema.names)
+        return pl.DataFrame([_arrow_column(name, frame.column(name)) for name in columns])
     if kind == "pandas":
-        return pl.DataFrame([_pandas_column(str(name), frame[name]) for name in frame.columns])
+        require(columns, [str(name) for name in frame.columns])
+        return pl.DataFrame([_pandas_column(name, frame[name]) for name in columns])
     raise SchemaError(f"rows must be a polars, pandas or pyarrow frame, or a path; found {type(frame).__name__}")
 
 
+def require(columns: Sequence[str], found: Sequence[str]) -> None:
+    """Raise ``SchemaError`` unless a frame has each column once.
+
+    Names in the frame are repeated in the message only if some of them are the schema's: otherwise they may be no
+    names at all, but the first row of a file without a header.
+    """
+    missing = [name for name in columns if name not in found]
+    if missing:
+        near = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5) if len(missing) < len(columns) else []
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        if len(found) == 1 and len(columns) > 1:
+            hint = " There is only one column: is the separator a comma?"
+        raise SchemaError(f"column {', '.join(map(repr, missing))} is missing.{hint} Nothing was counted.")
+    doubled = [name for name in columns if list(found).count(name) > 1]
+    if doubled:
+        raise SchemaError(f"column {', '.join(map(repr, doubled))} is there twice. Nothing was counted.")
+
+
 def _pandas_column(name: str, column: Any) -> pl.Series:
+    if column.dtype == object:  # never let a guess at the type of the whole column decide what a cell is
+        return _texts_of(name, column.tolist())
     try:
         return pl.Series(name, pl.from_pandas(column))
-    except Exception:  # mixed objects: each becomes its own text
-        return pl.Series(name, [_text_of(value) for value in column.tolist()], dtype=pl.String)
+    except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
+        return _texts_of(name, column.tolist())
+
+
+def _arrow_column(name: str, column: Any) -> pl.Series:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:  # bytes that are not UTF-8: cell by cell
+            return _texts_of(name, column.cast(pa.large_binary()).to_pylist())
+    try:
+        return pl.Series(name, pl.from_arrow(column))
+    except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
+        return _texts_of(name, column.to_pylist())
+
+
+def _texts_of(name: str, values: Sequence[object]) -> pl.Series:
+    return pl.Series(name, [_text_of(value) for value in values], dtype=pl.String)
 
 
 def _text_of(value: object) -> str | None:
-    """Text of one Python object; null for nothing and for what refuses to be text."""
-    if value is None or (isinstance(value, float) and value != value):
+    """Text of one Python object, by a rule that looks at nothing else; null for nothing."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
     try:
-        return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    except Exception:
+        if isinstance(value, float | np.floating):
+            if value != value:
+                return None
+            return str(int(value)) if math.isfinite(value) and value == int(value) else str(float(value))
+        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        return text.encode(errors="replace").decode()
+    except Exception:  # a private cell must not raise, whatever it is
         return None
 
 

@@ -96,16 +96,16 @@ class Release:
 
         Args:
             n: how many; left out: the published rows, as many as the noisy total. Up to that number they are drawn
-                without repetition, beyond it with.
+                without repetition, beyond it with. A release without rows gives none.
             rng: public randomness for the draw and for values within bins; left out: derived from the chain head,
                 so that the published rows are always the same.
         """
         rng = rng or np.random.default_rng(seed_of(self.head, "rows"))
         codes = self.model.codes
         if n is not None:
-            if n < 0 or (n > 0 and len(codes) == 0):
-                raise ValueError(f"n must be at least 0, and 0 while the release has no rows; not {n}")
-            codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n else codes[:0]
+            if n < 0:
+                raise ValueError(f"n must be at least 0, not {n}")
+            codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
         return self.schema.decode(codes.astype(np.int32), rng)
 
     def table(self, columns: Sequence[str]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import polars as pl
 
 from synthstream.assembly import claim_facts, genesis, mechanism_of, simulated, sink_of
 from synthstream.config import StreamConfig, load
-from synthstream.errors import BatchConflict, SourceError, StateCorrupt, TickNotOver
+from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateError, TickNotOver
 from synthstream.fit.population import Population, fit
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
@@ -79,6 +79,8 @@ class Stream:
         self.mechanism = mechanism_of(config)
         self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
         self._gates, self._now = gates, now
+        self.closed: int
+        self._head: str
         self._secure = gates(0).secure
         self._sink = sink_of(config)
         refuse_lost_state(config, self._sink)
@@ -105,7 +107,7 @@ class Stream:
         identity = {
             "config": self.config.public_json(),
             "secure": str(self._secure),
-            "resolution": repr(self.mechanism.resolution),
+            "mechanism": self.mechanism.fingerprint(),
         }
         if self._store.meta("config") is None:
             ledger = Ledger(budget=self.config.privacy.budget).charge(self.mechanism.claim())
@@ -119,9 +121,7 @@ class Stream:
             refuse_other_settings(self.config, self._store, identity)
             if self._store.ledger() != [self._claim]:
                 raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
-        last = self._store.last()
-        self.closed = 0 if last is None else last.tick + 1
-        self._head = genesis(self.config) if last is None else last.head
+        self._where_it_stands()
         self._counter = self._store.counter()
         compare_with_sink(self._store, self._sink)
         self._model, self._published = self._rebuilt()
@@ -167,6 +167,8 @@ class Stream:
     def ingest(self) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
 
+        The same content under another name, or by another path, counts once.
+
         Returns:
             Number of files that were new.
 
@@ -185,9 +187,11 @@ class Stream:
             known = self._store.ingested(item)
             if known is None:
                 with self._store.transaction():
-                    self._add(self._encode(chunk) for chunk in source.read(path, chunk_rows=_CHUNK_ROWS))
+                    if self._store.ingested(f"content {mac}") is None:  # not counted under another name
+                        self._add(self._encode(chunk) for chunk in source.read(path, chunk_rows=_CHUNK_ROWS))
+                        self._store.put_ingested(f"content {mac}", mac)
+                        new += 1
                     self._store.put_ingested(item, mac)
-                new += 1
             elif known != mac:
                 raise SourceError(
                     f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
@@ -206,8 +210,6 @@ class Stream:
         return codes, self.config.clock.ticks_of(frame)
 
     def _add(self, encoded: Iterator[tuple[CodeArray, IntArray]]) -> None:
-        workload = self.mechanism.workload
-        waiting: dict[int, IntArray] = {}
         for codes, ticks in encoded:
             if len(codes) == 0:
                 continue
@@ -215,10 +217,7 @@ class Stream:
             order = np.argsort(ticks, kind="stable")
             present, starts = np.unique(ticks[order], return_index=True)
             for tick, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-                counts = workload.count(codes[rows])
-                waiting[tick] = counts if tick not in waiting else waiting[tick] + counts
-        for tick, counts in waiting.items():
-            self._store.add_pending(tick, counts)
+                self._store.add_pending(tick, self.mechanism.workload.count(codes[rows]))
 
     def _mac(self, *parts: bytes) -> str:
         """Keyed fingerprint of private content: tells equal from different, and nothing else to who lacks the key."""
@@ -269,6 +268,8 @@ class Stream:
     def _commit(self, gate: Gate) -> None:
         """One transaction: draw, and write down what was drawn before anyone can see it."""
         tick = self.closed
+        if gate.secure != self._secure:
+            raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state = self._counter if self._counter is not None else self._store.counter()
         self._counter = None  # dead until the commit has happened
         if state is None or int(state["t"]) != tick:
@@ -276,15 +277,25 @@ class Stream:
                 f"{self.config.state} has lost the state of its counters, or holds that of another tick. No noise was "
                 "drawn. Restore the folder whole."
             )
-        with self._store.transaction():
-            counts = self._store.pending(tick, self.mechanism.workload.cells)
-            after, measured = self.mechanism.step(state, counts, gate)
-            released = np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
-            head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
-            self._store.append_measurement(Committed(tick, released, head))
-            self._store.put_counter(after)
-            self._store.drop_pending(tick)
-        self._counter, self._head, self.closed = after, head, tick + 1
+        try:
+            with self._store.transaction():
+                counts = self._store.pending(tick, self.mechanism.workload.cells)
+                after, measured = self.mechanism.step(state, counts, gate)
+                released = np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
+                head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
+                self._store.append_measurement(Committed(tick, released, head))
+                self._store.put_counter(after)
+                self._store.drop_pending(tick)
+            self._counter, self._head, self.closed = after, head, tick + 1
+        except BaseException:
+            self._where_it_stands()  # the commit may have happened all the same
+            raise
+
+    def _where_it_stands(self) -> None:
+        """Number of closed ticks and chain head, from what was committed."""
+        last = self._store.last()
+        self.closed = 0 if last is None else last.tick + 1
+        self._head = genesis(self.config) if last is None else last.head
 
     def _publish_committed(self) -> None:
         """Publish every committed tick that has not been, in order: each starts from the rows of the one before."""
@@ -371,4 +382,5 @@ class Stream:
 
 
 def _relative(path: Path, base: Path) -> str:
-    return str(path.relative_to(base)) if path.is_relative_to(base) else str(path)
+    real, root = path.resolve(), base.resolve()
+    return str(real.relative_to(root)) if real.is_relative_to(root) else str(real)

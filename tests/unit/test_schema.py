@@ -207,3 +207,47 @@ def test_rows_come_back_with_nulls_for_missing() -> None:
     assert rows.row(0) == (None, None, None)
     assert rows["ward"][1] == "other"
     assert rows["ok"][1] is True
+
+
+MIXED: list[object] = [
+    True, False, 1, 2.0, 1.5, "x", b"\xff", None, float("nan"), pd.NA, pd.NaT, Decimal("1.00"), Decimal("0.001"), 2**70,
+    dt.datetime(2026, 1, 1), dt.date(2026, 1, 1), dt.timedelta(1), {"a": 1}, [1], object(),
+    1j, "\ud800", np.float64(1), np.bool_(True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("extra", MIXED, ids=lambda v: type(v).__name__ + ascii(v)[:12])
+def test_no_row_changes_what_another_row_becomes(extra: object) -> None:
+    """A pandas column of objects is read cell by cell; a guess at its type would let one row recode all others."""
+    schema = Schema(
+        columns=(
+            Category(name="c", values=("true", "1", "2", "1.5", "x")),
+            Boolean(name="b"),
+            Number(name="n", min=0, max=4, bins=4),
+            Datetime(name="d", part="hour"),
+        )
+    )
+    for rows in ([True, False], [1, 2], [1.0, 2.0], ["x", "1"], [dt.datetime(2026, 1, 1, 5)], [Decimal("1.00")], MIXED):
+        alone = pd.DataFrame({name: pd.Series(rows, dtype=object) for name in schema.names})
+        joined = pd.DataFrame({name: pd.Series([*rows, extra], dtype=object) for name in schema.names})
+        assert np.array_equal(schema.encode(joined)[:-1], schema.encode(alone))
+
+
+def test_arrow_text_that_is_not_utf8() -> None:
+    bad = pa.array([b"1", b"\xff\xfe", b"true"], type=pa.binary()).view(pa.string())
+    table = pa.table({"ward": bad, "age": [1, 2, 3], "ok": bad})
+    assert SCHEMA.encode(table)[:, 0].tolist() == [0, 3, 2]
+    assert SCHEMA.encode(table)[:, 2].tolist() == [1, 2, 1]
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    frame = pd.DataFrame([["1", "2", 1, True]], columns=["ward", "ward", "age", "ok"])
+    with pytest.raises(SchemaError, match="'ward' is there twice"):
+        SCHEMA.encode(frame)
+
+
+def test_a_header_that_is_no_header_is_not_repeated() -> None:
+    with pytest.raises(SchemaError) as caught:
+        SCHEMA.encode(pl.DataFrame({"ward_HIV": ["1"], "31": [2]}))
+    assert "HIV" not in str(caught.value)
+    assert "31" not in str(caught.value)

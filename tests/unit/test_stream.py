@@ -22,6 +22,7 @@ from synthstream.errors import (
     SchemaError,
     SinkError,
     SourceError,
+    StateError,
     StateMismatch,
     StateRolledBack,
     TickNotOver,
@@ -528,3 +529,69 @@ def test_a_budget_too_small_for_the_noise_to_be_drawn_is_refused_before_anything
     with pytest.raises(ConfigError, match="epsilon"):
         Stream(StreamConfig.from_toml(TOML.replace("epsilon = 1.0", "epsilon = 1e-12"), base=folder))
     assert not (folder / "state").exists()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 9, 10, 11, 20])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_number_of_rows_in_a_file_shows_nowhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, kind: str
+) -> None:
+    """Chunks may end where the file ends."""
+    monkeypatch.setattr("synthstream.stream._CHUNK_ROWS", 10)
+    frame = visits([1] * rows)
+    frame = frame.cast({"ward": pl.String, "age": pl.Float64, "when": pl.Datetime("us")})
+    frame.write_csv(folder / "v.csv") if kind == "csv" else frame.write_parquet(folder / "v.parquet")
+    config = StreamConfig.from_toml(
+        TOML.replace('kind = "parquet"\npath = "visits*.parquet"', f'kind = "{kind}"\npath = "v.*"'), base=folder
+    )
+    with Stream(config, gates=exact) as stream:
+        assert round(total(list(stream.run())[-1])) == rows
+
+
+def test_a_file_counts_once_under_whatever_name(folder: Path, config: StreamConfig) -> None:
+    visits([1]).write_parquet(folder / "visits-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        assert stream.ingest() == 1
+        shutil.copy(folder / "visits-1.parquet", folder / "visits-2.parquet")
+        (folder / "visits-3.parquet").symlink_to(folder / "visits-1.parquet")
+        assert stream.ingest() == 0
+        (folder / "visits-1.parquet").rename(folder / "visits-9.parquet")
+        (folder / "visits-3.parquet").unlink()
+        assert stream.ingest() == 0
+        assert round(total(stream.release())) == 1
+
+
+def test_the_gate_cannot_change_its_kind_between_ticks(config: StreamConfig) -> None:
+    with Stream(config, gates=lambda tick: SystemGate() if tick == 0 else ExactGate()) as stream:
+        stream.release()
+        with pytest.raises(StateError, match="stays real"):
+            stream.release()
+        assert stream.closed == 1
+
+
+def test_a_state_goes_on_only_with_its_own_numbers(config: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    Stream(config).close()
+    monkeypatch.setattr("synthstream.privacy.rho_for", lambda epsilon, *, delta: 0.02)
+    with pytest.raises(StateMismatch, match="other coefficients"):
+        Stream(config)
+
+
+def test_a_fixed_number_of_rows_from_none(folder: Path) -> None:
+    config = StreamConfig.from_toml(TOML + "rows = 7\n", base=folder)
+    with Stream(config, gates=exact) as stream:
+        assert len(stream.release().rows(7)) == 0
+    assert len(ParquetSink(folder / "releases").sample(3)) == 0
+
+
+def test_a_failed_commit_can_be_tried_again(config: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit may fail, or succeed and be interrupted: afterwards the stream stands where the disk says."""
+    with Stream(config, gates=exact) as stream:
+        stream.update(visits([1, 1]))
+        honest = stream._store.drop_pending
+        with monkeypatch.context() as broken:
+            broken.setattr(stream._store, "drop_pending", lambda tick: (honest(tick), 1 / 0))
+            with pytest.raises(ZeroDivisionError):
+                stream.release()
+        assert stream.closed == 0
+        assert round(total(stream.release())) == 2
+        assert stream.closed == 1

@@ -118,8 +118,10 @@ class ParquetSink:
         rows = self._checked(path)
         if n is None:
             return rows
-        if n < 0 or (n > 0 and rows.is_empty()):
-            raise SinkError(f"-n {n}: the release of tick {tick} has {len(rows)} rows to draw from.")
+        if n < 0:
+            raise SinkError(f"the number of rows to draw must be at least 0, not {n}.")
+        if rows.is_empty():
+            return rows
         return rows.sample(n, with_replacement=n > len(rows), shuffle=True, seed=seed)
 
     def _checked(self, path: Path) -> pl.DataFrame:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from synthstream.errors import SchemaError, SourceError
-from synthstream.schema import require
+from synthstream.reading import polars_frame, require
 
 Kind = Literal["parquet", "csv"]
 KINDS: tuple[Kind, ...] = ("parquet", "csv")
@@ -82,10 +82,9 @@ class FileSource:
 
     def _parquet(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(path) as file:
-            for name in self.columns:
-                require(name, file.schema_arrow.names)
+            require(self.columns, file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=chunk_rows, columns=list(self.columns)):
-                yield pl.DataFrame(pl.from_arrow(batch))
+                yield polars_frame(batch, self.columns)
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -93,12 +92,11 @@ class FileSource:
             header = next(reader, None)
             if header is None:
                 raise SourceError(f"{path} is empty: it has not even a header. Nothing was counted.")
-            for name in self.columns:
-                require(name, header)
+            require(self.columns, header)
             places = [header.index(name) for name in self.columns]
             chunk: list[list[str]] = []
             for row in reader:
-                if row:  # a blank line is no row
+                if row or len(header) == 1:  # a blank line is no row, unless an empty cell is all that a row has
                     chunk.append(row)
                 if len(chunk) == chunk_rows:
                     yield self._texts(chunk, places)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -76,7 +78,7 @@ class Marginals:
         if not largest < LARGEST_SCALE:
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables, the total "
-                "among them: the noise would be wider than can be drawn. Measure fewer tables, or allow a larger epsilon."
+                "among them: the noise would be wider than can be drawn. Measure fewer tables, or allow more."
             )
 
     @cached_property
@@ -149,6 +151,14 @@ class Marginals:
         smallest = self.counter.variance(0, multiplier=float(self.multipliers.min()))
         # At an enormous epsilon the variance may vanish; counts are then kept to a millionth.
         return float(2.0 ** math.floor(math.log2(max(math.sqrt(smallest) * _RESOLUTION, 1e-6))))
+
+    def fingerprint(self) -> str:
+        """Hash of every number that decides how values are encoded and how much noise they get: SHA-256, hexadecimal.
+
+        A stream may only go on with the numbers it began with: the proofs hold for one fixed encoder.
+        """
+        facts = [self.multipliers.tolist(), self.counter.facts(), self.resolution, self.workload.marginals]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def init(self) -> State:
         """The state before the first tick."""

@@ -53,6 +53,10 @@ class Counter(ABC):
         """Values at the gate are in units of ``2**-grid_bits`` counts."""
         return 0
 
+    def facts(self) -> list[Any]:
+        """Every number that decides how counts are encoded, for a fingerprint: plain numbers and texts."""
+        return [type(self).__name__, self.horizon, self.noise, self.grid_bits, self.sensitivity(0)]
+
     @abstractmethod
     def sensitivity(self, t: int = 0) -> float:
         """Norm of the change that one event at tick ``t`` makes to all values at the gate, in counts, rounded up.

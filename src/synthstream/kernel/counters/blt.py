@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -93,6 +93,10 @@ class Blt(ToeplitzCounter):
         slack = 2.0**-self.grid_bits + 2 * mu.size * (slowest + 1) * 2.0**-64
         norm = math.sqrt(math.fsum(self.coefficients**2))
         return norm * (1 + 1e-9) + math.sqrt(self.horizon) * slack
+
+    def facts(self) -> list[Any]:
+        """See :meth:`Counter.facts`."""
+        return [*super().facts(), *(part.tolist() for part in self._c)]
 
     def sensitivity(self, t: int = 0) -> float:
         """L2 norm of the first column over the horizon, rounding included."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,10 @@ class Kary(Counter):
     def levels(self) -> int:
         """h: the smallest number of digits that reaches the horizon."""
         return _levels(self.arity, self.horizon)
+
+    def facts(self) -> list[Any]:
+        """See :meth:`Counter.facts`."""
+        return [*super().facts(), self.arity, self.levels]
 
     def sensitivity(self, t: int = 0) -> float:
         """One event lies in at most one node of each level."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,10 @@ class Restarted(Counter):
             t -= self.length(segment)
             segment += 1
         return segment, t
+
+    def facts(self) -> list[Any]:
+        """See :meth:`Counter.facts`."""
+        return [*super().facts(), *(self.inner(segment).facts() for segment in range(3))]
 
     def sensitivity(self, t: int = 0) -> float:
         """That of the segment in which the event lies."""

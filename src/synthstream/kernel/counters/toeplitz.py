@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,6 +53,10 @@ class Toeplitz(ToeplitzCounter):
         for j in range(self.horizon):
             b[j] = (1.0 - column[1 : j + 1] @ b[:j][::-1]) / column[0]
         return b
+
+    def facts(self) -> list[Any]:
+        """See :meth:`Counter.facts`."""
+        return [*super().facts(), *self.coefficients.tolist()]
 
     def sensitivity(self, t: int = 0) -> float:
         """The L2 norm of the rounded first column, from an exact integer sum."""
