@@ -20,8 +20,8 @@ import numpy as np
 
 from benchmarks.data import adult
 from benchmarks.environment import environment, peak_mb
-from synthstream.evaluate.metrics import changed_share, table_errors
-from synthstream.fit.population import Population, fit
+from synthstream.evaluate.metrics import table_errors
+from synthstream.fit.population import Population, changed_share, fit
 from synthstream.kernel.marginals import Marginals
 from synthstream.privacy import Budget
 from synthstream.testing.gates import SeededGate
@@ -52,7 +52,7 @@ def measure(codes: CodeArray, sizes: tuple[int, ...], mechanism: Marginals, *, b
             synthetic = pairs.count(model.codes.astype(np.int32))
             events = min(len(codes), (tick + 1) * batch)
             errors.append(asdict(table_errors(pairs, true=true, synthetic=synthetic, events=events)))
-            changed.append(changed_share(_codes(before), model.codes))
+            changed.append(0.0 if before is None else changed_share(before.codes, model.codes))
         if sys.stderr.isatty():
             print(f"\r{tick + 1}/{ticks}", end="", file=sys.stderr)
     means = {key: round(float(np.mean([e[key] for e in errors])), 6) for key in errors[0]}
@@ -62,10 +62,6 @@ def measure(codes: CodeArray, sizes: tuple[int, ...], mechanism: Marginals, *, b
         "seconds_per_release": round(float(np.median(seconds)), 4),
         "fit_seconds": round(float(np.median(fit_seconds[-50:])), 4),
     }
-
-
-def _codes(model: Population | None) -> Any:
-    return np.zeros((0, 1)) if model is None else model.codes
 
 
 def main() -> None:

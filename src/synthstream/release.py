@@ -70,6 +70,7 @@ class Release:
         start, end: the tick's span; the rows stand for all events up to ``end``.
         facts: claim and chain, as they stand in the manifest.
         secure: whether the noise came from the operating system.
+        changed: share of the rows of the release before without an equal row in this one; ``None`` for the first.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Release:
     end: datetime
     facts: Mapping[str, Any]
     secure: bool
+    changed: float | None = None
 
     @property
     def tick(self) -> int:
@@ -168,6 +170,7 @@ class Release:
             "start": self.start.isoformat(),
             "end": self.end.isoformat(),
             "rows": len(self.model.codes),
+            "changed_rows": None if self.changed is None else round(self.changed, 4),
             "schema": self.schema.hash,
             **facts,
         }

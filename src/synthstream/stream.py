@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -15,7 +16,7 @@ import polars as pl
 from synthstream.assembly import claim_facts, genesis, mechanism_of, simulated, sink_of
 from synthstream.config import StreamConfig, load
 from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateError, TickNotOver
-from synthstream.fit.population import Population, fit
+from synthstream.fit.population import Population, changed_share, fit
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
 from synthstream.kernel.gate import Gate, SystemGate
@@ -305,7 +306,8 @@ class Stream:
     def _publish(self, tick: int) -> None:
         measured, head = self._measured(tick)
         model = fit(measured, start=self._model, seed=seed_of(head, "fit"))
-        release = self._release(measured, model, head)
+        changed = None if self._model is None else changed_share(self._model.codes, model.codes)
+        release = replace(self._release(measured, model, head), changed=changed)
         self._sink.publish(release)
         with self._store.transaction():
             self._store.put_population(tick, {"codes": model.codes})

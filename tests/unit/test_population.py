@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthstream.evaluate.metrics import changed_share, table_errors
-from synthstream.fit.population import Population, fit
+from synthstream.evaluate.metrics import table_errors
+from synthstream.fit.population import Population, changed_share, fit
 from synthstream.fit.targets import _simplex, targets
 from synthstream.release import Measured
 from synthstream.workload import CodeArray, IntArray, Workload

@@ -117,6 +117,7 @@ def test_files_become_releases(folder: Path, config: StreamConfig) -> None:
     manifest = json.loads((folder / "releases" / "000004" / "manifest.json").read_text())
     assert manifest["claim"]["epsilon"] == 1.0
     assert manifest["end"].startswith("2026-01-06")
+    assert 0 <= manifest["changed_rows"] <= 1
     assert set(manifest["files"]) == {"rows.parquet", "tables.parquet"}
 
 

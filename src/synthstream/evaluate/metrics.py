@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from synthstream.workload import IntArray, Workload
 
@@ -47,16 +45,3 @@ def table_errors(workload: Workload, *, true: IntArray, synthetic: IntArray, eve
         avg_rel_l1=float(sums.mean()),
         max_rel_l1=float(sums.max()),
     )
-
-
-def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
-    """Share of the old rows without an equal row in the new ones, counted with multiplicity; 0 if there are none."""
-    if len(old) == 0:
-        return 0.0
-    both = np.concatenate([old, new])
-    _, inverse = np.unique(both, axis=0, return_inverse=True)
-    inverse = inverse.reshape(-1)
-    size = int(inverse.max()) + 1
-    before = np.bincount(inverse[: len(old)], minlength=size)
-    after = np.bincount(inverse[len(old) :], minlength=size)
-    return float(np.maximum(before - after, 0).sum() / len(old))

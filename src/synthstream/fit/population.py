@@ -42,6 +42,26 @@ class Population:
         return single.count(self.codes.astype(np.int32)).reshape(single.shapes[0])
 
 
+def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
+    """Share of the old rows without an equal row among the new ones, counted with multiplicity; 0 if there are none.
+
+    Args:
+        old, new: codes of one type, shape ``(rows, columns)``.
+
+    Example:
+        >>> changed_share(np.array([[0, 1], [0, 1]]), np.array([[0, 1], [2, 2]]))
+        0.5
+    """
+    if len(old) == 0 or len(new) == 0:
+        return float(len(old) > 0)
+    both = np.ascontiguousarray(np.concatenate([old, new]))
+    keys = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1]))).reshape(-1)
+    _, inverse = np.unique(keys, return_inverse=True)
+    before = np.bincount(inverse[: len(old)], minlength=len(both))
+    after = np.bincount(inverse[len(old) :], minlength=len(both))
+    return float(np.maximum(before - after, 0).sum() / len(old))
+
+
 def fit(measured: Measured, *, start: Population | None = None, seed: int) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
