@@ -1,0 +1,70 @@
+"""Real processes, real kills. What is published never changes, and an interrupted run ends with every release.
+
+With real noise a second draw for a published tick would show as a changed file. With simulated noise, which has a seed
+for each tick, an interrupted run must also end with the releases of an uninterrupted one, byte for byte: nothing lost,
+nothing counted twice.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TICKS = 80
+
+
+def prepared(folder: Path) -> Path:
+    """A copy of the evictions example that ends after ``TICKS`` weeks."""
+    (folder / "evictions").mkdir(parents=True)
+    (folder / "data").mkdir()
+    shutil.copy(EXAMPLES / "data" / "sf_evictions_2011_2015.parquet", folder / "data")
+    text = (EXAMPLES / "evictions" / "stream.toml").read_text()
+    assert "until = 2016-01-02" in text
+    path = folder / "evictions" / "stream.toml"
+    path.write_text(text.replace("until = 2016-01-02", "until = 2012-07-14"))
+    return path
+
+
+def start(config: Path, *switches: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", "from synthstream.cli import main; main()", "run", str(config), *switches]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+
+
+def published(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.*") if ".writing" not in str(p)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("switches", [(), ("--simulate", "--seed", "5")], ids=["real", "simulated"])
+def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple[str, ...]) -> None:
+    config = prepared(tmp_path / "broken")
+    releases = config.parent / ("releases-simulated" if switches else "releases")
+    wait = random.Random(11)  # noqa: S311 - when to kill, nothing more
+    kills, seen = 0, dict[str, bytes]()
+    for _ in range(200):
+        process = start(config, *switches)
+        try:
+            process.wait(timeout=wait.uniform(0.8, 2.0))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+        now = published(releases)
+        assert {name: now.get(name) for name in seen} == seen, "a published file changed"
+        seen = now
+        if process.returncode == 0:
+            break
+    assert process.returncode == 0
+    assert kills >= 4
+    assert len(seen) == 3 * TICKS
+    if switches:
+        whole = prepared(tmp_path / "whole")
+        assert start(whole, *switches).wait(timeout=120) == 0
+        assert seen == published(whole.parent / "releases-simulated")
