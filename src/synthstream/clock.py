@@ -23,6 +23,16 @@ EVERY = re.compile(r"([1-9][0-9]*)(mo|m|h|d|w|q|y)")
 FURTHEST = 2**40
 
 
+def known_zone(name: str) -> bool:
+    """Whether a time zone is known to Python, which reckons boundaries, and to polars, which reckons rows."""
+    try:
+        ZoneInfo(name)
+        pl.Series([0], dtype=pl.Datetime("us", "UTC")).dt.convert_time_zone(name)
+    except (KeyError, OSError, ValueError, pl.exceptions.PolarsError):
+        return False
+    return True
+
+
 @dataclass(frozen=True, kw_only=True)
 class Clock:
     """Ticks of equal length on the wall clock of a time zone. Tick i is [boundary(i), boundary(i + 1)).
@@ -58,16 +68,20 @@ class Clock:
     def __post_init__(self) -> None:
         if not EVERY.fullmatch(self.every):
             raise ConfigError(f'clock.every = {self.every!r}: use a number and m, h, d, w, mo, q or y, as in "1w"')
-        try:
-            ZoneInfo(self.timezone)
-        except (KeyError, OSError, ValueError) as error:
-            raise ConfigError(
-                f'clock.timezone = {self.timezone!r}: not a known zone; use a name such as "UTC"'
-            ) from error
+        if not known_zone(self.timezone):
+            raise ConfigError(f'clock.timezone = {self.timezone!r}: not a known zone; use a name such as "UTC"')
         if self._months and self._origin.day > 28:
             raise ConfigError("clock.start: months, quarters and years must start on a day up to the 28th")
         if self.horizon is not None and self.horizon < 1:
             raise ConfigError(f"clock.horizon = {self.horizon}: must be at least 1 tick")
+        if self.horizon is not None and self.horizon > FURTHEST:
+            raise ConfigError(f'clock.horizon: at most {FURTHEST} ticks; say "unbounded" for no end')
+        try:
+            self.boundary(1)
+        except (OverflowError, ValueError):
+            raise ConfigError(
+                f"clock.every = {self.every!r}: the first tick would end after the year 9999; use a shorter one"
+            ) from None
         if self.until is not None and self._wall(self.until) <= self._origin:
             raise ConfigError("clock.until: must lie after clock.start")
 

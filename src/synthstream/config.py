@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os.path
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from synthstream.clock import Clock
+from synthstream.clock import Clock, known_zone
 from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
 from synthstream.errors import ConfigError
 from synthstream.io.sources import Kind as SourceKind
@@ -246,6 +247,7 @@ class StreamConfig:
             file = _File.model_validate(data)
         except ValidationError as error:
             problems.add_validation(error)
+            _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
         return cls(**_objects(file, (base or Path.cwd()).absolute(), problems))
 
@@ -296,6 +298,22 @@ def load(path: Path) -> StreamConfig:
 # -- checks that need more than one key ------------------------------------------------------------------------------
 
 
+def _check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]], problems: Problems) -> None:
+    """Note what is impossible in the sections whose shape is right, beside others whose shape is wrong."""
+    tops = {loc[0] for loc in broken}
+    if "privacy" not in tops:
+        privacy = _Privacy.model_validate(data["privacy"])
+        problems.attempt("privacy", lambda: Budget(epsilon=privacy.epsilon, delta=privacy.delta))
+    clock = None if "clock" in tops else _Clock.model_validate(data["clock"])
+    if clock is not None:
+        problems.attempt("clock", lambda: _clock(clock))
+    timezone = clock.timezone if clock else "UTC"
+    for i, raw in enumerate([] if ("columns",) in broken else data["columns"]):
+        if not any(loc[:2] == ("columns", i) for loc in broken):
+            column = TypeAdapter(_Columns).validate_python(raw)
+            problems.attempt(f"columns.{i}", partial(_column, column, timezone))
+
+
 def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems."""
     privacy = problems.attempt("privacy", lambda: Budget(epsilon=file.privacy.epsilon, delta=file.privacy.delta))
@@ -304,9 +322,9 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
         problems.attempt(f"columns.{i}", partial(_column, c, file.clock.timezone)) for i, c in enumerate(file.columns)
     ]
     schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
-    workload = (
-        problems.attempt("synthesizer.marginals", lambda: _workload(file.synthesizer, schema)) if schema else None
-    )
+    workload = schema and problems.attempt("synthesizer.marginals", lambda: _workload(file.synthesizer, schema))
+    if file.sink is not None:
+        problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
     problems.raise_if_any()
     if privacy is None or clock is None or schema is None or workload is None:
         raise problems.error()
@@ -325,19 +343,18 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     }
 
 
+def _apart(base: Path, state: str, sink: str) -> None:
+    """Raise unless releases, which are public, and the state, which is secret, are kept apart."""
+    secret, public = (Path(os.path.normpath(base / path)) for path in (state, sink))
+    if secret.is_relative_to(public) or public.is_relative_to(secret):
+        raise ConfigError(f"{sink!r} is public, the state {state!r} is secret: neither may lie in the other. Move one")
+
+
 def _clock(section: _Clock) -> Clock:
     horizon = None if section.horizon == "unbounded" else section.horizon
-    clock = Clock(
-        column=section.column,
-        start=section.start,
-        every=section.every,
-        until=section.until,
-        timezone=section.timezone,
-        horizon=horizon,
-    )
+    clock = Clock(**(section.model_dump() | {"horizon": horizon}))
     if section.until is not None and horizon is not None:
-        needed = Clock(start=section.start, every=section.every, timezone=section.timezone, horizon=None)
-        ticks = needed.ended_before(section.until)
+        ticks = replace(clock, horizon=None).ended_before(section.until)
         if ticks > horizon:
             raise ConfigError(f"horizon = {horizon}: there are {ticks} ticks up to until; pay for at least as many")
     return clock
@@ -350,6 +367,8 @@ def _column(section: Any, timezone: str) -> Column:
         settings["values"] = tuple(settings["values"])
     if section.type == "datetime":
         settings.setdefault("timezone", timezone)
+        if section.timezone is not None and not known_zone(section.timezone):
+            raise ConfigError(f'timezone = {section.timezone!r}: not a known zone; use a name such as "UTC"')
     column: Column = kinds[section.type](**settings)
     return column
 

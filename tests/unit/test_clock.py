@@ -83,6 +83,11 @@ def test_without_a_column_every_row_is_of_the_open_tick() -> None:
         ({"timezone": "Mars/Olympus"}, "timezone"),
         ({"every": "1mo", "start": datetime(2026, 1, 31)}, "28th"),
         ({"horizon": 0}, "horizon"),
+        ({"horizon": 10**30}, "unbounded"),
+        ({"every": "99999999999999w"}, "year 9999"),
+        ({"every": "9000y"}, "year 9999"),
+        ({"start": datetime(9999, 12, 31)}, "year 9999"),
+        ({"timezone": "Factory"}, "timezone"),
         ({"until": datetime(2000, 1, 1)}, "until"),
     ],
 )

@@ -92,6 +92,16 @@ def test_a_good_one(tmp_path: Path) -> None:
         ('kind = "parquet"', 'kind = "delta"', ["sink.kind = 'delta'", "parquet"]),
         ('path = "releases"', 'path = "releases"\nkeep = 0', ["sink.keep"]),
         ("[privacy]", "[privcay]", ["privcay", "Did you mean 'privacy'?"]),
+        ('path = "releases"', 'path = "state/releases"', ["line 25", "neither may lie in the other"]),
+        ('path = "releases"', 'path = "x/../state"', ["sink.path", "Move one"]),
+        ('state = "state"', 'state = "releases/state"', ["line 25", "neither may lie in the other"]),
+        ('every = "1d"', 'every = "99999999999999w"', ["line 10", "after the year 9999"]),
+        ('every = "1d"', 'every = "1d"\ntimezone = "Factory"', ["line 11", "not a known zone"]),
+        (
+            "[sink]",
+            '[[columns]]\nname = "d"\ntype = "datetime"\npart = "hour"\ntimezone = "Mars/X"\n[sink]',
+            ["line 27", "timezone = 'Mars/X'", "not a known zone"],
+        ),
         ('name = "visits"', "name = visits", ["not valid TOML", "line 1", "texts in quotes"]),
     ],
 )  # fmt: skip
@@ -110,6 +120,22 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert "epsilon" in text
     assert "bins" in text
     assert "every" in text
+
+
+def test_wrong_types_do_not_hide_impossible_values() -> None:
+    broken = (
+        GOOD.replace("epsilon = 1.0", "epsilon = -1.0")
+        .replace('every = "1d"', 'every = "soon"')
+        .replace('values = ["A", "B"]', 'values = ["A", "A"]')
+        .replace("bins = 4", 'bins = "four"')
+    )
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_toml(broken)
+    for line, key in ((4, "epsilon"), (10, "every"), (13, "ward"), (22, "bins")):
+        assert f"line {line}: " in str(caught.value), (key, str(caught.value))
+    with pytest.raises(ConfigError, match="columns") as caught:
+        StreamConfig.from_toml(broken.partition("[[columns]]")[0])
+    assert "epsilon" in str(caught.value)
 
 
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:

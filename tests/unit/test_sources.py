@@ -68,6 +68,19 @@ def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, kind:
     assert "SECRET" not in str(caught.value)
 
 
+@pytest.mark.parametrize("place", [4, 0.5, -20])
+def test_damage_inside_a_file_is_told_without_its_content(tmp_path: Path, place: float) -> None:
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"a": ["SECRET"] * 1000, "b": range(1000)}).write_parquet(path, row_group_size=100)
+    content = bytearray(path.read_bytes())
+    start = int(place * len(content)) if isinstance(place, float) else place % len(content)
+    content[start : start + 8] = b"\xff" * 8
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"x\.parquet cannot be read as parquet: it may be truncated") as caught:
+        rows(path, "parquet")
+    assert "SECRET" not in str(caught.value)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_missing_column_is_told_before_any_row(tmp_path: Path, kind: Kind) -> None:
     path = tmp_path / f"x.{kind}"

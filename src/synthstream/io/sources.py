@@ -75,7 +75,8 @@ class FileSource:
         except SchemaError as error:
             raise SchemaError(f"{path}: {error}") from None
         except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it may be truncated or of another kind"
+            # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
+            why = getattr(error, "strerror", None) or "it may be truncated or of another kind"
             raise SourceError(
                 f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
             ) from None
