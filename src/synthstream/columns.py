@@ -232,6 +232,10 @@ class Number(_Binned):
 
     def __post_init__(self) -> None:
         _range(self.name, self.min, self.max, self.bins)
+        if any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
+            raise SchemaError(f"column {self.name!r}: its bins are narrower than numbers can be told apart; use fewer")
+        if self.missing is not None and math.isnan(self.missing):
+            raise SchemaError(f"column {self.name!r}: missing must be a number that has a bin")
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
@@ -271,6 +275,8 @@ class Integer(_Binned):
     missing: int | None = None
 
     def __post_init__(self) -> None:
+        if max(abs(self.min), abs(self.max)) >= 2**53:
+            raise SchemaError(f"column {self.name!r}: min and max must be whole numbers within 2^53 of 0")
         _range(self.name, self.min, self.max + 1, self.bins if self.bins is not None else self.max - self.min + 1)
         if self.bins is not None and self.bins > self.max - self.min + 1:
             raise SchemaError(f"column {self.name!r}: bins = {self.bins} is more than the whole numbers it has")
@@ -370,6 +376,8 @@ def distinct(where: str, names: Sequence[str]) -> None:
 def _range(name: str, low: float, high: float, bins: float) -> None:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise SchemaError(f"column {name!r}: min must be below max, and both finite")
+    if math.isinf(high - low):
+        raise SchemaError(f"column {name!r}: the range from min to max is too wide")
     if bins < 1:
         raise SchemaError(f"column {name!r}: bins must be at least 1")
     if bins > _LARGEST_SIZE:

@@ -55,7 +55,7 @@ def draft(path: Path) -> str:
         else:
             raise SourceError(f"{path}: only files that end in .parquet or .csv can be drafted from")
     except (pa.ArrowException, OSError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it may be truncated or of another kind"
+        why = getattr(error, "strerror", None) or "it may be truncated or of another kind"
         raise SourceError(f"{path} cannot be read as {kind}: {why}.") from None
     if not types:
         raise SourceError(f"{path} has no columns; a CSV file needs a header")

@@ -18,6 +18,8 @@ Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; 
 # Days since 1970 of 0001-01-03 and 9998-12-30: with room for any time zone.
 _FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
 
+_NESTED = pl.List(pl.Null)
+
 # Explicit formats: polars' own guess raises where no cell can be read.
 _TIME_FORMATS = (
     "%Y-%m-%dT%H:%M:%S%.f",
@@ -43,8 +45,9 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
         require(columns, frame.schema.names)
         return pl.DataFrame([_arrow_column(name, frame.column(name)) for name in columns])
     if kind == "pandas":
-        require(columns, [str(name) for name in frame.columns])
-        return pl.DataFrame([_pandas_column(name, frame[name]) for name in columns])
+        found = [str(name) for name in frame.columns]  # a name may be a number there
+        require(columns, found)
+        return pl.DataFrame([_pandas_column(name, frame.iloc[:, found.index(name)]) for name in columns])
     raise SchemaError(f"rows must be a polars, pandas or pyarrow frame, or a path; found {type(frame).__name__}")
 
 
@@ -70,21 +73,42 @@ def _pandas_column(name: str, column: Any) -> pl.Series:
     if column.dtype == object:  # never let a guess at the type of the whole column decide what a cell is
         return _texts_of(name, column.tolist())
     try:
-        return pl.Series(name, pl.from_pandas(column))
-    except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
+        arrow = pa.array(column, from_pandas=True)
+    except Exception:  # a type that pyarrow does not know
         return _texts_of(name, column.tolist())
+    if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
+        return _texts_of(name, column.tolist())
+    return _arrow_column(name, arrow)
 
 
 def _arrow_column(name: str, column: Any) -> pl.Series:
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+    """A column of Arrow data, which nobody has validated: polars trusts it, and a bad cell would end the process."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_nested(kind):  # only whether it is null is ever looked at
+        return pl.Series(name, [[] if valid else None for valid in column.is_valid().to_pylist()], dtype=_NESTED)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        column = column.cast(pa.large_binary())
         try:
-            column.validate(full=True)
-        except pa.ArrowInvalid:  # bytes that are not UTF-8: cell by cell
-            return _texts_of(name, column.cast(pa.large_binary()).to_pylist())
+            column = column.cast(pa.large_string())  # refuses what is not UTF-8
+        except pa.ArrowInvalid:
+            return _texts_of(name, column.to_pylist())
+    elif pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit, "UTC"))  # the same moments; polars does not know every zone
+    elif pa.types.is_decimal256(kind):
+        column = column.cast(pa.string())
     try:
         return pl.Series(name, pl.from_arrow(column))
     except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
-        return _texts_of(name, column.to_pylist())
+        return _texts_of(name, [_object_of(column[i]) for i in range(len(column))])
+
+
+def _object_of(cell: Any) -> object:
+    try:
+        return cell.as_py()
+    except Exception:  # a private cell must not raise, whatever it is
+        return None
 
 
 def _texts_of(name: str, values: Sequence[object]) -> pl.Series:
@@ -161,14 +185,22 @@ def texts(series: pl.Series) -> tuple[pl.Series, pl.Series]:
         whole = series.cast(pl.Int64, strict=False)
         same = (whole.cast(series.dtype) == series).fill_null(value=False)
         return series.cast(pl.String).zip_with(~same, whole.cast(pl.String)), missing
+    if isinstance(series.dtype, pl.Datetime):  # as Python writes it, so that a column of objects reads the same
+        zone = "" if series.dtype.time_zone is None else "%:z"
+        shown = series.dt.to_string(f"%Y-%m-%d %H:%M:%S%.6f{zone}")
+        return shown.str.replace(".000000", "", literal=True), missing
     return series.cast(pl.String, strict=False), missing
 
 
 def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Each cell as float64, NaN where it is missing or no number. Text is parsed; dates are no numbers."""
+    """Each cell as float64, NaN where it is missing or no number. Text is parsed; dates and durations are none."""
+    if series.dtype == pl.Duration:
+        return np.full(len(series), np.nan)
     series = _plain(series)
     if series.dtype == pl.String:
-        series = series.str.strip_chars().cast(pl.Float64, strict=False)
+        # A column of booleans with one gap is a column of objects in pandas: both must read the same.
+        text = series.str.strip_chars().replace({"true": "1", "false": "0"})
+        series = text.cast(pl.Float64, strict=False)
     elif series.dtype.is_numeric() or series.dtype == pl.Boolean:
         series = series.cast(pl.Float64, strict=False)
     else:

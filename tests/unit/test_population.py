@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthstream.evaluate.metrics import table_errors
-from synthstream.fit.population import Population, changed_share, fit
-from synthstream.fit.targets import _simplex, targets
+from synthstream.fit.population import Population, _cumulative, _layout, _resize, _search, changed_share, fit
+from synthstream.fit.targets import _blend, _past, _simplex, targets
 from synthstream.release import Measured
 from synthstream.workload import CodeArray, IntArray, Workload
 
@@ -53,6 +53,133 @@ def test_nearly_exact_tables_are_recovered(order: int) -> None:
         assert np.abs(far - counts).sum() > 10 * error(model, counts)
 
 
+def test_counts_without_noise_are_recovered() -> None:
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    counts = workload.count(correlated(3000))
+    exact = Measured(tick=0, workload=workload, values=counts.astype(float), variance=np.zeros(len(workload.marginals)))
+    assert np.allclose(targets(exact).cells, counts, atol=0.1)
+    model = fit(exact, seed=1)
+    for seed in range(2, 6):
+        model = fit(exact, start=model, seed=seed)
+    assert len(model.codes) == 3000
+    assert error(model, counts) < 0.01
+
+
+def test_a_planted_association_is_recovered_out_of_noise() -> None:
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    data = correlated(20_000)
+    model = fit(measured(workload, workload.count(data), sigma=100.0), seed=1)
+    agree = float(np.mean(model.codes[:, 0] == model.codes[:, 1]))
+    alone = float(np.sum(np.bincount(data[:, 0], minlength=4) * np.bincount(data[:, 1], minlength=4)) / 20_000**2)
+    assert agree == pytest.approx(float(np.mean(data[:, 0] == data[:, 1])), abs=0.03)
+    assert agree > alone + 0.2
+
+
+def test_the_residual_kept_in_the_loop_is_that_of_the_rows() -> None:
+    workload = Workload.all_up_to(3, sizes=SIZES)
+    aim = targets(measured(workload, workload.count(correlated(800)), sigma=3.0))
+    rng = np.random.default_rng(0)
+    codes = np.stack([rng.integers(0, size, aim.rows) for size in SIZES], axis=1).astype(np.int32)
+    residual = workload.count(codes) - aim.cells
+    weights = rng.uniform(0.1, 1, len(workload.marginals))
+    each = np.repeat(weights, workload.lengths)
+    before = float(np.sum(each * residual**2))
+    _search(codes, residual, weights, _cumulative(aim), _layout(workload), 20_000, np.uint64(9))
+    assert np.allclose(residual, workload.count(codes) - aim.cells, atol=1e-6)
+    assert np.sum(each * residual**2) < 0.2 * before
+
+
+@pytest.mark.parametrize(("weights", "zeros"), [((1.0, 0.01), 100), ((0.01, 1.0), 0)])
+def test_where_tables_contradict_the_one_of_more_weight_wins(weights: tuple[float, float], zeros: int) -> None:
+    workload = Workload(sizes=(2, 1), marginals=((0,), (0, 1)))
+    codes = np.array([[i % 2, 0] for i in range(100)], dtype=np.int32)
+    residual = workload.count(codes) - np.array([100.0, 0.0, 0.0, 100.0])
+    _search(codes, residual, np.array(weights), np.array([0.5, 1.0, 1.0]), _layout(workload), 5000, np.uint64(9))
+    assert np.sum(codes[:, 0] == 0) == pytest.approx(zeros, abs=2)
+
+
+def test_rows_are_dropped_at_random_and_copies_added() -> None:
+    before = np.arange(1000, dtype=np.int32)[:, None]
+    cumulative, places = np.linspace(0.001, 1, 1000), np.array([0, 1000])
+    fewer, more = np.empty((400, 1), dtype=np.int32), np.empty((1500, 1), dtype=np.int32)
+    _resize(before, fewer, cumulative, places, False, np.uint64(1))
+    assert len(np.unique(fewer)) == 400
+    assert 400 < fewer.mean() < 600
+    _resize(before[:800], more, cumulative, places, False, np.uint64(1))
+    assert np.array_equal(more[:800], before[:800])
+    assert more.max() < 800
+    assert 300 < more[800:].mean() < 500
+
+
+def test_growing_keeps_what_the_rows_know_beyond_the_tables() -> None:
+    workload = Workload.all_up_to(1, sizes=(2, 2))
+    twins = np.repeat([[0, 0], [1, 1]], 500, axis=0).astype(np.uint8)
+    values = np.array([1800.0, 900, 900, 900, 900])
+    m = Measured(tick=3, workload=workload, values=values, variance=np.full(3, 0.1))
+    grown = fit(m, start=Population(workload=workload, codes=twins), seed=0)
+    assert np.mean(grown.codes[:, 0] == grown.codes[:, 1]) > 0.9
+
+
+def test_what_is_new_is_not_measured_by_what_is_remembered() -> None:
+    workload = Workload.all_up_to(1, sizes=SIZES)
+    m = measured(workload, workload.count(correlated(2000)))
+    late = Measured(tick=10_000, workload=workload, values=m.values, variance=m.variance)
+    assert _past(late, correlated(2000), 2000).pull < 0.01
+    assert _past(late, correlated(1500), 2000).pull == pytest.approx(0.25, abs=0.01)
+
+
+def test_remembering_lowers_noise_that_is_fresh_at_each_tick() -> None:
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    counts = workload.count(correlated(5000))
+    alone, living = [], None
+    for tick in range(60):
+        m = measured(workload, counts, sigma=80.0, seed=tick)
+        living = fit(Measured(tick=tick, workload=workload, values=m.values, variance=m.variance), start=living, seed=1)
+        if tick >= 50:
+            alone.append(error(fit(m, seed=1), counts))
+    assert living is not None
+    assert error(living, counts) < 0.75 * np.mean(alone)
+
+
+def test_a_real_change_is_followed_at_once() -> None:
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    old, new = correlated(10_000), correlated(10_000)
+    new[:, 0] = 2 - new[:, 0]
+    start = fit(measured(workload, workload.count(old), sigma=5.0), seed=0)
+    m = measured(workload, workload.count(new), sigma=5.0)
+    late = Measured(tick=1000, workload=workload, values=m.values, variance=m.variance)
+    aim = targets(late, start=start.codes.astype(np.int32))
+    left = np.abs(aim.cells - workload.count(new)).sum()
+    assert left < 0.05 * np.abs(workload.count(old) - workload.count(new)).sum()
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4)), min_size=1, max_size=10),
+    st.floats(1e-6, 1e6),
+    st.floats(0.01, 1),
+)
+def test_a_blend_lies_between(pairs: list[tuple[float, float]], noise: float, pull: float) -> None:
+    old, new = np.array(pairs).T
+    found = _blend(old, new, noise, pull)
+    assert np.all(np.abs(found - old) >= pull * np.abs(new - old) - 1e-6)
+    assert np.all((found - old) * (new - found) >= -1e-6)
+
+
+def test_a_start_with_other_columns_is_refused() -> None:
+    m = measured(Workload.all_up_to(1, sizes=(2, 3)), np.ones(6, dtype=np.int64))
+    other = Population(workload=Workload.all_up_to(1, sizes=(2, 4)), codes=np.zeros((3, 2), dtype=np.uint8))
+    with pytest.raises(ValueError, match="sizes"):
+        fit(m, start=other, seed=0)
+
+
+def test_the_codes_take_the_smallest_type() -> None:
+    for size, kind in ((2, np.uint8), (256, np.uint8), (257, np.uint16)):
+        workload = Workload(sizes=(size,), marginals=((),))
+        model = fit(Measured(tick=0, workload=workload, values=np.array([50.0]), variance=np.ones(1)), seed=2)
+        assert model.codes.dtype == kind
+        assert model.codes.shape == (50, 1)
+
+
 def test_more_noise_is_shrunk_to_independence() -> None:
     workload = Workload.all_up_to(2, sizes=SIZES)
     counts = workload.count(correlated(2000))
@@ -75,6 +202,18 @@ def test_a_marginal_of_huge_variance_is_ignored() -> None:
     workload = Workload(sizes=(2,), marginals=((), (0,)))
     lying = Measured(tick=0, workload=workload, values=np.array([10_000.0, 70.0, 30.0]), variance=np.array([1e12, 1.0]))
     assert len(fit(lying, seed=0).codes) == 100
+
+
+def test_a_table_of_huge_variance_is_ignored() -> None:
+    workload = Workload.all_up_to(2, sizes=(2, 2))
+    values = np.array([1000.0, 700, 300, 600, 400, 1e5, -1e5, -1e5, 1e5])
+    lying = Measured(tick=0, workload=workload, values=values, variance=np.array([1.0, 1.0, 1.0, 1e12]))
+    model = fit(lying, seed=0)
+    again = fit(lying, start=model, seed=1)
+    for found in (model, again):
+        assert np.abs(found.table([0]) - [700, 300]).max() <= 2
+        assert np.abs(found.table([1]) - [600, 400]).max() <= 2
+        assert np.abs(found.table([0, 1]) - [[420, 280], [180, 120]]).max() <= 40
 
 
 def test_the_same_inputs_give_the_same_rows() -> None:
@@ -104,7 +243,7 @@ def test_rows_live_on() -> None:
 def test_few_or_no_rows(total: float) -> None:
     workload = Workload.all_up_to(2, sizes=(2, 1))
     values = np.array([total, total / 2, total / 2, total, total / 2, total / 2])
-    m = Measured(tick=0, workload=workload, values=values, variance=np.ones(4))
+    m = Measured(tick=0, workload=workload, values=values, variance=np.ones(4))  # the second column has one code
     start = Population(workload=workload, codes=np.zeros((5, 2), dtype=np.uint8))
     for model in (fit(m, seed=0), fit(m, start=start, seed=0)):
         assert model.codes.shape == (max(0, round(total)), 2)
@@ -126,9 +265,15 @@ def test_any_workload_and_any_noise(data: st.DataObject) -> None:
         variance=rng.uniform(0.1, 2, len(chosen)) * scale**2,
     )
     model = fit(m, seed=1)
+    less = Measured(tick=5, workload=workload, values=m.values / 3, variance=m.variance)
     again = fit(m, start=model, seed=2)
-    for found in (model, again):
-        assert len(found.codes) == targets(m).rows
+    fewer = fit(less, start=again, seed=3)
+    more = fit(m, start=fewer, seed=4)
+    for found, of in ((model, m), (again, m), (fewer, less), (more, m)):
+        sums = np.add.reduceat(of.values, workload.offsets[:-1])
+        best = np.average(sums, weights=1 / (of.variance * workload.lengths))
+        assert len(found.codes) == max(0, round(best))
+        assert found.codes.shape[1] == len(sizes)
         assert np.all(found.codes < np.array(sizes))
 
 

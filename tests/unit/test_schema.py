@@ -240,6 +240,73 @@ def test_arrow_text_that_is_not_utf8() -> None:
     assert SCHEMA.encode(table)[:, 2].tolist() == [1, 2, 1]
 
 
+def odd_arrow_columns() -> dict[str, pa.Array]:
+    """Data that Arrow stores without complaint, and that polars cannot be given as it is."""
+    bad = pa.array([b"1", b"\xff\xfe", None, b"true"], type=pa.binary())
+    text = bad.view(pa.string())
+    far = pa.array([2**62, 0, None], type=pa.int64())
+    return {
+        "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, None], type=pa.int8()), text),
+        "view": bad.cast(pa.binary_view()).view(pa.string_view()),
+        "nested": pa.ListArray.from_arrays(pa.array([0, 2, 4], type=pa.int32()), text),
+        "offset": far.cast(pa.timestamp("us", "+05:30")),
+        "unknown zone": far.cast(pa.timestamp("s", "Nowhere/X")),
+        "decimal": pa.array([1, 2, None]).cast(pa.decimal256(60, 2)),
+    }
+
+
+@pytest.mark.parametrize("form", ["arrow", "pandas"])
+@pytest.mark.parametrize("kind", odd_arrow_columns())
+def test_odd_arrow_data_is_read_cell_by_cell(kind: str, form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    array = odd_arrow_columns()[kind]
+    schema = Schema(columns=(Boolean(name="x"), Datetime(name="y", part="day"), WARD))
+    table = pa.table(dict.fromkeys(schema.names, array))
+    frame: object = table.to_pandas(types_mapper=pd.ArrowDtype) if form == "pandas" else table
+    codes = schema.encode(frame)
+    alone = [schema.encode(table.slice(i, 1))[0].tolist() for i in range(len(array))]
+    assert codes.tolist() == alone
+    assert np.all((codes >= 0) & (codes < schema.sizes))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("extra", [None, "zz", 1, 1.5, pd.NaT, b"\xff", [1]], ids=lambda v: type(v).__name__)
+@pytest.mark.parametrize(
+    "rows", [[True, False], [1, 2], [1.0, 1.5], [pd.Timestamp(2026, 1, 5)], [pd.Timedelta(1, "D")], ["a", "1"]], ids=str
+)
+def test_what_pandas_makes_of_a_column_changes_no_cell(rows: list[object], extra: object) -> None:
+    """One odd row makes pandas store the whole column otherwise; the other rows must keep their codes."""
+    columns = (
+        Category(name="c", values=("1", "1.5", "true", "2026-01-05 00:00:00")),
+        Boolean(name="b"),
+        Number(name="n", min=0, max=4, bins=4),
+        Datetime(name="d", part="day"),
+    )
+    schema = Schema(columns=columns)
+    joined = schema.encode(pd.DataFrame({name: pd.Series([*rows, extra]) for name in schema.names}))
+    alone = schema.encode(pd.DataFrame({name: pd.Series(rows) for name in schema.names}))
+    assert np.array_equal(joined[:-1], alone)
+
+
+def test_a_pandas_column_may_be_named_by_a_number() -> None:
+    schema = Schema(columns=(Category(name="7", values=("a",)),))
+    assert schema.encode(pd.DataFrame({7: ["a", "b"]})).tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("bounds", [(2**60, 2**60 + 3), (0, 10**400), (-(2**53), 0)], ids=["high", "huge", "low"])
+def test_whole_numbers_that_floats_cannot_tell_apart_are_refused(bounds: tuple[int, int]) -> None:
+    with pytest.raises(SchemaError, match="within 2\\^53"):
+        Integer(name="i", min=bounds[0], max=bounds[1])
+
+
+def test_ranges_that_floats_cannot_cut_are_refused() -> None:
+    with pytest.raises(SchemaError, match="too wide"):
+        Number(name="n", min=-1.7e308, max=1.7e308, bins=2)
+    with pytest.raises(SchemaError, match="use fewer"):
+        Number(name="n", min=1.0, max=1.0 + 1e-15, bins=10)
+    with pytest.raises(SchemaError, match="missing must be"):
+        Number(name="n", min=0, max=1, bins=2, missing=float("nan"))
+
+
 def test_a_column_that_is_there_twice_is_refused() -> None:
     frame = pd.DataFrame([["1", "2", 1, True]], columns=["ward", "ward", "age", "ok"])
     with pytest.raises(SchemaError, match="'ward' is there twice"):

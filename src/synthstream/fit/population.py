@@ -19,9 +19,10 @@ from synthstream.release import Measured
 from synthstream.workload import IntArray, Workload
 
 # Proposals for each row of a population: at the start, and at each release after it.
-_FIRST, _LATER = 40, 2
-# Small populations move fast in relation to their size; they get at least this many proposals.
-_AT_LEAST = 20_000
+_FIRST, _LATER = 40, 4
+# Small populations move fast in relation to their size; they get at least this many proposals. Very large ones get at
+# most so many, about a second's.
+_AT_LEAST, _AT_MOST = 20_000, 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,26 +66,38 @@ def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
 def fit(measured: Measured, *, start: Population | None = None, seed: int) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
+    Time: 40 proposals a row without ``start``, 4 with it, each a pass over the marginals that hold one column; at most
+    4 million.
+
     Args:
         measured: noisy tables of any order.
         start: the rows of the release before; they change little.
-        seed: public.
+        seed: public; 0 or more, below 2^63.
+
+    Raises:
+        ValueError: ``start`` has columns of other sizes.
     """
-    workload, aim = measured.workload, targets(measured)
-    rng = np.random.default_rng(seed)
-    cumulative = _cumulative(aim)
-    codes = _rows(workload, aim, start, rng)
-    proposals = max((_FIRST if start is None else _LATER) * len(codes), _AT_LEAST)
-    if len(codes):
-        counts = workload.count(codes)
-        weights = measured.variance.min() / measured.variance
-        residual = counts - aim.cells
-        _search(codes, residual, weights, cumulative, _layout(workload), proposals, seed)
-    return Population(workload=workload, codes=codes.astype(_smallest(workload)))
+    workload = measured.workload
+    if start is not None and start.workload.sizes != workload.sizes:
+        raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
+    before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
+    aim = targets(measured, start=before)
+    cumulative, layout = _cumulative(aim), _layout(workload)
+    # Few rows cannot stand for many: then all new ones are drawn afresh, and it is a start like the first.
+    first = 2 * len(before) < aim.rows
+    codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
+    state = _resize(before, codes, cumulative, layout[0], first, np.uint64(seed))
+    if aim.rows:
+        proposals = min(max((_FIRST if first else _LATER) * aim.rows, _AT_LEAST), _AT_MOST)
+        residual = workload.count(codes) - aim.cells
+        _search(codes, residual, _weights(measured), cumulative, layout, proposals, np.uint64(state))
+    return Population(workload=workload, codes=codes.astype(np.min_scalar_type(max(workload.sizes) - 1)))
 
 
-def _smallest(workload: Workload) -> Any:
-    return np.min_scalar_type(max(workload.sizes) - 1)
+def _weights(measured: Measured) -> FloatArray:
+    """Inverse variances, the largest 1, shape ``(marginals,)``."""
+    variance = np.maximum(measured.variance, np.finfo(np.float64).tiny)
+    return np.asarray(variance.min() / variance)
 
 
 def _cumulative(aim: Targets) -> FloatArray:
@@ -99,22 +112,8 @@ def _cumulative(aim: Targets) -> FloatArray:
     return np.concatenate(parts)
 
 
-def _rows(workload: Workload, aim: Targets, start: Population | None, rng: np.random.Generator) -> Any:
-    """The predecessor's rows, cut or filled up to the new number with rows drawn from the margins."""
-    kept = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    if len(kept) > aim.rows:
-        kept = np.delete(kept, rng.choice(len(kept), size=len(kept) - aim.rows, replace=False), axis=0)
-    missing = aim.rows - len(kept)
-    new = np.empty((missing, len(workload.sizes)), dtype=np.int32)
-    for column, margin in enumerate(aim.margins):
-        total = margin.sum()
-        share = margin / total if total > 0 else np.full(margin.size, 1 / margin.size)
-        new[:, column] = rng.choice(margin.size, size=missing, p=share / share.sum())
-    return np.ascontiguousarray(np.concatenate([kept, new]))
-
-
 def _layout(workload: Workload) -> tuple[IntArray, ...]:
-    """For the loop: where a column's cumulative margin starts; which marginals hold it; columns and strides of each."""
+    """For the loops: where a column's cumulative margin starts; which marginals hold it; their columns and strides."""
     places = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64)
     holders = [[q for q, m in enumerate(workload.marginals) if c in m] for c in range(len(workload.sizes))]
     holder_starts = np.concatenate([[0], np.cumsum([len(h) for h in holders])]).astype(np.int64)
@@ -132,20 +131,56 @@ def _next(state):  # type: ignore[no-untyped-def]
     return state, state * np.uint64(2685821657736338717)
 
 
+@numba.njit(cache=True, inline="always")
+def _below(bits, limit):  # type: ignore[no-untyped-def]
+    """A number in ``range(limit)`` from the upper 32 bits."""
+    return np.int64((bits >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32))
+
+
+@numba.njit(cache=True, inline="always")
+def _value(bits, cumulative, places, column):  # type: ignore[no-untyped-def]
+    """A code drawn from the column's margin."""
+    share = np.float64(bits >> np.uint64(11)) / 9007199254740992.0
+    return np.searchsorted(cumulative[places[column] : places[column + 1]], share, side="right")
+
+
 @numba.njit(cache=True, nogil=True)
-def _search(codes, residual, weights, cumulative, layout, proposals, seed):  # type: ignore[no-untyped-def]
+def _resize(before, codes, cumulative, places, afresh, seed):  # type: ignore[no-untyped-def]
+    """Fill ``codes`` with the rows before; drop some at random, or add copies of some or rows drawn from the margins.
+
+    Copies keep what the rows know of more than the measured tables, and all tables in proportion.
+    """
+    state = seed * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
+    kept, rows = min(len(before), len(codes)), len(codes)
+    codes[:kept] = before[:kept]
+    for i in range(rows, len(before)):
+        state, bits = _next(state)
+        slot = _below(bits, i + 1)
+        if slot < rows:
+            codes[slot] = before[i]
+    for i in range(kept, rows):
+        if not afresh:
+            state, bits = _next(state)
+            codes[i] = before[_below(bits, kept)]
+            continue
+        for column in range(codes.shape[1]):
+            state, bits = _next(state)
+            codes[i, column] = _value(bits, cumulative, places, column)
+    return state
+
+
+@numba.njit(cache=True, nogil=True)
+def _search(codes, residual, weights, cumulative, layout, proposals, state):  # type: ignore[no-untyped-def]
     """Propose, accept if the weighted squared residual falls; ``codes`` and ``residual`` change in place."""
     places, holder_starts, holder_list, starts, columns, steps, offsets, strides = layout
     rows, width = codes.shape
-    state = np.uint64(seed) * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
     cells = np.empty(holder_list.size, dtype=np.int64)
     for _ in range(proposals):
         state, bits = _next(state)
-        row = np.int64((bits >> np.uint64(32)) * np.uint64(rows) >> np.uint64(32))
+        row = _below(bits, rows)
         column = np.int64((bits & np.uint64(0xFFFFFFFF)) * np.uint64(width) >> np.uint64(32))
         state, bits = _next(state)
-        share = np.float64(bits >> np.uint64(11)) / 9007199254740992.0
-        new = np.searchsorted(cumulative[places[column] : places[column + 1]], share, side="right")
+        new = _value(bits, cumulative, places, column)
         old = codes[row, column]
         if new == old:
             continue
@@ -156,9 +191,8 @@ def _search(codes, residual, weights, cumulative, layout, proposals, seed):  # t
             cell = offsets[q]
             for k in range(starts[q], starts[q + 1]):
                 cell += codes[row, columns[k]] * steps[k]
-            there = cell + (new - old) * strides[q, column]
             cells[h] = cell
-            change += weights[q] * (1.0 - residual[cell] + residual[there])
+            change += weights[q] * (1.0 - residual[cell] + residual[cell + (new - old) * strides[q, column]])
         if change < 0.0:
             codes[row, column] = new
             for h in range(first, last):

@@ -1,17 +1,20 @@
 """From noisy counts to what rows should aim at: one total, one-column margins, and shrunk tables around them.
 
-All of it is post-processing of released values.
+Where rows of a release before are given, targets lie between their tables and the new ones: counters answer anew at
+each tick, and part of their noise is fresh, so that remembering lowers it. All of it is post-processing of released
+values.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.release import Measured
-from synthstream.workload import Workload
+from synthstream.workload import CodeArray
 
 FloatArray = NDArray[np.float64]
 
@@ -19,6 +22,14 @@ FloatArray = NDArray[np.float64]
 # noise by so many of its standard deviations counts as variation (docs/decisions/0003-joint-fit.md).
 _POWER = 0.5
 _CAUTION = 0.5
+# The rows remember this share of all past ticks, except where one cell has moved by so many standard errors, or all
+# cells of a table together by this multiple of what noise explains.
+_MEMORY = 0.06
+_ALONE, _TOGETHER = 2.5, 1.5
+# About so much of the noise's variance is left when rows remember.
+_LEFT = 0.6
+# Exact counts are taken to have this variance, far below that of rounding to whole rows.
+_SMALLEST = 1e-6
 
 
 class Targets(NamedTuple):
@@ -35,79 +46,168 @@ class Targets(NamedTuple):
     cells: FloatArray
 
 
-def targets(measured: Measured) -> Targets:
+class _Past(NamedTuple):
+    """Tables of the rows of the release before, scaled to the new number of rows.
+
+    Args:
+        margins: counts of each column's codes.
+        cells: counts over all cells of the workload.
+        pull: share of the way from these towards the new tables that is gone in any case, above 0 and at most 1.
+    """
+
+    margins: list[FloatArray]
+    cells: FloatArray
+    pull: float
+
+
+def targets(measured: Measured, *, start: CodeArray | None = None) -> Targets:
     """Estimate total, margins and tables.
 
     A table is first moved so that its margins are the pooled ones, which removes the noise of its main effects. What is
     left, the association between its columns, is shrunk towards independence, cell by cell, by as much as its noise
-    explains (empirical Bayes).
+    explains (empirical Bayes). Margins and associations of ``start`` are then moved towards these.
+
+    Args:
+        measured: noisy tables of any order.
+        start: codes of the rows of the release before, shape ``(rows, columns)``.
     """
-    total = _total(measured)
+    variance = np.maximum(measured.variance, _SMALLEST)
+    total = _total(measured, variance)
     rows = max(0, round(total))
-    margins = _margins(measured, total)
-    shares = tuple(_simplex(margin, float(rows)) for margin in margins)
-    cells = np.concatenate(
-        [_table(measured, q, rows, margins, shares) for q in range(len(measured.workload.marginals))]
-    )
-    return Targets(rows, shares, cells)
+    margins, errors = _margins(measured, variance, total)
+    fresh = [_simplex(margin, float(rows)) for margin in margins]
+    shares, past = fresh, None
+    if start is not None and len(start) and rows:
+        past = _past(measured, start, rows)
+        shares = [
+            _simplex(_blend(old, new, noise, past.pull), float(rows))
+            for old, new, noise in zip(past.margins, fresh, errors, strict=True)
+        ]
+    tables = [
+        _table(measured, q, rows, float(variance[q]), margins, fresh, shares, past)
+        for q in range(len(measured.workload.marginals))
+    ]
+    return Targets(rows, tuple(shares), np.concatenate(tables))
 
 
-def _total(measured: Measured) -> float:
+def _total(measured: Measured, variance: FloatArray) -> float:
     """Inverse-variance mean of all marginals' sums: each is a noisy number of rows."""
     sums = np.add.reduceat(measured.values, measured.workload.offsets[:-1])
-    precision = 1 / (measured.variance * measured.workload.lengths)
+    precision = 1 / (variance * measured.workload.lengths)
     return float(np.sum(precision * sums) / np.sum(precision))
 
 
-def _margins(measured: Measured, total: float) -> list[FloatArray]:
-    """Inverse-variance mean of each column's counts over all marginals that hold it, moved to sum to ``total``."""
+def _margins(measured: Measured, variance: FloatArray, total: float) -> tuple[list[FloatArray], list[float]]:
+    """Each column's counts and the variance of a count; a column that no marginal holds is taken to be uniform.
+
+    Inverse-variance mean over all marginals that hold the column, moved to sum to ``total``.
+    """
     workload = measured.workload
     weighted = [np.zeros(size) for size in workload.sizes]
     precision = np.zeros(len(workload.sizes))
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
         for axis, column in enumerate(marginal):
-            sums = table.sum(axis=tuple(a for a in range(len(shape)) if a != axis))
-            weight = shape[axis] / (measured.variance[q] * workload.lengths[q])
-            weighted[column] += weight * sums
+            weight = shape[axis] / (variance[q] * workload.lengths[q])
+            weighted[column] += weight * _sums(table, axis)
             precision[column] += weight
-    out = []
+    margins, errors = [], []
     for size, sums, weight in zip(workload.sizes, weighted, precision, strict=True):
         mean = sums / weight if weight > 0 else np.full(size, total / size)
-        out.append(mean + (total - mean.sum()) / size)
-    return out
+        margins.append(mean + (total - mean.sum()) / size)
+        errors.append(float(1 / weight) if weight > 0 else 0.0)
+    return margins, errors
+
+
+def _past(measured: Measured, start: CodeArray, rows: int) -> _Past:
+    """What the rows of the release before say about the new number of rows."""
+    workload, scale = measured.workload, rows / len(start)
+    margins = [
+        np.asarray(np.bincount(start[:, c], minlength=size) * scale, dtype=np.float64)
+        for c, size in enumerate(workload.sizes)
+    ]
+    new_share = abs(rows - len(start)) / max(rows, len(start))
+    pull = min(1.0, 1 / (1 + _MEMORY * measured.tick) + new_share)
+    return _Past(margins, np.asarray(workload.count(start) * scale, dtype=np.float64), pull)
+
+
+def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float) -> FloatArray:
+    """Old values moved towards new ones: by the share ``pull``, further where the change is real, never beyond.
+
+    Real is what stands out of the noise: of all cells together (James and Stein 1961), or of one cell (Breiman's
+    garrote, 1995). So a stream that changes is followed as soon as its change can be seen.
+    """
+    gap = new - old
+    square = np.maximum(gap * gap, _SMALLEST)
+    together = 1 - _TOGETHER * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
+    alone = 1 - _ALONE**2 * noise / square
+    return np.asarray(old + gap * np.maximum(max(pull, together), alone))
 
 
 def _table(
-    measured: Measured, q: int, rows: int, margins: list[FloatArray], shares: tuple[FloatArray, ...]
+    measured: Measured,
+    q: int,
+    rows: int,
+    variance: float,
+    margins: Sequence[FloatArray],
+    fresh: Sequence[FloatArray],
+    shares: Sequence[FloatArray],
+    past: _Past | None,
 ) -> FloatArray:
-    """Expected counts of one marginal's cells, flat."""
-    workload: Workload = measured.workload
+    """Expected counts of one marginal's cells, flat; its margins are ``shares``."""
+    workload = measured.workload
     marginal, shape = workload.marginals[q], workload.shapes[q]
     if len(marginal) == 0:
         return np.array([float(rows)])
     if len(marginal) == 1:
         return shares[marginal[0]]
-    table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
-    independent = np.full(shape, float(max(rows, 1)))
-    moved = table + (len(marginal) - 1) * (table.sum() - margins[marginal[0]].sum()) / table.size
-    for axis, column in enumerate(marginal):
-        view = tuple(-1 if a == axis else 1 for a in range(len(shape)))
-        others = tuple(a for a in range(len(shape)) if a != axis)
-        independent = independent * (shares[column] / max(rows, 1)).reshape(view)
-        moved = moved + ((margins[column] - table.sum(axis=others)) * shape[axis] / table.size).reshape(view)
+    part = slice(workload.offsets[q], workload.offsets[q + 1])
+    table = measured.values[part].reshape(shape)
+    independent = _independent([fresh[c] for c in marginal], rows)
+    association = _with_margins(table, [margins[c] for c in marginal]) - independent
     freedom = table.size - 1 - sum(size - 1 for size in shape)
+    noise = variance * freedom / table.size
     # Chi-square over rows is at most the smallest size less one: a bound on the mean square of associations.
     largest = independent * rows * (min(shape) - 1) / table.size
-    kept = _shrunk(moved - independent, independent, measured.variance[q] * freedom / table.size, largest)
-    return _simplex((independent + kept).reshape(-1), float(rows))
+    kept = _kept(association, independent, noise, largest, 1.0 if past is None else _LEFT)
+    association = association * kept
+    if past is not None:
+        before = past.cells[part].reshape(shape) - _independent([past.margins[c] for c in marginal], rows)
+        association = _blend(before, association, kept**2 * noise, past.pull)
+        independent = _independent([shares[c] for c in marginal], rows)
+    return _simplex((independent + association).reshape(-1), float(rows))
 
 
-def _shrunk(association: FloatArray, independent: FloatArray, noise: float, largest: FloatArray) -> FloatArray:
-    """Posterior mean of associations whose prior variance is proportional to a power of the expected count.
+def _independent(margins: Sequence[FloatArray], rows: int) -> FloatArray:
+    """Counts of a table whose columns are independent and have these margins."""
+    out = np.array(float(max(rows, 1)))
+    for margin in margins:
+        out = np.multiply.outer(out, margin / max(rows, 1))
+    return out
 
-    The factor is estimated by moments, weighted by the prior; see Morris 1983 for the method. The prior variance is
-    kept below ``largest``, which matters where the noise is wild.
+
+def _with_margins(table: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+    """The nearest table with these margins; they agree on their sum."""
+    moved = table + (len(margins) - 1) * (table.sum() - margins[0].sum()) / table.size
+    for axis, margin in enumerate(margins):
+        view = tuple(-1 if a == axis else 1 for a in range(table.ndim))
+        moved = moved + ((margin - _sums(table, axis)) * margin.size / table.size).reshape(view)
+    return np.asarray(moved)
+
+
+def _sums(table: FloatArray, axis: int) -> FloatArray:
+    """Sums over all columns of a table but one."""
+    return np.asarray(table.sum(axis=tuple(a for a in range(table.ndim) if a != axis)))
+
+
+def _kept(
+    association: FloatArray, independent: FloatArray, noise: float, largest: FloatArray, left: float
+) -> FloatArray:
+    """Share of each association that its posterior mean keeps; the prior variance is a power of the expected count.
+
+    The factor of the prior variance is estimated by moments, weighted by the prior; see Morris 1983 for the method. The
+    prior variance is kept below ``largest``, which matters where the noise is wild. ``left`` is the share of the noise
+    that is still there once rows have been fitted.
     """
     prior = independent**_POWER
     spread = float(np.sum(prior**2))
@@ -115,7 +215,7 @@ def _shrunk(association: FloatArray, independent: FloatArray, noise: float, larg
         return np.zeros_like(association)
     excess = float(np.sum(prior * (association**2 - noise))) - _CAUTION * noise * np.sqrt(2 * spread)
     signal = np.minimum(max(0.0, excess / spread) * prior, largest)
-    return np.asarray(association * signal / (signal + noise))
+    return np.asarray(signal / (signal + left * noise))
 
 
 def _simplex(values: FloatArray, total: float) -> FloatArray:
