@@ -73,6 +73,11 @@ class Budget:
             return Fraction(self.epsilon) ** 2 / 2
         return Fraction(rho_for(self.epsilon, delta=self.delta))
 
+    def covers(self, rho: Fraction, pure: Fraction | None) -> bool:
+        """Whether a cost stays within the budget, in exact arithmetic. Either currency may vouch for the whole."""
+        by_pure = pure is not None and pure <= Fraction(self.epsilon)
+        return by_pure or (not self.pure and rho <= self.rho)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
@@ -105,11 +110,7 @@ class Claim:
 
     def fits(self, budget: Budget) -> bool:
         """Whether the claim stays within the budget, in exact arithmetic."""
-        if budget.pure:
-            return self.pure is not None and self.pure <= Fraction(budget.epsilon)
-        if self.pure is not None and self.pure <= Fraction(budget.epsilon):
-            return True
-        return self.rho <= budget.rho
+        return budget.covers(self.rho, self.pure)
 
     def words(self, budget: Budget) -> str:
         """One precise sentence."""

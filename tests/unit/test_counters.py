@@ -26,10 +26,11 @@ from synthstream.kernel.counters import (
     counter,
     restarted,
 )
-from synthstream.kernel.counters.base import LARGEST_COUNT, FloatArray, IntArray, MatrixCounter, Noise
+from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.counters.nodes import NodeCounter
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
 
 T = 40

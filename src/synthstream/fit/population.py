@@ -14,8 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.fit.targets import FloatArray, Targets, targets
-from synthstream.release import Measured
+from synthstream.fit.targets import Targets, targets
+from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
 # Proposals for each row of a population: at the start, and at each release after it.

@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from synthstream.release import Measured
+from synthstream.release import FloatArray, Measured
 from synthstream.workload import CodeArray
-
-FloatArray = NDArray[np.float64]
 
 # Associations are taken to vary like the expected count of their cell to this power, and only what stands out of the
 # noise by so many of its standard deviations counts as variation (docs/decisions/0003-joint-fit.md).

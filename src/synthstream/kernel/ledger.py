@@ -27,11 +27,7 @@ class Ledger:
             BudgetExceeded: all claims together would exceed the budget. Compared in exact arithmetic.
         """
         charged = (*self.claims, claim)
-        rho, pure = compose(charged)
-        # Either currency may vouch for the whole: pure epsilon adds up, and so does rho.
-        by_pure = pure is not None and pure <= self.budget.epsilon
-        by_rho = not self.budget.pure and rho <= self.budget.rho
-        if not (by_pure or by_rho):
+        if not self.budget.covers(*compose(charged)):
             raise BudgetExceeded(
                 f"The ledger refuses this charge: the budget is epsilon = {self.budget.epsilon:g}, "
                 f"delta = {self.budget.delta:g}, {len(self.claims)} charge(s) stand against it, and this one would "

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import gaussian_variance, laplace_variance
+from synthstream.kernel.sampling import FloatArray, IntArray, gaussian_variance, laplace_variance
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 State = dict[str, NDArray[Any]]
 Noise = Literal["gaussian", "laplace"]
 

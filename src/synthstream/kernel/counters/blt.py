@@ -10,14 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.optimize import brentq
 
-from synthstream.kernel.counters.base import (
-    Encoded,
-    FloatArray,
-    State,
-    ToeplitzCounter,
-)
+from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.counters.fixed import advance
+from synthstream.kernel.sampling import FloatArray
 from synthstream.workload import IntArray
 
 # The longest span one factorisation serves; longer streams restart it (see restarted.py).

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Counter, FloatArray, IntArray, Noise, State, clip, rounded_up
+from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

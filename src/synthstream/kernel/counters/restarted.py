@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Counter, FloatArray, IntArray, Noise, State
+from synthstream.kernel.counters.base import Counter, Noise, State
 from synthstream.kernel.counters.blt import LONGEST, Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import FloatArray, IntArray
 
 # Kary segments: 15 ticks, then ten times as many each time (figures in docs/theorems/restarted.md).
 _FIRST, _GROWTH = 15, 10

@@ -7,15 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import (
-    Encoded,
-    FloatArray,
-    IntArray,
-    MatrixCounter,
-    Noise,
-    State,
-    rounded_up,
-)
+from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, rounded_up
+from synthstream.kernel.sampling import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

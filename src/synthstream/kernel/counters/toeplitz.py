@@ -9,13 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import (
-    Encoded,
-    FloatArray,
-    IntArray,
-    State,
-    ToeplitzCounter,
-)
+from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter
+from synthstream.kernel.sampling import FloatArray, IntArray
 
 # Beyond this, remembering every tick's counts costs more than it gains over the buffered counter.
 LONGEST = 2**13
