@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from fractions import Fraction
 from typing import Protocol
 
 import numpy as np
 
+from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
 from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
 
 # Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),
@@ -37,6 +39,17 @@ class Gate(Protocol):
         Cost: epsilon = sum over elements of |change| / scale (theorem ``discrete-laplace``).
         """
 
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        """Position of one candidate, those of large score more likely.
+
+        Args:
+            scores: int64, shape ``(n,)``, at least one.
+            sensitivity: one unit changes no score by more than this.
+            epsilon: what the choice costs.
+
+        Cost: epsilon * largest change / sensitivity, at most epsilon (theorem ``choose``).
+        """
+
 
 class SystemGate:
     """The gate of every real stream.
@@ -47,7 +60,7 @@ class SystemGate:
     Privacy:
         Unit        one change of the values passed in one call
         Cost        that of :class:`Gate`
-        Theorem     discrete-laplace, discrete-gaussian
+        Theorem     discrete-laplace, discrete-gaussian, choose
         Trusts      ``os.urandom`` returns independent uniform bytes
 
     Raises:
@@ -73,6 +86,11 @@ class SystemGate:
         exact = within_range(value)
         return exact + discrete_laplace(scale, exact.size, entropy=os.urandom)
 
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        """See :meth:`Gate.choose`."""
+        exact, rate = checked_choice(scores, sensitivity, epsilon)
+        return noisy_max(exact, rate=rate, entropy=os.urandom)
+
 
 def within_range(value: IntArray) -> IntArray:
     """Values clipped to ``LARGEST_VALUE`` in size, which moves no two of them further apart.
@@ -84,3 +102,17 @@ def within_range(value: IntArray) -> IntArray:
     if value.ndim != 1:
         raise ValueError(f"value: the gate takes a vector, not shape {value.shape}")
     return np.clip(value, -LARGEST_VALUE, LARGEST_VALUE)
+
+
+def checked_choice(scores: IntArray, sensitivity: int, epsilon: float) -> tuple[IntArray, Fraction]:
+    """Scores clipped to ``LARGEST_SCORE`` in size, and their weight in units of the exponential noise.
+
+    Raises ``TypeError`` or ``ValueError`` if the arguments are not what :meth:`Gate.choose` takes.
+    """
+    if scores.dtype != np.int64:
+        raise TypeError(f"scores: the gate takes int64, not {scores.dtype}")
+    if scores.ndim != 1 or scores.size == 0:
+        raise ValueError(f"scores: the gate takes a vector of at least one, not shape {scores.shape}")
+    if sensitivity < 1 or not 0 < epsilon < float("inf"):
+        raise ValueError(f"a choice needs a sensitivity of at least 1 and a finite epsilon above 0, not {epsilon}")
+    return np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE), Fraction(epsilon) / (2 * sensitivity)

@@ -16,10 +16,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from synthstream.kernel.gate import Gate, within_range
+from synthstream.kernel.choosing import noisy_max
+from synthstream.kernel.gate import Gate, checked_choice, within_range
 from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
 
-Kind = Literal["gaussian", "laplace"]
+Kind = Literal["gaussian", "laplace", "choose"]
 Scale = float | FloatArray
 
 
@@ -28,7 +29,10 @@ class TraceMismatch(AssertionError):
 
 
 class Call(NamedTuple):
-    """One call of a gate: what it was given, and what it answered."""
+    """One call of a gate: what it was given, and what it answered.
+
+    The scale of a choice is sensitivity / epsilon: what a change of one in the scores costs is 1 / scale.
+    """
 
     kind: Kind
     value: IntArray
@@ -48,6 +52,10 @@ class ExactGate:
     def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
         """A copy of ``value``."""
         return within_range(value).copy()
+
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        """Position of the largest score, the first if there are several."""
+        return int(np.argmax(checked_choice(scores, sensitivity, epsilon)[0]))
 
 
 class SeededGate:
@@ -77,6 +85,11 @@ class SeededGate:
         """See :meth:`Gate.laplace`."""
         return within_range(value) + discrete_laplace(scale, value.size, entropy=self.entropy)
 
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        """See :meth:`Gate.choose`."""
+        exact, rate = checked_choice(scores, sensitivity, epsilon)
+        return noisy_max(exact, rate=rate, entropy=self.entropy)
+
 
 class TracingGate:
     """Hands each call to another gate and records it in ``trace``."""
@@ -94,6 +107,12 @@ class TracingGate:
     def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
         """The other gate's answer."""
         return self._record("laplace", value, scale, self._inner.laplace(value, scale=scale))
+
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        """The other gate's answer."""
+        answer = self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
+        self._record("choose", scores, sensitivity / epsilon, np.array([answer]))
+        return answer
 
     def _record(self, kind: Kind, value: IntArray, scale: Scale, answer: IntArray) -> IntArray:
         # The caller may go on to change its arrays in place.
@@ -123,6 +142,10 @@ class ReplayingGate:
         """The recorded answer."""
         return self._replay("laplace", value, scale)
 
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        """The recorded answer."""
+        return int(self._replay("choose", scores, sensitivity / epsilon)[0])
+
     def _replay(self, kind: Kind, value: IntArray, scale: Scale) -> IntArray:
         number = len(self.trace)
         if number >= len(self._recorded):
@@ -139,7 +162,8 @@ def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fractio
 
     Returns:
         rho: sum of (v - v')^2 / (2 sigma^2) over all elements of all Gaussian calls.
-        epsilon: sum of |v - v'| / scale over all elements of all Laplace calls.
+        epsilon: sum of |v - v'| / scale over all elements of all Laplace calls, and of the largest |v - v'| / scale of
+            every choice.
 
     Raises:
         TraceMismatch: the runs differ in the number, kind, shape or scale of calls.
@@ -160,6 +184,9 @@ def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fractio
     sizes: defaultdict[float, int] = defaultdict(int)
     for number, (a, b) in enumerate(zip(trace_a, trace_b, strict=True)):
         _compare(number, a, b)
+        if a.kind == "choose":
+            sizes[float(np.max(a.scale))] += max(abs(int(x) - int(y)) for x, y in zip(a.value, b.value, strict=True))
+            continue
         scales = np.broadcast_to(a.scale, a.value.shape)
         for i in np.flatnonzero(a.value != b.value):
             change = int(a.value[i]) - int(b.value[i])

@@ -1,0 +1,124 @@
+"""Choosing the largest of scores with exponential noise: its law, its cost, its exactness, what it refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from synthstream.kernel import choosing
+from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
+from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TraceMismatch, TracingGate, path_cost
+
+
+def law(scores: list[int], rate: float) -> FloatArray:
+    """Permute-and-flip, by inclusion and exclusion (McKenna and Sheldon 2020, Proposition 3)."""
+    p = np.exp(rate * (np.array(scores) - max(scores)))
+    out = []
+    for i in range(len(scores)):
+        others = [p[j] for j in range(len(scores)) if j != i]
+        sets = chain.from_iterable(combinations(others, k) for k in range(len(others) + 1))
+        out.append(p[i] * math.fsum((-1) ** len(s) / (len(s) + 1) * math.prod(s) for s in sets))
+    return np.array(out)
+
+
+def draws(scores: list[int], rate: Fraction, n: int, seed: str = "law") -> IntArray:
+    entropy = SeededGate(seed).entropy
+    found = [noisy_max(np.array(scores), rate=rate, entropy=entropy) for _ in range(n)]
+    return np.bincount(found, minlength=len(scores))
+
+
+@pytest.mark.parametrize("scores", [[0, 1, 2], [5, 5, 5, 5], [-3, 0, -1, 0, -10], [7]])
+def test_the_law_is_that_of_permute_and_flip(scores: list[int]) -> None:
+    expected = law(scores, 0.5) * 20_000
+    assert expected.sum() == pytest.approx(20_000)
+    seen = draws(scores, Fraction(1, 2), 20_000)
+    if len(scores) > 1:
+        assert chisquare(seen, expected).pvalue > 1e-4
+        wrong = law(scores, 0.6) * 20_000
+        assert len(set(scores)) == 1 or chisquare(seen, wrong).pvalue < 1e-4  # a wrong rate would be seen
+
+
+def test_the_exact_decision_has_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "_BAND", 1e6)  # floats decide nothing any more
+    seen = draws([0, 1, 2], Fraction(1, 2), 2000)
+    assert chisquare(seen, law([0, 1, 2], 0.5) * 2000).pvalue > 1e-4
+
+
+def test_floats_and_exact_arithmetic_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same first words, decided by floats and then by intervals, give the same winner."""
+    random = np.random.default_rng(0)
+
+    def words(seed: int) -> Callable[[int], bytes]:
+        source = np.random.default_rng(seed)
+        return lambda count: source.bytes(count)
+
+    for seed in range(200):
+        scores = random.integers(-50, 50, size=6)
+        rate = Fraction(float(random.uniform(0.001, 3)))
+        monkeypatch.setattr(choosing, "_BAND", 2.0**-49)
+        by_floats = noisy_max(scores, rate=rate, entropy=words(seed))
+        monkeypatch.setattr(choosing, "_BAND", 1e6)
+        assert noisy_max(scores, rate=rate, entropy=words(seed)) == by_floats
+
+
+def test_no_digits_at_all_are_decided_by_the_next_ones() -> None:
+    """A word of zeros means an enormous E, still unknown; more digits settle it."""
+    answers = iter([bytes(16), b"\xff" * 8, b"\x01" + bytes(7)])
+    assert noisy_max(np.array([0, 0]), rate=Fraction(1), entropy=lambda count: next(answers)) == 1
+
+
+@pytest.mark.parametrize("scores", [[0, 0, 1], [3, -2, 0, 1]])
+def test_a_change_of_all_scores_by_one_costs_at_most_epsilon(scores: list[int]) -> None:
+    """Exact, over all changes by at most the sensitivity; and the worst of them is not far from epsilon."""
+    worst = 0.0
+    for signs in np.ndindex(*(3,) * len(scores)):
+        changed = [s + d - 1 for s, d in zip(scores, signs, strict=True)]
+        worst = max(worst, float(np.abs(np.log(law(scores, 0.5) / law(changed, 0.5))).max()))
+    assert 0.5 < worst <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize(
+    "gate", [SystemGate(), SeededGate(3), TracingGate(SystemGate())], ids=lambda g: type(g).__name__
+)
+def test_gates_choose_the_far_better_candidate(gate: Gate) -> None:
+    scores = np.array([-(2**62), 0, 2**62, 5])
+    assert gate.choose(scores, sensitivity=1, epsilon=1.0) == 2
+    assert ExactGate().choose(scores, sensitivity=1, epsilon=1.0) == 2
+    assert LARGEST_SCORE < 2**62
+    assert gate.choose(scores[:1], sensitivity=1, epsilon=1e300) == 0
+
+
+@pytest.mark.parametrize("gate", [SystemGate(), ExactGate(), SeededGate(3)], ids=lambda g: type(g).__name__)
+@pytest.mark.parametrize(
+    ("scores", "sensitivity", "epsilon", "error"),
+    [
+        (np.array([1.0]), 1, 1.0, TypeError),
+        (np.zeros(0, dtype=np.int64), 1, 1.0, ValueError),
+        (np.zeros((1, 1), dtype=np.int64), 1, 1.0, ValueError),
+        (np.zeros(1, dtype=np.int64), 0, 1.0, ValueError),
+        (np.zeros(1, dtype=np.int64), 1, 0.0, ValueError),
+        (np.zeros(1, dtype=np.int64), 1, math.inf, ValueError),
+        (np.zeros(1, dtype=np.int64), 1, math.nan, ValueError),
+    ],
+)
+def test_bad_arguments(gate: Gate, scores: IntArray, sensitivity: int, epsilon: float, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        gate.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
+
+
+def test_a_trace_gives_the_cost_of_a_choice() -> None:
+    first = TracingGate(ExactGate())
+    answer = first.choose(np.array([4, 0, 1]), sensitivity=2, epsilon=0.5)
+    second = ReplayingGate(first.trace)
+    assert second.choose(np.array([3, 2, 1]), sensitivity=2, epsilon=0.5) == answer
+    assert path_cost(first.trace, second.trace) == (Fraction(0), Fraction(1, 2))
+    with pytest.raises(TraceMismatch):
+        ReplayingGate(first.trace).choose(np.array([3, 2, 1]), sensitivity=1, epsilon=0.5)
