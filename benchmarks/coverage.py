@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.environment import environment
-from synthstream.assembly import mechanism_of
+from synthstream.assembly import synthesizer_of
 from synthstream.config import load
 from synthstream.plan import plan
 from synthstream.stream import Stream
@@ -31,7 +31,7 @@ AT = (0, 9, 99, 260)
 def main() -> None:
     """Run, compare, print one JSON line per tick looked at."""
     config = load(CONFIG)
-    workload = mechanism_of(config).workload
+    workload = synthesizer_of(config).mechanism.workload
     frame = pl.read_parquet(CONFIG.parent / "../data/sf_evictions_2011_2015.parquet")
     codes = config.schema.encode(frame)
     ticks = config.clock.ticks_of(frame)

@@ -10,24 +10,33 @@ from typing import Any
 from synthstream.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
+from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
 from synthstream.privacy import Budget, Claim, above
+from synthstream.synthesizer import Continual, InEpochs, Synthesizer
 
 
-def mechanism_of(config: StreamConfig) -> Marginals:
-    """The mechanism that a configuration describes. Touches no data."""
+def synthesizer_of(config: StreamConfig) -> Synthesizer:
+    """The mechanism and the fit that a configuration describes. Touches no data."""
     try:
-        return Marginals(
-            workload=config.workload,
-            budget=config.privacy.budget,
-            horizon=config.clock.horizon,
-            unit=config.privacy.unit,
-            neighbours=config.privacy.neighbours,
-            split=config.synthesizer.budget,
-            kind=config.synthesizer.counter,
-        )
+        return _synthesizer(config)
     except ValueError as error:
         raise ConfigError(f"{config.name}: {error}") from error
+
+
+def _synthesizer(config: StreamConfig) -> Synthesizer:
+    settings = config.synthesizer
+    common: dict[str, Any] = {
+        "workload": config.workload,
+        "budget": config.privacy.budget,
+        "horizon": config.clock.horizon,
+        "unit": config.privacy.unit,
+        "neighbours": config.privacy.neighbours,
+    }
+    if settings.measures(config.privacy.budget) == "epochs":
+        picks = settings.picks or len(config.schema.names)
+        return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
+    return Continual(mechanism=Marginals(**common, split=settings.budget, kind=settings.counter))
 
 
 def genesis(config: StreamConfig) -> str:

@@ -84,7 +84,8 @@ def plan_command(config: ConfigPath) -> None:
         "           Someone with many rows is protected less: the promise is for each row."
     )
     tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
-    console.print(f"Tables     {tables}; {found.cells:,} cells; counter {found.counter}")
+    console.print(f"Tables     {tables}; {found.cells:,} cells")
+    console.print(f"Measured   {found.how}")
     console.print(
         f"Memory     about {150 + found.state_bytes / 1e6:.0f} MB; on disk {found.state_bytes / 1e6:.1f} MB and "
         f"{found.tick_bytes / 1e3:.0f} KB more for each tick"

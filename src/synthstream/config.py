@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os.path
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from synthstream.clock import Clock, known_zone
 from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
 from synthstream.errors import ConfigError
 from synthstream.io.sources import Kind as SourceKind
-from synthstream.kernel.counters import Kind as CounterKind
-from synthstream.kernel.marginals import Split
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
-from synthstream.problems import Problems, nearest
+from synthstream.problems import Problems
 from synthstream.schema import Schema
+from synthstream.synthesis import Section, SynthesizerConfig, SynthesizerSection, settings_of, workload_of
 from synthstream.workload import Workload
 
 
@@ -35,18 +34,14 @@ def _moment(value: object) -> object:
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class _Privacy(_Section):
+class _Privacy(Section):
     epsilon: float
     delta: float
     unit: Literal["event"]
     neighbours: Neighbours = "add-remove"
 
 
-class _Clock(_Section):
+class _Clock(Section):
     column: str | None = None
     start: Moment
     every: str
@@ -55,7 +50,7 @@ class _Clock(_Section):
     horizon: Literal["unbounded"] | int
 
 
-class _Category(_Section):
+class _Category(Section):
     type: Literal["category"]
     name: str
     values: list[str]
@@ -63,13 +58,13 @@ class _Category(_Section):
     other: str | None = None
 
 
-class _Boolean(_Section):
+class _Boolean(Section):
     type: Literal["boolean"]
     name: str
     missing: bool | None = None
 
 
-class _Integer(_Section):
+class _Integer(Section):
     type: Literal["integer"]
     name: str
     min: int
@@ -78,7 +73,7 @@ class _Integer(_Section):
     missing: int | None = None
 
 
-class _Number(_Section):
+class _Number(Section):
     type: Literal["number"]
     name: str
     min: float
@@ -87,7 +82,7 @@ class _Number(_Section):
     missing: float | None = None
 
 
-class _Datetime(_Section):
+class _Datetime(Section):
     type: Literal["datetime"]
     name: str
     part: Part | None = None
@@ -101,42 +96,34 @@ class _Datetime(_Section):
 _Columns = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
 
 
-class _Synthesizer(_Section):
-    kind: Literal["table"] = "table"
-    order: int | None = Field(default=None, ge=1, le=8)
-    marginals: list[list[str]] | None = None
-    counter: CounterKind = "auto"
-    budget: Split = "auto"
-
-
-class _Source(_Section):
+class _Source(Section):
     kind: SourceKind
     path: str
 
 
-class _Sink(_Section):
+class _Sink(Section):
     kind: Literal["parquet"]
     path: str
     rows: Literal["total"] | Annotated[int, Field(ge=0)] = "total"
     keep: int | None = Field(default=None, ge=1)
 
 
-class _File(_Section):
+class _File(Section):
     name: str = Field(min_length=1)
     state: str = Field(min_length=1)
     privacy: _Privacy
     clock: _Clock
     columns: list[_Columns] = Field(min_length=1)
-    synthesizer: _Synthesizer = _Synthesizer()
+    synthesizer: SynthesizerSection = SynthesizerSection()
     source: _Source | None = None
     sink: _Sink | None = None
 
 
-_SECTIONS: dict[str, type[_Section]] = {
+_SECTIONS: dict[str, type[Section]] = {
     "": _File,
     "privacy": _Privacy,
     "clock": _Clock,
-    "synthesizer": _Synthesizer,
+    "synthesizer": SynthesizerSection,
     "source": _Source,
     "sink": _Sink,
     "category": _Category,
@@ -147,10 +134,6 @@ _SECTIONS: dict[str, type[_Section]] = {
 }
 
 
-# Beyond this many cells a tick would take minutes and gigabytes.
-_LARGEST_WORKLOAD = 20_000_000
-
-
 @dataclass(frozen=True, kw_only=True)
 class PrivacyConfig:
     """Budget, unit and neighbours."""
@@ -158,15 +141,6 @@ class PrivacyConfig:
     budget: Budget
     unit: Unit = EVENT
     neighbours: Neighbours = "add-remove"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SynthesizerConfig:
-    """What is counted and how: see :class:`synthstream.kernel.marginals.Marginals`."""
-
-    kind: Literal["table"] = "table"
-    counter: CounterKind = "auto"
-    budget: Split = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +192,7 @@ class StreamConfig:
     clock: Clock
     schema: Schema
     workload: Workload
-    synthesizer: SynthesizerConfig = SynthesizerConfig()
+    synthesizer: SynthesizerConfig = field(default_factory=SynthesizerConfig)
     source: SourceConfig | None = None
     sink: SinkConfig | None = None
 
@@ -265,9 +239,7 @@ class StreamConfig:
             "clock.every": clock.every,
             "clock.timezone": clock.timezone,
             "clock.horizon": clock.horizon,
-            "synthesizer.kind": self.synthesizer.kind,
-            "synthesizer.counter": self.synthesizer.counter,
-            "synthesizer.budget": self.synthesizer.budget,
+            **{f"synthesizer.{key}": value for key, value in asdict(self.synthesizer).items()},
             "synthesizer.marginals": self.workload.marginals,
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
@@ -322,13 +294,12 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
         problems.attempt(f"columns.{i}", partial(_column, c, file.clock.timezone)) for i, c in enumerate(file.columns)
     ]
     schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
-    workload = schema and problems.attempt("synthesizer.marginals", lambda: _workload(file.synthesizer, schema))
+    workload = schema and problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     if file.sink is not None:
         problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
     problems.raise_if_any()
     if privacy is None or clock is None or schema is None or workload is None:
         raise problems.error()
-    synthesizer = file.synthesizer
     return {
         "name": file.name,
         "state": base / file.state,
@@ -337,7 +308,7 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
         "clock": clock,
         "schema": schema,
         "workload": workload,
-        "synthesizer": SynthesizerConfig(counter=synthesizer.counter, budget=synthesizer.budget),
+        "synthesizer": settings_of(file.synthesizer),
         "source": file.source and SourceConfig(kind=file.source.kind, path=base / file.source.path),
         "sink": file.sink and SinkConfig(path=base / file.sink.path, rows=file.sink.rows, keep=file.sink.keep),
     }
@@ -371,29 +342,3 @@ def _column(section: Any, timezone: str) -> Column:
             raise ConfigError(f'timezone = {section.timezone!r}: not a known zone; use a name such as "UTC"')
     column: Column = kinds[section.type](**settings)
     return column
-
-
-def _workload(section: _Synthesizer, schema: Schema) -> Workload:
-    if section.marginals is None:
-        return _affordable(Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes), schema)
-    if section.order is not None:
-        raise ConfigError("give either order or marginals, not both")
-    found: list[tuple[int, ...]] = [()]
-    for names in section.marginals:
-        for name in names:
-            if name not in schema.names:
-                raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
-        found.append(tuple(sorted({schema.names.index(name) for name in names})))
-    return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
-
-
-def _affordable(workload: Workload, schema: Schema) -> Workload:
-    if workload.cells > _LARGEST_WORKLOAD:
-        largest = max(zip(workload.lengths.tolist(), workload.marginals, strict=True))
-        widest = " and ".join(repr(schema.names[c]) for c in largest[1])
-        raise ConfigError(
-            f"{workload.cells:,} cells in {len(workload.marginals):,} tables are too many; at most "
-            f"{_LARGEST_WORKLOAD:,} are served. The table of {widest} alone has {largest[0]:,}. Use fewer bins or "
-            "values, or list [synthesizer] marginals"
-        )
-    return workload

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthstream.assembly import mechanism_of
+from synthstream.assembly import synthesizer_of
 from synthstream.config import StreamConfig
-from synthstream.kernel.marginals import Marginals
 from synthstream.privacy import Claim
+from synthstream.synthesizer import Mechanism
 
 AT_TICKS = (1, 10, 100, 1000)
 
@@ -37,7 +37,7 @@ class Plan:
 
     claim: Claim
     words: str
-    counter: str
+    how: str
     tables: dict[int, int]
     cells: int
     state_bytes: int
@@ -47,26 +47,26 @@ class Plan:
 
 def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
     """Forecast a configuration. Ticks beyond the horizon are left out; the horizon itself is put in their place."""
-    mechanism = mechanism_of(config)
+    mechanism = synthesizer_of(config).mechanism
     workload = mechanism.workload
     claim = mechanism.claim()
-    horizon = mechanism.horizon
+    horizon = config.clock.horizon
     ticks = sorted({t if horizon is None else min(t, horizon) for t in at_ticks})
     orders = sorted({len(m) for m in workload.marginals})
     return Plan(
         claim=claim,
         words=claim.words(config.privacy.budget),
-        counter=type(mechanism.counter).__name__.lower(),
+        how=mechanism.describe(),
         tables={k: sum(len(m) == k for m in workload.marginals) for k in orders},
         cells=workload.cells,
-        state_bytes=_state_bytes(mechanism),
+        state_bytes=_state_bytes(mechanism, horizon),
         tick_bytes=3 * workload.cells,  # measured: 2 to 3 bytes for each compressed noisy count
         forecasts=tuple(_forecast(mechanism, t) for t in ticks),
     )
 
 
-def _forecast(mechanism: Marginals, ticks: int) -> Forecast:
-    variance = mechanism.variance(ticks - 1)
+def _forecast(mechanism: Mechanism, ticks: int) -> Forecast:
+    variance = mechanism.expected_variance(ticks - 1)
     order = np.array([len(m) for m in mechanism.workload.marginals])
     # Sums of a few heavy-tailed draws are close enough to normal for a mean absolute error.
     table_error = mechanism.workload.lengths * np.sqrt(2 / np.pi * variance)
@@ -77,10 +77,10 @@ def _forecast(mechanism: Marginals, ticks: int) -> Forecast:
     )
 
 
-def _state_bytes(mechanism: Marginals) -> int:
+def _state_bytes(mechanism: Mechanism, horizon: int | None) -> int:
     """Bytes of counter state at the horizon (or in the first segment)."""
     cells = mechanism.workload.cells
     state = sum(array.nbytes for array in mechanism.init().values())
     if "counts" in mechanism.init():  # toeplitz remembers every tick
-        state += 16 * cells * (mechanism.horizon or 0)
+        state += 16 * cells * (horizon or 0)
     return state

@@ -28,20 +28,27 @@ NOT_PRIVATE = "NOT PRIVATE: made with simulated noise"
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Noisy counts of all marginals at one tick, with their known error. Public.
+    """Noisy counts of the marginals that were measured at one tick, with their known error. Public.
 
     Args:
-        tick: 0-based number of the tick whose end this describes; counts cover ticks ``0..tick``.
+        tick: 0-based number of the tick whose end this describes.
         workload: which marginals, and how ``values`` is laid out.
-        values: noisy running counts, float64, shape ``(cells,)``; may be negative, need not be consistent.
-        variance: noise variance of each cell of each marginal, shape ``(marginals,)``, from public facts alone.
-            Noise is independent between cells.
+        values: noisy counts, float64, shape ``(cells,)``; may be negative, need not be consistent.
+        variance: noise variance of each cell of each marginal, shape ``(marginals,)``, from public facts alone; NaN
+            where it is not known. Noise is independent between cells.
+        since: first tick whose events each marginal counts, int64, shape ``(marginals,)``; left out: 0 for all, which
+            makes them running counts. They cover ticks ``since..tick``.
     """
 
     tick: int
     workload: Workload
     values: FloatArray
     variance: FloatArray
+    since: IntArray = None  # type: ignore[assignment]  # filled in below, once the number of marginals is known
+
+    def __post_init__(self) -> None:
+        if self.since is None:
+            object.__setattr__(self, "since", np.zeros(len(self.workload.marginals), dtype=np.int64))
 
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
         """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""
@@ -65,7 +72,8 @@ class Release:
     Args:
         name: of the stream.
         schema: the columns.
-        measured: the noisy counts.
+        workload: the tables that every release of this stream holds.
+        measured: the noisy counts of this tick.
         model: the rows fitted to them.
         start, end: the tick's span; the rows stand for all events up to ``end``.
         facts: claim and chain, as they stand in the manifest.
@@ -75,6 +83,7 @@ class Release:
 
     name: str
     schema: Schema
+    workload: Workload
     measured: Measured
     model: Model
     start: datetime
@@ -115,7 +124,8 @@ class Release:
 
         Returns:
             One row per cell: the columns, ``count`` in the published rows, ``measured`` and ``stderr`` as they passed
-            the gate (null if this combination of columns was not measured).
+            the gate, and ``since``, the first tick that ``measured`` counts (null if this combination of columns was
+            not measured at this tick).
 
         Raises:
             SchemaError: a column does not exist or is named twice.
@@ -134,26 +144,30 @@ class Release:
             else {}
         )
         count = workload.count(self.model.codes.astype(np.int32))
-        measured, stderr = None, None
-        if tuple(positions) in self.measured.workload.marginals:
-            values, stderr = self.measured.marginal(positions)
-            measured = pl.Series(values.reshape(-1))
-        table: pl.DataFrame = frame.select(*columns).with_columns(
-            count=pl.Series(count),
-            measured=pl.lit(measured, dtype=pl.Float64),
-            stderr=pl.lit(stderr, dtype=pl.Float64),
-        )
+        table: pl.DataFrame = frame.select(*columns).with_columns(count=pl.Series(count), **self._answers(workload))
         return table
 
     @cached_property
     def tables(self) -> pl.DataFrame:
-        """All measured tables in one frame, a row per cell: see :func:`cells`."""
-        workload = self.measured.workload
-        return cells(self.schema, workload).with_columns(
-            count=pl.Series(workload.count(self.model.codes.astype(np.int32))),
-            measured=pl.Series(self.measured.values),
-            stderr=pl.Series(np.repeat(np.sqrt(self.measured.variance), workload.lengths)),
-        )
+        """All tables of the stream's workload in one frame, a row per cell: see :func:`cells` and :meth:`table`."""
+        count = self.workload.count(self.model.codes.astype(np.int32))
+        return cells(self.schema, self.workload).with_columns(count=pl.Series(count), **self._answers(self.workload))
+
+    def _answers(self, workload: Workload) -> dict[str, pl.Series]:
+        """``measured``, ``stderr``, ``since`` over the cells of a workload; null where this tick measured nothing."""
+        known = {marginal: q for q, marginal in enumerate(self.measured.workload.marginals)}
+        found = [known.get(marginal, -1) for marginal in workload.marginals]
+        values, stderr, since = np.full((3, workload.cells), np.nan)
+        for place, q in zip(workload.offsets, found, strict=False):
+            if q >= 0:
+                source = self.measured.workload.slice_of(self.measured.workload.marginals[q])
+                here = slice(int(place), int(place) + source.stop - source.start)
+                values[here] = self.measured.values[source]
+                stderr[here] = np.sqrt(self.measured.variance[q])
+                since[here] = self.measured.since[q]
+        series = {"measured": values, "stderr": stderr, "since": since}
+        filled = {name: pl.Series(array).fill_nan(None) for name, array in series.items()}
+        return filled | {"since": filled["since"].cast(pl.Int64)}
 
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
@@ -203,9 +217,12 @@ def cells(schema: Schema, workload: Workload) -> pl.DataFrame:
 def chain_head(previous: str, *, measured: Measured, claim: Mapping[str, Any], schema: str) -> str:
     """Hash that binds a tick's measurement to all before it: SHA-256, hexadecimal.
 
-    It covers tick, measured values and variances, claim, schema and the previous head, and nothing else.
+    It covers tick, measured marginals, values and variances, claim, schema and the previous head, and nothing else.
     """
-    facts = json.dumps({"tick": measured.tick, "claim": dict(claim), "schema": schema}, sort_keys=True)
+    tables = [measured.workload.marginals, measured.since.tolist()]
+    facts = json.dumps(
+        {"tick": measured.tick, "tables": tables, "claim": dict(claim), "schema": schema}, sort_keys=True
+    )
     digest = hashlib.sha256()
     for part in (
         previous.encode(),

@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.assembly import claim_facts, genesis, mechanism_of, simulated, sink_of
+from synthstream.assembly import claim_facts, genesis, simulated, sink_of, synthesizer_of
 from synthstream.config import StreamConfig, load
 from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateError, TickNotOver
-from synthstream.fit.population import Population, changed_share, fit
+from synthstream.fit.population import Population, changed_share
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
 from synthstream.kernel.gate import Gate, SystemGate
@@ -77,7 +77,8 @@ class Stream:
         now: Callable[[], datetime] = _machine_clock,
     ) -> None:
         self.config = config
-        self.mechanism = mechanism_of(config)
+        self._synthesizer = synthesizer_of(config)
+        self.mechanism = self._synthesizer.mechanism
         self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
         self._gates, self._now = gates, now
         self.closed: int
@@ -281,10 +282,9 @@ class Stream:
         try:
             with self._store.transaction():
                 counts = self._store.pending(tick, self.mechanism.workload.cells)
-                after, measured = self.mechanism.step(state, counts, gate)
-                released = np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
+                after, measured = self._synthesizer.step(state, counts, gate, self._model)
                 head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
-                self._store.append_measurement(Committed(tick, released, head))
+                self._store.append_measurement(Committed(tick, self.mechanism.pack(measured), head))
                 self._store.put_counter(after)
                 self._store.drop_pending(tick)
             self._counter, self._head, self.closed = after, head, tick + 1
@@ -305,7 +305,7 @@ class Stream:
 
     def _publish(self, tick: int) -> None:
         measured, head = self._measured(tick)
-        model = fit(measured, start=self._model, seed=seed_of(head, "fit"))
+        model = self._synthesizer.fit(tick, lambda t: self._measured(t)[0], self._model, seed=seed_of(head, "fit"))
         changed = None if self._model is None else changed_share(self._model.codes, model.codes)
         release = replace(self._release(measured, model, head), changed=changed)
         self._sink.publish(release)
@@ -317,13 +317,7 @@ class Stream:
         committed = self._store.measurement(tick)
         if committed is None:
             raise LookupError(f"tick {tick} has not been measured")
-        measured = Measured(
-            tick=tick,
-            workload=self.mechanism.workload,
-            values=np.asarray(committed.released * self.mechanism.resolution, dtype=np.float64),
-            variance=self.mechanism.variance(tick),
-        )
-        return measured, committed.head
+        return self.mechanism.unpack(tick, committed.released), committed.head
 
     def _release(self, measured: Measured, model: Population, head: str) -> Release:
         tick, clock = measured.tick, self.config.clock
@@ -332,6 +326,7 @@ class Stream:
         return Release(
             name=self.config.name,
             schema=self.config.schema,
+            workload=self.mechanism.workload,
             measured=measured,
             model=model,
             start=clock.boundary(tick),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, _cumulative, _layout, _resize, _search, changed_share, fit
-from synthstream.fit.targets import _blend, _past, _simplex, targets
+from synthstream.fit.targets import MEMORY, _blend, _past, _simplex, targets
 from synthstream.release import Measured
 from synthstream.workload import CodeArray, IntArray, Workload
 
@@ -124,8 +124,8 @@ def test_what_is_new_is_not_measured_by_what_is_remembered() -> None:
     workload = Workload.all_up_to(1, sizes=SIZES)
     m = measured(workload, workload.count(correlated(2000)))
     late = Measured(tick=10_000, workload=workload, values=m.values, variance=m.variance)
-    assert _past(late, correlated(2000), 2000).pull < 0.01
-    assert _past(late, correlated(1500), 2000).pull == pytest.approx(0.25, abs=0.01)
+    assert _past(late, correlated(2000), 2000, MEMORY).pull < 0.01
+    assert _past(late, correlated(1500), 2000, MEMORY).pull == pytest.approx(0.25, abs=0.01)
 
 
 def test_remembering_lowers_noise_that_is_fresh_at_each_tick() -> None:

@@ -126,14 +126,15 @@ def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfi
     with Stream(config, gates=exact) as stream:
         release = list(stream.run())[-1]
         table = stream.table(["age", "ward"])
-    assert table.columns == ["age", "ward", "count", "measured", "stderr"]
+    assert table.columns == ["age", "ward", "count", "measured", "stderr", "since"]
     assert len(table) == 5 * 5  # four bins and missing, three wards and other and missing
     found = table.filter(pl.col("measured") > 1).row(0, named=True)
     assert found["ward"] == "A"
     assert found["count"] == 3
     assert found["stderr"] == pytest.approx(np.sqrt(release.measured.variance[-1]))
     published = pl.read_parquet(folder / "releases" / "000004" / "tables.parquet")
-    assert published.columns == ["column_1", "value_1", "column_2", "value_2", "count", "measured", "stderr"]
+    names = ["column_1", "value_1", "column_2", "value_2", "count", "measured", "stderr", "since"]
+    assert published.columns == names
     assert len(published) == 1 + 5 + 5 + 25
     assert published.row(0)[:4] == (None,) * 4
     with pytest.raises(SchemaError, match="distinct"):

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.fit.targets import Targets, targets
+from synthstream.fit.targets import MEMORY, Targets, targets
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
@@ -63,7 +63,7 @@ def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
     return float(np.maximum(before - after, 0).sum() / len(old))
 
 
-def fit(measured: Measured, *, start: Population | None = None, seed: int) -> Population:
+def fit(measured: Measured, *, start: Population | None = None, seed: int, memory: float = MEMORY) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
     Time: 40 proposals a row without ``start``, 4 with it, each a pass over the marginals that hold one column; at most
@@ -73,6 +73,7 @@ def fit(measured: Measured, *, start: Population | None = None, seed: int) -> Po
         measured: noisy tables of any order.
         start: the rows of the release before; they change little.
         seed: public; 0 or more, below 2^63.
+        memory: share of past ticks that rows remember; 0 if the noise is not fresh at each tick.
 
     Raises:
         ValueError: ``start`` has columns of other sizes.
@@ -81,7 +82,7 @@ def fit(measured: Measured, *, start: Population | None = None, seed: int) -> Po
     if start is not None and start.workload.sizes != workload.sizes:
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    aim = targets(measured, start=before)
+    aim = targets(measured, start=before, memory=memory)
     cumulative, layout = _cumulative(aim), _layout(workload)
     # Few rows cannot stand for many: then all new ones are drawn afresh, and it is a start like the first.
     first = 2 * len(before) < aim.rows

@@ -21,7 +21,7 @@ _POWER = 0.5
 _CAUTION = 0.5
 # The rows remember this share of all past ticks, except where one cell has moved by so many standard errors, or all
 # cells of a table together by this multiple of what noise explains.
-_MEMORY = 0.06
+MEMORY = 0.06
 _ALONE, _TOGETHER = 2.5, 1.5
 # About so much of the noise's variance is left when rows remember.
 _LEFT = 0.6
@@ -57,7 +57,7 @@ class _Past(NamedTuple):
     pull: float
 
 
-def targets(measured: Measured, *, start: CodeArray | None = None) -> Targets:
+def targets(measured: Measured, *, start: CodeArray | None = None, memory: float = MEMORY) -> Targets:
     """Estimate total, margins and tables.
 
     A table is first moved so that its margins are the pooled ones, which removes the noise of its main effects. What is
@@ -67,6 +67,7 @@ def targets(measured: Measured, *, start: CodeArray | None = None) -> Targets:
     Args:
         measured: noisy tables of any order.
         start: codes of the rows of the release before, shape ``(rows, columns)``.
+        memory: share of past ticks that the rows remember, where nothing has changed.
     """
     variance = np.maximum(measured.variance, _SMALLEST)
     total = _total(measured, variance)
@@ -75,7 +76,7 @@ def targets(measured: Measured, *, start: CodeArray | None = None) -> Targets:
     fresh = [_simplex(margin, float(rows)) for margin in margins]
     shares, past = fresh, None
     if start is not None and len(start) and rows:
-        past = _past(measured, start, rows)
+        past = _past(measured, start, rows, memory)
         shares = [
             _simplex(_blend(old, new, noise, past.pull), float(rows))
             for old, new, noise in zip(past.margins, fresh, errors, strict=True)
@@ -116,7 +117,7 @@ def _margins(measured: Measured, variance: FloatArray, total: float) -> tuple[li
     return margins, errors
 
 
-def _past(measured: Measured, start: CodeArray, rows: int) -> _Past:
+def _past(measured: Measured, start: CodeArray, rows: int, memory: float) -> _Past:
     """What the rows of the release before say about the new number of rows."""
     workload, scale = measured.workload, rows / len(start)
     margins = [
@@ -124,7 +125,7 @@ def _past(measured: Measured, start: CodeArray, rows: int) -> _Past:
         for c, size in enumerate(workload.sizes)
     ]
     new_share = abs(rows - len(start)) / max(rows, len(start))
-    pull = min(1.0, 1 / (1 + _MEMORY * measured.tick) + new_share)
+    pull = min(1.0, 1 / (1 + memory * measured.tick) + new_share)
     return _Past(margins, np.asarray(workload.count(start) * scale, dtype=np.float64), pull)
 
 

@@ -145,6 +145,14 @@ class Marginals:
         each = np.array([self.counter.variance(t, multiplier=float(m)) for m in unique])
         return np.asarray(each[inverse] + self.resolution**2 / 12)
 
+    def expected_variance(self, tick: int) -> FloatArray:
+        """See :meth:`variance`: all tables are measured at every tick."""
+        return self.variance(tick)
+
+    def describe(self) -> str:
+        """How tables are measured, in a few plain words."""
+        return f"every table at every tick, by the counter {type(self.counter).__name__.lower()}"
+
     @cached_property
     def resolution(self) -> float:
         """Released values are whole multiples of this power of two."""
@@ -178,10 +186,17 @@ class Marginals:
         tick = int(state["t"])
         multiplier = np.repeat(self.multipliers, self.workload.lengths)
         after, estimate = self.counter.step(state, counts, gate, multiplier=multiplier)
-        measured = Measured(
+        return after, self.unpack(tick, np.rint(estimate / self.resolution).astype(np.int64))
+
+    def pack(self, measured: Measured) -> IntArray:
+        """Released values as integers, in units of the resolution, for the store."""
+        return np.rint(measured.values / self.resolution).astype(np.int64)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        """The measurement that :meth:`pack` was given."""
+        return Measured(
             tick=tick,
             workload=self.workload,
-            values=np.rint(estimate / self.resolution) * self.resolution,
+            values=np.asarray(released * self.resolution, dtype=np.float64),
             variance=self.variance(tick),
         )
-        return after, measured

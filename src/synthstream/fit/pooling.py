@@ -1,0 +1,86 @@
+"""From measurements of epochs to one estimate of every running table. Post-processing of released values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthstream.release import FloatArray, Measured
+from synthstream.workload import Workload
+
+# Change between epochs counts as real where it stands out of the noise by so many of its standard deviations.
+_CAUTION = 1.0
+
+
+class _Span(NamedTuple):
+    """One table in one epoch: noisy number of events, noisy counts, variance of a count."""
+
+    events: float
+    values: FloatArray
+    variance: float
+
+
+def pooled(history: Sequence[Measured]) -> Measured:
+    """Estimated running counts of every table that was ever measured, with their variances.
+
+    A cell's share of the events is pooled over epochs, weighted by inverse variance, and spread over all events. Where
+    epochs differ by more than noise explains, what they counted is kept as far as it stands out (empirical Bayes, one
+    factor per table; see Morris 1983 for the method).
+
+    Args:
+        history: measurements of all ticks at which epochs ended, and of the newest tick, in order. Each holds the
+            running total ``()``.
+    """
+    now = history[-1]
+    totals = {m.tick: float(m.values[m.workload.slice_of(())][0]) for m in history}
+    spans: dict[tuple[int, ...], list[_Span]] = {}
+    for measured in history:
+        for q, marginal in enumerate(measured.workload.marginals):
+            if marginal:
+                before = totals[int(measured.since[q]) - 1] if measured.since[q] else 0.0
+                part = slice(int(measured.workload.offsets[q]), int(measured.workload.offsets[q + 1]))
+                events = max(totals[measured.tick] - before, 1.0)
+                span = _Span(events, measured.values[part], max(float(measured.variance[q]), 1e-6))
+                spans.setdefault(marginal, []).append(span)
+    total = max(totals[now.tick], 0.0)
+    marginals = sorted(spans, key=lambda marginal: (len(marginal), marginal))
+    tables = [_running(spans[marginal], total) for marginal in marginals]
+    return Measured(
+        tick=now.tick,
+        workload=Workload(sizes=now.workload.sizes, marginals=((), *marginals)),
+        values=np.concatenate([now.values[now.workload.slice_of(())], *(values for values, _ in tables)]),
+        variance=np.array([now.variance[now.workload.marginals.index(())], *(variance for _, variance in tables)]),
+    )
+
+
+def _running(spans: Sequence[_Span], total: float) -> tuple[FloatArray, float]:
+    """Estimate of one table over ``total`` events, and its variance."""
+    events = np.array([span.events for span in spans])
+    values = np.array([span.values for span in spans])
+    noise = np.array([span.variance for span in spans])
+    precision = float(np.sum(events**2 / noise))
+    share = (events / noise) @ values / precision
+    away = values - events[:, None] * share
+    kept = _kept(events, away, noise, precision)
+    # What is kept of an epoch's own count takes the place of as much of the pooled one.
+    estimate = total * share + kept @ away
+    variance = float((total - kept @ events) ** 2 / precision + np.sum(kept**2 * noise))
+    return np.asarray(estimate), variance
+
+
+def _kept(events: FloatArray, away: FloatArray, noise: FloatArray, precision: float) -> FloatArray:
+    """Share of each epoch's deviation that is taken to be real, shape ``(epochs,)``.
+
+    The variance of a cell's share between epochs is estimated by moments, each epoch weighted by its information.
+    """
+    cells = away.shape[1]
+    weight = (events / noise) ** 2
+    scale = cells * float(np.sum(weight * events**2))
+    # The pooled share was fitted to these epochs, which takes as much of their noise away as their share of precision.
+    left = 1 - events**2 / (noise * precision)
+    excess = float(np.sum(weight * (np.sum(away**2, axis=1) - cells * noise * left)))
+    spread = np.sqrt(2 * cells * float(np.sum((weight * noise) ** 2)))
+    drift = max(0.0, (excess - _CAUTION * spread) / scale)
+    return np.asarray(events**2 * drift / (events**2 * drift + noise))

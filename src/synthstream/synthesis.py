@@ -1,0 +1,103 @@
+"""The section [synthesizer] of a configuration: which tables are counted, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from synthstream.errors import ConfigError
+from synthstream.kernel.counters import Kind as CounterKind
+from synthstream.kernel.marginals import Split
+from synthstream.privacy import Budget
+from synthstream.problems import nearest
+from synthstream.schema import Schema
+from synthstream.workload import Workload
+
+# Beyond this many cells a tick would take minutes and gigabytes.
+_LARGEST_WORKLOAD = 20_000_000
+
+Measure = Literal["auto", "always", "epochs"]
+
+
+class Section(BaseModel):
+    """A part of ``stream.toml``, read strictly."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SynthesizerSection(Section):
+    """Keys of [synthesizer]; see :class:`SynthesizerConfig`."""
+
+    kind: Literal["table"] = "table"
+    order: int | None = Field(default=None, ge=1, le=8)
+    marginals: list[list[str]] | None = None
+    counter: CounterKind = "auto"
+    budget: Split = "auto"
+    measure: Measure = "auto"
+    growth: float = Field(default=1.5, ge=1.01, le=100)
+    picks: int | None = Field(default=None, ge=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizerConfig:
+    """What is measured and how.
+
+    Args:
+        counter, budget: see :class:`synthstream.kernel.marginals.Marginals`.
+        measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
+        growth, picks: see :class:`synthstream.kernel.epochs.Epochs`; picks left out: as many as there are columns.
+    """
+
+    kind: Literal["table"] = "table"
+    counter: CounterKind = "auto"
+    budget: Split = "auto"
+    measure: Measure = "auto"
+    growth: float = 1.5
+    picks: int | None = None
+
+    def measures(self, budget: Budget) -> Literal["always", "epochs"]:
+        """Whether all tables are measured at every tick, or some once an epoch.
+
+        Pure DP pays for each table in full, so few tables, measured rarely, tell more (docs/decisions/0006-epochs.md).
+        """
+        if self.measure != "auto":
+            return self.measure
+        return "epochs" if budget.pure and (self.counter, self.budget) == ("auto", "auto") else "always"
+
+
+def settings_of(section: SynthesizerSection) -> SynthesizerConfig:
+    """The settings without the tables."""
+    return SynthesizerConfig(**section.model_dump(exclude={"order", "marginals"}))
+
+
+def workload_of(section: SynthesizerSection, schema: Schema) -> Workload:
+    """The tables that a section asks for.
+
+    Raises:
+        ConfigError: a column does not exist, or the cells are too many.
+    """
+    if section.marginals is None:
+        return _affordable(Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes), schema)
+    if section.order is not None:
+        raise ConfigError("give either order or marginals, not both")
+    found: list[tuple[int, ...]] = [()]
+    for names in section.marginals:
+        for name in names:
+            if name not in schema.names:
+                raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
+        found.append(tuple(sorted({schema.names.index(name) for name in names})))
+    return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
+
+
+def _affordable(workload: Workload, schema: Schema) -> Workload:
+    if workload.cells > _LARGEST_WORKLOAD:
+        largest = max(zip(workload.lengths.tolist(), workload.marginals, strict=True))
+        widest = " and ".join(repr(schema.names[c]) for c in largest[1])
+        raise ConfigError(
+            f"{workload.cells:,} cells in {len(workload.marginals):,} tables are too many; at most "
+            f"{_LARGEST_WORKLOAD:,} are served. The table of {widest} alone has {largest[0]:,}. Use fewer bins or "
+            "values, or list [synthesizer] marginals"
+        )
+    return workload

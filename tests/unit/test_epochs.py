@@ -1,0 +1,238 @@
+"""Epochs: schedule, claim, cost along exhaustive small neighbours, what is measured when, and the pooled estimate."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from synthstream.fit.pooling import pooled
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.select import GRID, distances, l1_scores
+from synthstream.privacy import Budget, Neighbours
+from synthstream.release import FloatArray, Measured
+from synthstream.synthesizer import InEpochs
+from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.workload import IntArray, Workload
+
+SIZES = (2, 2, 2)
+WORKLOAD = Workload.all_up_to(2, sizes=SIZES)
+PURE = Budget(epsilon=1.0, delta=0.0)
+
+
+def mechanism(
+    *, picks: int = 2, neighbours: Neighbours = "add-remove", horizon: int | None = 4, workload: Workload = WORKLOAD
+) -> Epochs:
+    return Epochs(workload=workload, budget=PURE, horizon=horizon, neighbours=neighbours, picks=picks)
+
+
+def uniform(workload: Workload, events: float) -> FloatArray:
+    return np.repeat(events / workload.lengths, workload.lengths)
+
+
+def run(m: Epochs, stream: list[IntArray], gate: Gate) -> list[Measured]:
+    state, out = m.init(), []
+    for codes in stream:
+        counts = m.workload.count(codes.astype(np.int32))
+        state, measured = m.step(state, counts, gate, lambda events: uniform(m.workload, events))
+        out.append(measured)
+    return out
+
+
+@pytest.mark.parametrize("growth", [1.01, 1.5, 2.0, 10.0])
+def test_epochs_follow_one_another_and_grow(growth: float) -> None:
+    m = Epochs(workload=WORKLOAD, budget=PURE, horizon=None, picks=1, growth=growth)
+    ends = [t for t in range(3000) if m.ends(t)]
+    assert ends[0] == 0
+    for before, end in itertools.pairwise(ends):
+        assert m.begin(end) == before + 1
+        assert m.begin(before + 1) == before + 1
+        assert end + 1 == max(before + 2, int(np.ceil((before + 1) * growth)))
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("picks", [1, 2, 3, 99])
+@pytest.mark.parametrize("horizon", [4, 1000, None])
+def test_the_claim_spends_the_budget_and_not_more(neighbours: Neighbours, picks: int, horizon: int | None) -> None:
+    claim = mechanism(picks=picks, neighbours=neighbours, horizon=horizon).claim()
+    assert claim.fits(PURE)
+    assert claim.pure is not None
+    assert 1 - 1e-9 < float(claim.pure) <= 1
+    assert ("choose" in claim.theorems) == (picks < 3)
+
+
+def test_the_claim_is_the_formula_of_the_theorem() -> None:
+    m = mechanism(picks=2, neighbours="replace-one")
+    singles = sum(2 / Fraction(float(b)) for b in m.scales[m.order == 1])
+    larger = 2 * (Fraction(m.choice_epsilon) + 2 / Fraction(float(m.scales[m.order == 2][0])))
+    assert m.claim().pure == 2 / Fraction(m.total_multiplier) + singles + larger
+
+
+@pytest.mark.parametrize(
+    "marginals", [((),), ((), (0,), (1,)), ((), (0, 1), (1, 2)), ((), (0, 1, 2), (2,))], ids=lambda m: str(len(m))
+)
+def test_any_workload_spends_the_budget(marginals: tuple[tuple[int, ...], ...]) -> None:
+    m = mechanism(picks=1, workload=Workload(sizes=SIZES, marginals=marginals))
+    pure = m.claim().pure
+    assert pure is not None
+    assert 1 - 1e-9 < float(pure) <= 1
+    run(m, [np.zeros((2, 3), dtype=np.int64)] * 3, SeededGate(0))
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("picks", [2, 3])
+def test_worst_path_cost_on_exhaustive_neighbours(neighbours: Neighbours, picks: int) -> None:
+    """Given the same answers, one event more (or another) never costs more than the claim, at worst nearly as much."""
+    m = mechanism(neighbours=neighbours, picks=picks)  # four ticks: the total's counter is simple, and tight
+    rows = [np.array(row) for row in itertools.product(*map(range, SIZES))]
+    none = np.zeros((0, 3), dtype=np.int64)
+    claim = m.claim().pure
+    assert claim is not None
+    worst = Fraction(0)
+    for base in ([], [(0, 0, 0)], [(0, 1, 1), (1, 1, 0)]):
+        for tick in range(4):  # the last tick begins an epoch that never ends
+            batch = np.array(base).reshape(-1, 3)
+            stream = [none, none, none, none]
+            stream[tick] = batch
+            tracing = TracingGate(SeededGate(1))
+            releases = run(m, stream, tracing)
+            others = [np.concatenate([batch, [row]]) for row in rows]
+            if neighbours == "replace-one":
+                others = [np.concatenate([batch[1:], [row]]) for row in rows] if len(batch) else []
+            for other in others:
+                replaying = ReplayingGate(tracing.trace)
+                again = run(m, [other if t == tick else s for t, s in enumerate(stream)], replaying)
+                assert all(np.array_equal(a.values, b.values) for a, b in zip(releases, again, strict=True))
+                rho, cost = path_cost(tracing.trace, replaying.trace)
+                assert rho == 0
+                worst = max(worst, cost)
+    total = m.changed / Fraction(m.total_multiplier)  # which does not change if an event is replaced
+    assert worst <= claim * (1 + Fraction(1, 10**12))
+    # Another event in place of one moves few distances by two: choices cost less than is charged for them.
+    assert worst > (Fraction(98, 100) * claim if neighbours == "add-remove" else Fraction(9, 10) * (claim - total))
+
+
+def test_what_is_measured_when() -> None:
+    m = mechanism(picks=2, horizon=None)
+    row = np.zeros((3, 3), dtype=np.int64)
+    measured = run(m, [row] * 8, ExactGate())
+    assert [len(found.workload.marginals) for found in measured] == [6, 6, 6, 1, 6, 1, 1, 6]
+    last = measured[7]
+    assert last.since.tolist() == [0, 5, 5, 5, 5, 5]
+    assert last.values[0] == 24  # the total runs
+    assert last.marginal((0,))[0].tolist() == [9, 0]  # tables count their epoch
+    assert [m.workload.marginals[q] for q in m._larger(np.zeros(19, int), 1.0, SeededGate(1), lambda n: np.zeros(19))]
+    for found in measured:
+        again = m.unpack(found.tick, m.pack(found))
+        assert again.workload == found.workload
+        assert np.array_equal(again.values, found.values)
+        assert np.array_equal(again.since, found.since)
+        assert np.array_equal(again.variance, found.variance)
+
+
+def test_the_table_that_is_furthest_off_is_chosen() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 2, (4000, 3))
+    codes[:, 2] = codes[:, 0]
+    m = Epochs(workload=WORKLOAD, budget=Budget(epsilon=20.0, delta=0.0), horizon=None, picks=1)
+    for seed in range(20):
+        found = run(m, [codes], SeededGate(seed))[0]
+        assert found.workload.marginals == ((), (0,), (1,), (2,), (0, 2))
+
+
+def test_signed_events_and_empty_ticks_are_counted_as_they_are() -> None:
+    m = mechanism(picks=3)
+    state = m.init()
+    one = np.zeros((1, 3), dtype=np.int32)
+    state, first = m.step(state, WORKLOAD.count(one, np.array([-1])), ExactGate(), lambda n: uniform(WORKLOAD, n))
+    assert first.values[0] == -1
+    assert first.marginal((0,))[0].tolist() == [-1, 0]
+    state, empty = m.step(state, np.zeros(WORKLOAD.cells, dtype=np.int64), ExactGate(), lambda n: uniform(WORKLOAD, n))
+    assert empty.values[0] == -1
+    assert empty.marginal((0,))[0].tolist() == [0, 0]
+
+
+def test_enormous_counts_neither_overflow_nor_raise() -> None:
+    m = mechanism(picks=1, horizon=None)
+    state = m.init()
+    counts = np.full(WORKLOAD.cells, np.iinfo(np.int64).max)
+    for _ in range(12):
+        state, measured = m.step(state, counts, SeededGate(2), lambda n: uniform(WORKLOAD, n))
+    assert np.all(measured.values > 0)
+
+
+def test_distances_are_exact_and_move_by_one_grid_step_for_each_event() -> None:
+    counts = np.arange(WORKLOAD.cells)
+    guess = np.linspace(0.3, 9.7, WORKLOAD.cells)
+    base = distances(WORKLOAD, counts, guess)
+    assert base / GRID == pytest.approx(np.add.reduceat(np.abs(counts - guess), WORKLOAD.offsets[:-1]), abs=0.01)
+    scores = l1_scores(WORKLOAD, counts, guess, noise=np.ones(7))
+    for cell in range(WORKLOAD.cells):
+        for change in (-1, 1):
+            other = counts.copy()
+            other[cell] += change
+            assert np.abs(distances(WORKLOAD, other, guess) - base).max() <= GRID
+            assert np.abs(l1_scores(WORKLOAD, other, guess, noise=np.ones(7)) - scores).max() <= GRID
+    wild = distances(WORKLOAD, np.full(WORKLOAD.cells, 2**62), np.full(WORKLOAD.cells, -1e300))
+    assert np.all(wild > 0)
+
+
+BAD = [({"picks": 0}, "picks"), ({"growth": 1.0}, "growth"), ({"epsilon": 1e-12}, "too small"), ({"total": 0}, "total")]
+
+
+@pytest.mark.parametrize(("settings", "message"), BAD)
+def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> None:
+    marginals = WORKLOAD.marginals if settings.get("total", True) else WORKLOAD.marginals[1:]
+    with pytest.raises(ValueError, match=message):
+        Epochs(
+            workload=Workload(sizes=SIZES, marginals=marginals),
+            budget=Budget(epsilon=settings.get("epsilon", 1.0), delta=0.0),
+            horizon=None,
+            picks=int(settings.get("picks", 1)),
+            growth=settings.get("growth", 1.5),
+        )
+
+
+def test_what_is_announced_as_error_is_what_is_seen() -> None:
+    """The estimate of every running table over an even stream: its error has the variance that plan forecasts."""
+    workload = Workload.all_up_to(1, sizes=(400, 300))
+    m = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=None, picks=1)
+    batch = np.random.default_rng(0).integers(0, 300, (20_000, 2)).astype(np.int32)
+    state, history = m.init(), []
+    counts = workload.count(batch)
+    for tick in range(30):
+        state, measured = m.step(state, counts, SeededGate(tick), lambda n: uniform(workload, n))
+        if m.ends(tick) or tick == 29:
+            history.append(measured)
+    estimate = pooled(history)
+    for q, part in enumerate(np.split(estimate.values - 30 * counts, workload.offsets[1:-1])[1:], start=1):
+        assert np.mean(part**2) == pytest.approx(m.expected_variance(29)[q], rel=0.25)
+        assert estimate.variance[q] == pytest.approx(m.expected_variance(29)[q], rel=0.2)
+
+
+def test_a_change_between_epochs_is_kept_and_noise_is_not() -> None:
+    """A table whose shares turn round: the running count is what came, not the newest share times the total."""
+    workload = Workload.all_up_to(1, sizes=(2,))
+    m = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=None, picks=1)
+    state, history, true = m.init(), [], np.zeros(3)
+    for tick in range(41):
+        code = 0 if tick < 11 else 1
+        counts = workload.count(np.full((500, 1), code, dtype=np.int32))
+        true += counts
+        state, measured = m.step(state, counts, SeededGate(tick), lambda n: uniform(workload, n))
+        if m.ends(tick):
+            history.append(measured)
+    estimate = pooled(history)
+    assert history[-1].tick == 40
+    assert estimate.values == pytest.approx(true, abs=150)
+    assert estimate.values[1] < 0.9 * estimate.values[0]
+
+
+def test_the_synthesizer_hands_over_every_epoch_once() -> None:
+    m = mechanism(horizon=None)
+    synthesizer = InEpochs(mechanism=m)
+    for tick in range(60):
+        assert list(synthesizer._ends(tick)) == [t for t in range(tick + 1) if m.ends(t)]
