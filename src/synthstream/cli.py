@@ -108,6 +108,8 @@ def plan_command(config: ConfigPath) -> None:
             *(f"{row.table_error[k]:,.0f}" for k in orders),
         )
     console.print(table)
+    if found.largest_words:
+        console.print(found.largest_words)
     console.print(
         "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer. Streams "
         "about the same people add up: two of these would cost twice the epsilon."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthstream.assembly import synthesizer_of
+from synthstream.bounds import BETA, covered, largest_error
 from synthstream.config import StreamConfig
 from synthstream.privacy import Claim
 from synthstream.synthesizer import Mechanism
@@ -24,16 +25,29 @@ class Forecast:
         stderr: order of a table (number of its columns) -> standard error of one measured cell, in events: root mean
             square over the tables of that order.
         table_error: order -> expected sum of absolute errors over the cells of a table, in events: mean over tables.
+        largest: what no cell of any table measured at that tick is off by, with a probability of 95 %, in events; see
+            :func:`synthstream.bounds.largest_error`. ``None`` if no bound is known.
     """
 
     ticks: int
     stderr: dict[int, float]
     table_error: dict[int, float]
+    largest: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a configuration promises, needs and will deliver."""
+    """What a configuration promises, needs and will deliver.
+
+    Args:
+        claim, words: the guarantee, exact and as a sentence.
+        how: how tables are measured.
+        tables: order of a table (number of its columns) -> number of tables.
+        cells: of all tables.
+        state_bytes, tick_bytes: counter state, and what each tick adds on disk.
+        forecasts: errors to expect, by number of ticks.
+        largest_words: the forecasts' ``largest`` in a sentence; empty if no bound is known.
+    """
 
     claim: Claim
     words: str
@@ -43,6 +57,7 @@ class Plan:
     state_bytes: int
     tick_bytes: int
     forecasts: tuple[Forecast, ...]
+    largest_words: str
 
 
 def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
@@ -53,6 +68,7 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
     horizon = config.clock.horizon
     ticks = sorted({t if horizon is None else min(t, horizon) for t in at_ticks})
     orders = sorted({len(m) for m in workload.marginals})
+    forecasts = tuple(_forecast(mechanism, t) for t in ticks)
     return Plan(
         claim=claim,
         words=claim.words(config.privacy.budget),
@@ -61,7 +77,8 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
         cells=workload.cells,
         state_bytes=_state_bytes(mechanism, horizon),
         tick_bytes=3 * workload.cells,  # measured: 2 to 3 bytes for each compressed noisy count
-        forecasts=tuple(_forecast(mechanism, t) for t in ticks),
+        forecasts=forecasts,
+        largest_words=_largest_words(forecasts, covered(mechanism)),
     )
 
 
@@ -74,6 +91,18 @@ def _forecast(mechanism: Mechanism, ticks: int) -> Forecast:
         ticks=ticks,
         stderr={int(k): float(np.sqrt(variance[order == k].mean())) for k in np.unique(order)},
         table_error={int(k): float(table_error[order == k].mean()) for k in np.unique(order)},
+        largest=largest_error(mechanism, tick=ticks - 1),
+    )
+
+
+def _largest_words(forecasts: Sequence[Forecast], what: str) -> str:
+    """The forecasts' ``largest`` in a sentence."""
+    known = [f"{f.largest:,.0f} (tick {f.ticks:,})" for f in forecasts if f.largest is not None]
+    if not known:
+        return ""
+    return (
+        f"With probability {1 - BETA:.0%}, no cell of any table of one release is off by more than {', '.join(known)} "
+        f"events: {what}. What has not been measured yet comes on top."
     )
 
 

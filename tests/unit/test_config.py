@@ -202,6 +202,10 @@ def test_a_plan_grows_with_time_and_spends_nothing(tmp_path: Path) -> None:
     assert [f.ticks for f in found.forecasts] == [1, 10, 100, 1000]
     errors = [f.stderr[2] for f in found.forecasts]
     assert errors == sorted(errors)
+    largest = [f.largest or 0.0 for f in found.forecasts]
+    assert largest == sorted(largest)
+    assert all(3 < most / error < 5 for most, error in zip(largest, errors, strict=True))
+    assert "before the fit" in found.largest_words
     assert found.cells == 1 + 4 + 5 + 20
     assert list(tmp_path.iterdir()) == []
     assert [f.ticks for f in plan(StreamConfig.from_toml(GOOD)).forecasts] == [1, 8]

@@ -91,6 +91,10 @@ class Counter(ABC):
         """Variance of the noise in the value after tick ``t`` of a cell. Public."""
         return self.covariance(t, t, multiplier=multiplier)
 
+    def widest(self, t: int, *, multiplier: float) -> float:
+        """Scale of the widest draw of noise in the value after tick ``t`` of a cell, in counts. Public."""
+        return float(rounded_up(np.array(self.sensitivity(t) * multiplier)))
+
     def noise_variance(self, scale: float) -> float:
         """Variance of one draw of this counter's noise."""
         return laplace_variance(scale) if self.noise == "laplace" else gaussian_variance(scale)

@@ -76,3 +76,7 @@ class NodeCounter(Counter):
         common = set(self.cover(s + 1)) & set(self.cover(t + 1))
         scales = [float(rounded_up(np.array(span.factor * multiplier))) for span in common]
         return float(sum(self.noise_variance(scale) for scale in scales))
+
+    def widest(self, t: int, *, multiplier: float) -> float:
+        """See :meth:`Counter.widest`."""
+        return float(rounded_up(np.array(max(span.factor for span in self.cover(t + 1)) * multiplier)))

@@ -95,6 +95,14 @@ class Restarted(Counter):
         end = t if first == last else self.length(first) - 1
         return closed + self.inner(first).covariance(s, end, multiplier=multiplier)
 
+    def widest(self, t: int, *, multiplier: float) -> float:
+        """See :meth:`Counter.widest`. Longer segments have wider draws."""
+        segment, within = self.locate(t)
+        return max(
+            self.inner(i).widest(within if i == segment else self.length(i) - 1, multiplier=multiplier)
+            for i in range(segment + 1)
+        )
+
 
 @cache
 def _inner(noise: Noise, length: int) -> Counter:
