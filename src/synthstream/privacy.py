@@ -25,14 +25,19 @@ _SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """Who is protected: a single ``event``, one row of the stream."""
+    """Who is protected: a single ``event``, one row of the stream.
+
+    Args:
+        signed: whether a row may take an event away. Then a row put in the place of another may move one count by two.
+    """
 
     kind: Literal["event"] = "event"
+    signed: bool = False
 
     @property
     def words(self) -> str:
         """The unit in a few plain words."""
-        return "any single event (one row)"
+        return "any single event (one row, adding or taking away)" if self.signed else "any single event (one row)"
 
 
 EVENT = Unit()

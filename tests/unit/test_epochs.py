@@ -12,7 +12,7 @@ from synthstream.fit.pooling import pooled
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.select import GRID, distances, l1_scores
-from synthstream.privacy import Budget, Neighbours
+from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.release import FloatArray, Measured
 from synthstream.synthesizer import InEpochs
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
@@ -113,6 +113,45 @@ def test_worst_path_cost_on_exhaustive_neighbours(neighbours: Neighbours, picks:
     assert worst <= claim * (1 + Fraction(1, 10**12))
     # Another event in place of one moves few distances by two: choices cost less than is charged for them.
     assert worst > (Fraction(98, 100) * claim if neighbours == "add-remove" else Fraction(9, 10) * (claim - total))
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("picks", [2, 3])
+def test_worst_path_cost_of_signed_events_stays_within_the_claim(neighbours: Neighbours, picks: int) -> None:
+    """A row whose sign turns moves one cell of each table by two, the total too; nothing costs more than the claim."""
+    m = Epochs(workload=WORKLOAD, budget=PURE, horizon=4, neighbours=neighbours, picks=picks, unit=Unit(signed=True))
+    claim = m.claim().pure
+    assert claim is not None
+    rows = [np.array([row], dtype=np.int32) for row in itertools.product(*map(range, SIZES))]
+    single = [WORKLOAD.count(row, np.array([sign])) for row in rows for sign in (1, -1)]
+    none = np.zeros(WORKLOAD.cells, dtype=np.int64)
+    others = single if neighbours == "replace-one" else [none]
+
+    def traced(counts: IntArray, gate: Gate) -> None:
+        state = m.init()
+        for tick in range(4):
+            state, _ = m.step(state, counts if tick == 1 else none, gate, lambda events: uniform(WORKLOAD, events))
+
+    worst = Fraction(0)
+    for one in single:
+        tracing = TracingGate(SeededGate(1))
+        traced(one, tracing)
+        for other in others:
+            replaying = ReplayingGate(tracing.trace)
+            traced(other, replaying)
+            worst = max(worst, path_cost(tracing.trace, replaying.trace)[1])
+    assert worst <= claim * (1 + Fraction(1, 10**12))
+    # Choices cost less than is charged for them: no candidate moves by the whole sensitivity while others stay.
+    assert worst > claim * Fraction(9, 10)
+
+
+def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
+    plain = mechanism(neighbours="replace-one")
+    signed = Epochs(
+        workload=WORKLOAD, budget=PURE, horizon=4, neighbours="replace-one", picks=2, unit=Unit(signed=True)
+    )
+    assert plain.fingerprint() != signed.fingerprint()
+    assert plain.claim().pure == signed.claim().pure
 
 
 def test_what_is_measured_when() -> None:

@@ -10,20 +10,27 @@ import pytest
 
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals, Split
-from synthstream.privacy import Budget, Neighbours
+from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.release import Measured
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 
 WORKLOAD = Workload.all_up_to(2, sizes=(2, 3))
 PURE, ZCDP = Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9)
+SIGNED = Unit(signed=True)
+UNITS = pytest.mark.parametrize("unit", [EVENT, SIGNED], ids=["plain", "signed"])
 BUDGETS = pytest.mark.parametrize("budget", [PURE, ZCDP], ids=["pure", "zcdp"])
 
 
 def mechanism(
-    budget: Budget, *, horizon: int | None = 4, split: Split = "auto", neighbours: Neighbours = "add-remove"
+    budget: Budget,
+    *,
+    horizon: int | None = 4,
+    split: Split = "auto",
+    neighbours: Neighbours = "add-remove",
+    unit: Unit = EVENT,
 ) -> Marginals:
-    return Marginals(workload=WORKLOAD, budget=budget, horizon=horizon, split=split, neighbours=neighbours)
+    return Marginals(workload=WORKLOAD, budget=budget, horizon=horizon, split=split, neighbours=neighbours, unit=unit)
 
 
 def run(m: Marginals, stream: list[IntArray], gate: Gate) -> list[Measured]:
@@ -35,13 +42,14 @@ def run(m: Marginals, stream: list[IntArray], gate: Gate) -> list[Measured]:
 
 
 @BUDGETS
+@UNITS
 @pytest.mark.parametrize("split", ["auto", "equal", "sqrt-cells", "by-order"])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("horizon", [4, 100, None])
 def test_the_claim_spends_the_budget_and_not_more(
-    budget: Budget, split: Split, neighbours: Neighbours, horizon: int | None
+    budget: Budget, split: Split, neighbours: Neighbours, horizon: int | None, unit: Unit
 ) -> None:
-    claim = mechanism(budget, split=split, neighbours=neighbours, horizon=horizon).claim()
+    claim = mechanism(budget, split=split, neighbours=neighbours, horizon=horizon, unit=unit).claim()
     assert claim.fits(budget)
     if budget.pure:
         assert claim.pure is not None
@@ -52,12 +60,34 @@ def test_the_claim_spends_the_budget_and_not_more(
 
 
 @BUDGETS
-def test_the_claim_is_the_formula_of_the_theorem(budget: Budget) -> None:
-    m = mechanism(budget)
+@pytest.mark.parametrize(
+    ("neighbours", "unit", "a", "s"),
+    [
+        ("add-remove", EVENT, 1, 1),
+        ("add-remove", SIGNED, 1, 1),
+        ("replace-one", EVENT, 2, 2),
+        ("replace-one", SIGNED, 2, 4),
+    ],
+)
+def test_the_claim_is_the_formula_of_the_theorem(
+    budget: Budget, neighbours: Neighbours, unit: Unit, a: int, s: int
+) -> None:
+    m = mechanism(budget, neighbours=neighbours, unit=unit)
     if budget.pure:
-        assert m.claim().pure == sum(1 / Fraction(float(v)) for v in m.multipliers)
+        assert m.claim().pure == sum(a / Fraction(float(v)) for v in m.multipliers)
     else:
-        assert m.claim().rho == sum(1 / (2 * Fraction(float(v)) ** 2) for v in m.multipliers)
+        assert m.claim().rho == sum(s / (2 * Fraction(float(v)) ** 2) for v in m.multipliers)
+
+
+def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
+    for budget in (PURE, ZCDP):
+        plain = mechanism(budget, neighbours="replace-one")
+        signed = mechanism(budget, neighbours="replace-one", unit=SIGNED)
+        assert plain.fingerprint() != signed.fingerprint()
+        ratio = signed.multipliers / plain.multipliers
+        assert ratio == pytest.approx(1.0 if budget.pure else np.sqrt(2))
+        assert "taking away" in signed.claim().words(budget)
+        assert "taking away" not in plain.claim().words(budget)
 
 
 def small_streams() -> list[list[IntArray]]:
@@ -92,6 +122,56 @@ def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(budget: Budge
     # The total is one cell, which a replacement leaves alone: there the claim allows for a little more than is spent.
     slack = 1.0 if neighbours == "add-remove" else 1 - float(m.shares[0])
     assert float(worst) == pytest.approx(float(claimed) * slack, rel=1e-9)
+
+
+Signed = tuple[tuple[int, ...], int]  # the codes of a row and its weight
+
+
+def run_signed(m: Marginals, stream: list[list[Signed]], gate: Gate) -> list[Measured]:
+    state, out = m.init(), []
+    for batch in stream:
+        codes = np.array([row for row, _ in batch], dtype=np.int32).reshape(-1, 2)
+        counts = WORKLOAD.count(codes, np.array([weight for _, weight in batch], dtype=np.int64))
+        state, measured = m.step(state, counts, gate)
+        out.append(measured)
+    return out
+
+
+def worst_signed(m: Marginals) -> Fraction:
+    """Largest path cost over neighbours of streams with at most one signed event in the first tick."""
+    events: list[Signed] = [(row, w) for row in itertools.product(range(2), range(3)) for w in (1, -1)]
+    worst = Fraction(0)
+    for batch in ([], *([event] for event in events)):
+        tracing = TracingGate(SeededGate(1))
+        releases = run_signed(m, [batch, [], [], []], tracing)
+        others = [[*batch, event] for event in events]
+        if m.neighbours == "replace-one":
+            others = [[event] for event in events] if batch else []
+        for other in others:
+            replaying = ReplayingGate(tracing.trace)
+            again = run_signed(m, [other, [], [], []], replaying)
+            assert all(np.array_equal(a.values, b.values) for a, b in zip(releases, again, strict=True))
+            worst = max(worst, path_cost(tracing.trace, replaying.trace)[1 if m.budget.pure else 0])
+    return worst
+
+
+@BUDGETS
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_worst_path_cost_of_signed_events_equals_the_claim(budget: Budget, neighbours: Neighbours) -> None:
+    """Also where a row that adds is replaced by one that takes away: one cell of each table moves by two."""
+    m = mechanism(budget, neighbours=neighbours, unit=SIGNED)
+    claimed = m.claim().pure if budget.pure else m.claim().rho
+    assert claimed is not None
+    worst = worst_signed(m)
+    assert worst <= claimed
+    assert float(worst) == pytest.approx(float(claimed), rel=1e-9)
+
+
+def test_a_claim_that_forgets_signs_is_seen() -> None:
+    """Noise for rows that all add would not do: a turned sign costs twice the rho."""
+    m = mechanism(ZCDP, neighbours="replace-one", unit=EVENT)
+    assert float(worst_signed(m)) == pytest.approx(2 * float(m.claim().rho), rel=1e-9)
+    assert not worst_signed(m) <= ZCDP.rho
 
 
 def test_a_forgotten_marginal_in_the_split_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

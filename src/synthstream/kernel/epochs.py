@@ -34,7 +34,8 @@ class Epochs:
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell of each table changes by one, in one tick) or
-                    replace-one (two cells of each table change by one, in one tick)
+                    replace-one (two cells of each table change by one, in one tick; if events are signed, also one
+                    cell by two)
         Cost        the whole budget, once: the total's counter, and one epoch's measurements and choices
         Theorem     epochs, choose, and that of the total's counter
         Trusts      the workload, the budget's parts and the clock are public
@@ -120,7 +121,7 @@ class Epochs:
 
     @property
     def changed(self) -> int:
-        """Cells of a table that one unit changes: 1 if a row comes or goes, 2 if it is replaced."""
+        """Sum over a table's cells of the change that one unit makes: 1 if a row comes or goes, 2 if it is replaced."""
         return 1 if self.neighbours == "add-remove" else 2
 
     @cached_property
@@ -203,6 +204,7 @@ class Epochs:
             self.growth,
             self.counter.facts(),
             self.workload.marginals,
+            *(["signed"] if self.unit.signed else []),
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 

@@ -35,7 +35,8 @@ class Marginals:
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell of each marginal changes by one, in one tick) or
-                    replace-one (two cells of each marginal change by one, in one tick)
+                    replace-one (two cells of each marginal change by one, in one tick; if events are signed, also
+                    one cell by two)
         Cost        the whole budget, once: sum over marginals of epsilon_q or rho_q
         Theorem     marginals, and that of the counter
         Trusts      the workload, the split and the clock are public
@@ -109,26 +110,31 @@ class Marginals:
         """Noise per unit of sensitivity for each marginal, shape ``(marginals,)``, rounded up to fit the budget."""
         if self.budget.pure:
             epsilon = self.budget.epsilon * self.shares
-            exact = self._changed / epsilon
+            exact = self._moved / epsilon
         else:
             rho = float(self.budget.rho) * self.shares
-            exact = np.sqrt(self._changed / (2 * rho))
+            exact = np.sqrt(self._squared / (2 * rho))
         return np.asarray(exact * (1 + 1e-12))
 
     @property
-    def _changed(self) -> int:
-        """Cells of a marginal that one unit changes: 1 if a row comes or goes, 2 if it is replaced."""
+    def _moved(self) -> int:
+        """Sum over a marginal's cells of the change that one unit makes: 1 if a row comes or goes, 2 if replaced."""
         return 1 if self.neighbours == "add-remove" else 2
+
+    @property
+    def _squared(self) -> int:
+        """Sum of the squared changes: a row replaced moves two cells by one, or one by two if its sign turns."""
+        return self._moved**2 if self.unit.signed else self._moved
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
         exact = [Fraction(float(m)) for m in self.multipliers]
         pure: Fraction | None = None
         if self.counter.noise == "laplace":
-            pure = sum((self._changed / m for m in exact), Fraction(0))
+            pure = sum((self._moved / m for m in exact), Fraction(0))
             rho = pure * pure / 2
         else:
-            rho = sum((self._changed / (2 * m * m) for m in exact), Fraction(0))
+            rho = sum((self._squared / (2 * m * m) for m in exact), Fraction(0))
         return Claim(
             unit=self.unit,
             neighbours=self.neighbours,
@@ -166,6 +172,7 @@ class Marginals:
         A stream may only go on with the numbers it began with: the proofs hold for one fixed encoder.
         """
         facts = [self.multipliers.tolist(), self.counter.facts(), self.resolution, self.workload.marginals]
+        facts += ["signed"] if self.unit.signed else []
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     def init(self) -> State:

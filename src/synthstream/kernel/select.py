@@ -43,7 +43,7 @@ def expected_distances(workload: Workload, guess: FloatArray, noise: FloatArray)
 def l1_scores(workload: Workload, exact: IntArray, guess: FloatArray, *, noise: FloatArray) -> IntArray:
     """How much measuring each table would tell: its distance from the guess, less what is expected in any case.
 
-    In units of 1 / ``GRID``. Sensitivity: ``GRID`` for each cell of a table that one unit changes by one.
+    In units of 1 / ``GRID``. Sensitivity: ``GRID`` times the sum over a table's cells of the change one unit makes.
     """
     bias = np.clip(expected_distances(workload, guess, noise), 0, 2.0**50 / GRID)
     return distances(workload, exact, guess) - np.rint(bias * GRID).astype(np.int64)
@@ -57,7 +57,7 @@ def chosen(
     Args:
         scores: as :func:`l1_scores`, one for each table of the workload.
         candidates: positions of the tables that may be chosen.
-        sensitivity: number of cells of a table that one unit changes by one.
+        sensitivity: sum over a table's cells of the change that one unit makes.
         epsilon: what each choice costs.
     """
     left = candidates.tolist()
