@@ -21,6 +21,7 @@ import polars as pl
 from benchmarks.environment import environment
 from synthstream.assembly import synthesizer_of
 from synthstream.config import load
+from synthstream.counting import encode
 from synthstream.plan import plan
 from synthstream.stream import Stream
 
@@ -33,8 +34,7 @@ def main() -> None:
     config = load(CONFIG)
     workload = synthesizer_of(config).mechanism.workload
     frame = pl.read_parquet(CONFIG.parent / "../data/sf_evictions_2011_2015.parquet")
-    codes = config.schema.encode(frame)
-    ticks = config.clock.ticks_of(frame)
+    rows = encode(config, frame)
     forecasts = plan(config, at_ticks=[t + 1 for t in AT]).forecasts
     with tempfile.TemporaryDirectory() as folder:
         sink = replace(config.sink, path=Path(folder) / "releases") if config.sink else None
@@ -42,7 +42,8 @@ def main() -> None:
             for release in stream.run():
                 if release.tick not in AT:
                     continue
-                counts = workload.count(codes[ticks <= release.tick])
+                past = rows.ticks <= release.tick
+                counts = workload.count(rows.codes[past], None if rows.weights is None else rows.weights[past])
                 stderr = np.repeat(np.sqrt(release.measured.variance), workload.lengths)
                 error = release.measured.values - counts
                 forecast = forecasts[AT.index(release.tick)]

@@ -30,7 +30,7 @@ def _synthesizer(config: StreamConfig) -> Synthesizer:
         "workload": config.workload,
         "budget": config.privacy.budget,
         "horizon": config.clock.horizon,
-        "unit": config.privacy.unit,
+        "unit": replace(config.privacy.unit, signed=config.op is not None),
         "neighbours": config.privacy.neighbours,
     }
     if settings.measures(config.privacy.budget) == "epochs":
@@ -65,6 +65,7 @@ def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "unit": claim.unit.kind,
+        **({"signed": True} if claim.unit.signed else {}),
         "neighbours": claim.neighbours,
         "horizon": claim.horizon,
         "rho": above(claim.rho),

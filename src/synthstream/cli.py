@@ -53,6 +53,9 @@ def _global(
 @schema_app.command("init")
 def schema_init(
     data: Annotated[Path, typer.Argument(help="A Parquet or CSV file; only its column types are read.")],
+    op: Annotated[
+        str | None, typer.Option(help="The column that says whether a row adds an event or takes one away (-1).")
+    ] = None,
 ) -> None:
     """Draft a stream.toml from a file's column types. No value is read; every bound is left for you to fill in.
 
@@ -60,7 +63,7 @@ def schema_init(
     """
     from synthstream.draft import draft
 
-    typer.echo(draft(data), nl=False)
+    typer.echo(draft(data, op=op), nl=False)
 
 
 @app.command("plan")

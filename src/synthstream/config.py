@@ -111,6 +111,7 @@ class _Sink(Section):
 class _File(Section):
     name: str = Field(min_length=1)
     state: str = Field(min_length=1)
+    op: str | None = Field(default=None, min_length=1)
     privacy: _Privacy
     clock: _Clock
     columns: list[_Columns] = Field(min_length=1)
@@ -164,6 +165,9 @@ class SinkConfig:
 class StreamConfig:
     """Everything about a stream, all of it public.
 
+    Args:
+        op: the column that says whether a row adds an event or takes one away (-1); left out: all rows add.
+
     Example:
         >>> text = '''
         ... name = "visits"
@@ -192,6 +196,7 @@ class StreamConfig:
     clock: Clock
     schema: Schema
     workload: Workload
+    op: str | None = None
     synthesizer: SynthesizerConfig = field(default_factory=SynthesizerConfig)
     source: SourceConfig | None = None
     sink: SinkConfig | None = None
@@ -243,6 +248,7 @@ class StreamConfig:
             "synthesizer.marginals": self.workload.marginals,
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
+            **({} if self.op is None else {"op": self.op}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
@@ -295,6 +301,7 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     ]
     schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
     workload = schema and problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
+    problems.attempt("op", lambda: _of_its_own(file))
     if file.sink is not None:
         problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
     problems.raise_if_any()
@@ -306,12 +313,23 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
         "base": base,
         "privacy": PrivacyConfig(budget=privacy, neighbours=file.privacy.neighbours),
         "clock": clock,
+        "op": file.op,
         "schema": schema,
         "workload": workload,
         "synthesizer": settings_of(file.synthesizer),
         "source": file.source and SourceConfig(kind=file.source.kind, path=base / file.source.path),
         "sink": file.sink and SinkConfig(path=base / file.sink.path, rows=file.sink.rows, keep=file.sink.keep),
     }
+
+
+def _of_its_own(file: _File) -> None:
+    """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
+    if file.op is not None and file.op in [column.name for column in file.columns]:
+        raise ConfigError(
+            f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"
+        )
+    if file.op is not None and file.op == file.clock.column:
+        raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
 
 
 def _apart(base: Path, state: str, sink: str) -> None:

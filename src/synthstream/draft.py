@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 
 from synthstream.errors import SourceError
 from synthstream.problems import PUBLIC_BOUND
+from synthstream.reading import require
 
 _HEAD = """# A draft from the column types of {file}; no value was read.
 # Replace every {todo} by what is publicly known, never by what the data show. Drop columns that nobody needs.
 name = "{name}"
 state = "state"                     # exact counts live here: keep it as secret as the data
-
+{op}
 [privacy]
 epsilon = {todo}               # the promise; 1.0 is common
 delta = 1e-9                        # 0 asks for pure epsilon-DP
@@ -39,10 +40,15 @@ path = "releases"
 """
 
 
-def draft(path: Path) -> str:
+def draft(path: Path, *, op: str | None = None) -> str:
     """Text of a ``stream.toml`` for a Parquet or CSV file; it does not load until every open place is filled in.
 
+    Args:
+        path: the file.
+        op: the column that says whether a row adds an event or takes one away, if there is one.
+
     Raises:
+        SchemaError: there is no column ``op``.
         SourceError: the file is missing, broken, or neither Parquet nor CSV.
     """
     kind = path.suffix.removeprefix(".").lower()
@@ -59,13 +65,17 @@ def draft(path: Path) -> str:
         raise SourceError(f"{path} cannot be read as {kind}: {why}.") from None
     if not types:
         raise SourceError(f"{path} has no columns; a CSV file needs a header")
+    if op is not None:
+        require([op], [name for name, _ in types])
+    types = [(name, kind_of) for name, kind_of in types if name != op]
     clocks = [name for name, kind_of in types if kind_of is not None and pa.types.is_temporal(kind_of)]
     column = (
         f"column = {_quoted(clocks[0])}\n"
         if clocks
         else f"column = {PUBLIC_BOUND}                # where a row's time stands\n"
     )
-    head = _HEAD.format(file=path.name, name=path.stem, kind=kind, todo=PUBLIC_BOUND, column=column)
+    sign = "" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n"
+    head = _HEAD.format(file=path.name, name=path.stem, kind=kind, todo=PUBLIC_BOUND, column=column, op=sign)
     return head + "".join(_column(name, kind_of) for name, kind_of in types if name not in clocks[:1])
 
 

@@ -110,7 +110,8 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     last = str(path[-1]) if path else ""
     found = detail.get("input")
     if kind == "extra_forbidden":
-        return f"{key}: there is no such key here.{nearest(last, known)} Allowed: {', '.join(known)}"
+        top = " It stands at the top of the file, before the first section." if last == "op" else ""
+        return f"{key}: there is no such key here.{top or nearest(last, known)} Allowed: {', '.join(known)}"
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
     if last == "unit":

@@ -208,6 +208,16 @@ def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
     return series.fill_null(np.nan).to_numpy().astype(np.float64)
 
 
+def signs(series: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """-1 for each cell that :func:`numbers` reads as the number -1, and +1 for every other one, missing ones too.
+
+    Example:
+        >>> signs(pl.Series(["-1", " -1.0 ", "1", "delete", None])).tolist()
+        [-1, -1, 1, 1, 1]
+    """
+    return np.where(numbers(series) == -1.0, np.int64(-1), np.int64(1))
+
+
 def times(series: pl.Series, *, timezone: str) -> pl.Series:
     """Each cell as a wall-clock time of ``timezone`` (microseconds, no zone), null where it is missing or no time.
 

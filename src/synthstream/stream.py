@@ -15,6 +15,7 @@ import polars as pl
 
 from synthstream.assembly import claim_facts, genesis, simulated, sink_of, synthesizer_of
 from synthstream.config import StreamConfig, load
+from synthstream.counting import Rows, columns_of, counted, encode
 from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateError, TickNotOver
 from synthstream.fit.population import Population, changed_share
 from synthstream.io.sources import FileSource
@@ -25,7 +26,6 @@ from synthstream.opening import compare_with_sink, refuse_lost_state, refuse_oth
 from synthstream.reading import Frame
 from synthstream.release import Measured, Release, chain_head, seed_of
 from synthstream.testing.gates import SeededGate
-from synthstream.workload import CodeArray, IntArray
 
 _CHUNK_ROWS = 250_000
 
@@ -143,17 +143,17 @@ class Stream:
             BatchConflict: the id came before with other content; nothing was counted.
         """
         if isinstance(rows, str | Path):
-            path = Path(rows).absolute()
-            source = FileSource(kind="csv" if path.suffix == ".csv" else "parquet", path=path, columns=self._columns)
+            path, columns = Path(rows).absolute(), columns_of(self.config)
+            source = FileSource(kind="csv" if path.suffix == ".csv" else "parquet", path=path, columns=columns)
             chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = iter([rows])
-        encoded = [self._encode(chunk) for chunk in chunks]
+        encoded = [encode(self.config, chunk) for chunk in chunks]
         if batch_id is None:
             with self._store.transaction():
                 self._add(iter(encoded))
             return
-        mac = self._mac(*(part.tobytes() for pair in encoded for part in pair))
+        mac = self._mac(*(part for rows_of_chunk in encoded for part in rows_of_chunk.content()))
         item = f"batch {batch_id}"
         known = self._store.ingested(item)
         if known is None:
@@ -182,7 +182,7 @@ class Stream:
         if config is None:
             return 0
         new = 0
-        source = FileSource(kind=config.kind, path=config.path, columns=self._columns)
+        source = FileSource(kind=config.kind, path=config.path, columns=columns_of(self.config))
         for path in source.files():
             item = f"file {_relative(path, self.config.base)}"
             mac = self._mac(source.fingerprint(path).encode())
@@ -190,7 +190,8 @@ class Stream:
             if known is None:
                 with self._store.transaction():
                     if self._store.ingested(f"content {mac}") is None:  # not counted under another name
-                        self._add(self._encode(chunk) for chunk in source.read(path, chunk_rows=_CHUNK_ROWS))
+                        chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
+                        self._add(encode(self.config, chunk) for chunk in chunks)
                         self._store.put_ingested(f"content {mac}", mac)
                         new += 1
                     self._store.put_ingested(item, mac)
@@ -201,25 +202,10 @@ class Stream:
                 )
         return new
 
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        time = self.config.clock.column
-        return tuple(dict.fromkeys([*self.config.schema.names, *([time] if time else [])]))
-
-    def _encode(self, frame: Frame) -> tuple[CodeArray, IntArray]:
-        """Codes and ticks of rows; -1 for the tick that is open when they are counted. Total."""
-        codes = self.config.schema.encode(frame)
-        return codes, self.config.clock.ticks_of(frame)
-
-    def _add(self, encoded: Iterator[tuple[CodeArray, IntArray]]) -> None:
-        for codes, ticks in encoded:
-            if len(codes) == 0:
-                continue
-            ticks = np.maximum(ticks, self.closed)
-            order = np.argsort(ticks, kind="stable")
-            present, starts = np.unique(ticks[order], return_index=True)
-            for tick, rows in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
-                self._store.add_pending(tick, self.mechanism.workload.count(codes[rows]))
+    def _add(self, encoded: Iterator[Rows]) -> None:
+        for rows in encoded:
+            for tick, counts in counted(rows, workload=self.mechanism.workload, open_tick=self.closed):
+                self._store.add_pending(tick, counts)
 
     def _mac(self, *parts: bytes) -> str:
         """Keyed fingerprint of private content: tells equal from different, and nothing else to who lacks the key."""

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.counting import Rows
 from synthstream.errors import StateCorrupt
 from synthstream.kernel.gate import Gate
 from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TraceMismatch, TracingGate
-from synthstream.workload import CodeArray, IntArray
 from tests.unit.test_stream import TOML, visits
 
 PURE = TOML.replace("delta = 1e-9", "delta = 0")
@@ -117,9 +117,9 @@ def test_the_coupling_test_sees_a_leak(tmp_path: Path, monkeypatch: pytest.Monke
     """A plausible bug: telling the operator how many rows came."""
     honest = Stream._add
 
-    def talkative(self: Stream, encoded: Iterator[tuple[CodeArray, IntArray]]) -> None:
+    def talkative(self: Stream, encoded: Iterator[Rows]) -> None:
         parts = list(encoded)
-        print(f"counted {sum(len(codes) for codes, _ in parts)} rows")
+        print(f"counted {sum(len(part.codes) for part in parts)} rows")
         honest(self, iter(parts))
 
     monkeypatch.setattr(Stream, "_add", talkative)
