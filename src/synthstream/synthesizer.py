@@ -94,7 +94,8 @@ class InEpochs:
         """See :class:`Synthesizer`."""
         ends = [t for t in self._ends(tick) if t != tick]
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.
-        return fit(pooled([*(history(t) for t in ends), history(tick)]), start=last, seed=seed, memory=0.0)
+        known = pooled([*(history(t) for t in ends), history(tick)], signed=self.mechanism.unit.signed)
+        return fit(known, start=last, seed=seed, memory=0.0)
 
     def _ends(self, tick: int) -> Sequence[int]:
         """Ticks up to this one at which an epoch ended."""

@@ -275,3 +275,43 @@ def test_the_synthesizer_hands_over_every_epoch_once() -> None:
     synthesizer = InEpochs(mechanism=m)
     for tick in range(60):
         assert list(synthesizer._ends(tick)) == [t for t in range(tick + 1) if m.ends(t)]
+
+
+def signed_epochs(*epochs: tuple[float, float]) -> list[Measured]:
+    """Measurements of a table of two cells and of the total, one epoch a tick, with a standard error of 5."""
+    workload = Workload(sizes=(2,), marginals=((), (0,)))
+    totals = np.cumsum([a + b for a, b in epochs])
+    return [
+        Measured(
+            tick=t,
+            workload=workload,
+            values=np.array([total, *cells], dtype=np.float64),
+            variance=np.array([25.0, 25.0]),
+            since=np.array([0, t]),
+        )
+        for t, (total, cells) in enumerate(zip(totals, epochs, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [
+        ([(500.0, 500.0), (200.0, -200.0)], [700, 300]),  # as many rows come as go
+        ([(500.0, 500.0), (0.0, -400.0)], [500, 100]),
+        ([(500.0, 500.0), (-200.0, -200.0)], [300, 300]),
+        ([(500.0, 500.0), (3.0, -4.0), (-6.0, 5.0)], [500, 500]),  # noise
+        ([(-300.0, 0.0), (100.0, 500.0)], [-200, 500]),
+    ],
+)
+def test_tables_of_signed_epochs_follow_deletions(epochs: list[tuple[float, float]], expected: list[float]) -> None:
+    found = pooled(signed_epochs(*epochs), signed=True)
+    assert found.marginal((0,))[0] == pytest.approx(expected, abs=15)
+    assert np.all(found.variance > 0)
+
+
+def test_totals_below_zero_leave_estimates_finite() -> None:
+    for epochs in ([(-5.0, -9.0)], [(-500.0, 2.0), (0.0, 0.0), (0.0, -1.0)], [(0.0, 0.0)]):
+        for signed in (False, True):
+            found = pooled(signed_epochs(*epochs), signed=signed)
+            assert np.all(np.isfinite(found.values))
+            assert np.all(np.isfinite(found.variance))

@@ -22,7 +22,7 @@ class _Span(NamedTuple):
     variance: float
 
 
-def pooled(history: Sequence[Measured]) -> Measured:
+def pooled(history: Sequence[Measured], *, signed: bool = False) -> Measured:
     """Estimated running counts of every table that was ever measured, with their variances.
 
     A cell's share of the events is pooled over epochs, weighted by inverse variance, and spread over all events. Where
@@ -32,6 +32,8 @@ def pooled(history: Sequence[Measured]) -> Measured:
     Args:
         history: measurements of all ticks at which epochs ended, and of the newest tick, in order. Each holds the
             running total ``()``.
+        signed: whether rows may take events away. An epoch's net number of events then says little about how many rows
+            moved its counts: what stands out of its noise is judged by that epoch alone.
     """
     now = history[-1]
     totals = {m.tick: float(m.values[m.workload.slice_of(())][0]) for m in history}
@@ -41,12 +43,13 @@ def pooled(history: Sequence[Measured]) -> Measured:
             if marginal:
                 before = totals[int(measured.since[q]) - 1] if measured.since[q] else 0.0
                 part = slice(int(measured.workload.offsets[q]), int(measured.workload.offsets[q + 1]))
-                events = max(totals[measured.tick] - before, 1.0)
+                events = totals[measured.tick] - before
+                events = events if signed and events < -1 else max(events, 1.0)
                 span = _Span(events, measured.values[part], max(float(measured.variance[q]), 1e-6))
                 spans.setdefault(marginal, []).append(span)
     total = max(totals[now.tick], 0.0)
     marginals = sorted(spans, key=lambda marginal: (len(marginal), marginal))
-    tables = [_running(spans[marginal], total) for marginal in marginals]
+    tables = [_running(spans[marginal], total, signed) for marginal in marginals]
     return Measured(
         tick=now.tick,
         workload=Workload(sizes=now.workload.sizes, marginals=((), *marginals)),
@@ -55,7 +58,7 @@ def pooled(history: Sequence[Measured]) -> Measured:
     )
 
 
-def _running(spans: Sequence[_Span], total: float) -> tuple[FloatArray, float]:
+def _running(spans: Sequence[_Span], total: float, signed: bool) -> tuple[FloatArray, float]:
     """Estimate of one table over ``total`` events, and its variance."""
     events = np.array([span.events for span in spans])
     values = np.array([span.values for span in spans])
@@ -63,14 +66,16 @@ def _running(spans: Sequence[_Span], total: float) -> tuple[FloatArray, float]:
     precision = float(np.sum(events**2 / noise))
     share = (events / noise) @ values / precision
     away = values - events[:, None] * share
-    kept = _kept(events, away, noise, precision)
+    # The pooled share was fitted to these epochs, which takes as much of their noise away as their share of precision.
+    left = 1 - events**2 / (noise * precision)
+    kept = _kept_alone(away, noise, left) if signed else _kept(events, away, noise, left)
     # What is kept of an epoch's own count takes the place of as much of the pooled one.
     estimate = total * share + kept @ away
     variance = float((total - kept @ events) ** 2 / precision + np.sum(kept**2 * noise))
     return np.asarray(estimate), variance
 
 
-def _kept(events: FloatArray, away: FloatArray, noise: FloatArray, precision: float) -> FloatArray:
+def _kept(events: FloatArray, away: FloatArray, noise: FloatArray, left: FloatArray) -> FloatArray:
     """Share of each epoch's deviation that is taken to be real, shape ``(epochs,)``.
 
     The variance of a cell's share between epochs is estimated by moments, each epoch weighted by its information.
@@ -78,9 +83,14 @@ def _kept(events: FloatArray, away: FloatArray, noise: FloatArray, precision: fl
     cells = away.shape[1]
     weight = (events / noise) ** 2
     scale = cells * float(np.sum(weight * events**2))
-    # The pooled share was fitted to these epochs, which takes as much of their noise away as their share of precision.
-    left = 1 - events**2 / (noise * precision)
     excess = float(np.sum(weight * (np.sum(away**2, axis=1) - cells * noise * left)))
     spread = np.sqrt(2 * cells * float(np.sum((weight * noise) ** 2)))
     drift = max(0.0, (excess - _CAUTION * spread) / scale)
     return np.asarray(events**2 * drift / (events**2 * drift + noise))
+
+
+def _kept_alone(away: FloatArray, noise: FloatArray, left: FloatArray) -> FloatArray:
+    """The same where the number of events is no scale: each epoch by its own mean square, shape ``(epochs,)``."""
+    explained = noise * left * (1 + _CAUTION * np.sqrt(2 / away.shape[1]))
+    real = np.maximum(np.mean(away**2, axis=1) - explained, 0.0)
+    return np.asarray(real / (real + noise))
