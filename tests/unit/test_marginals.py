@@ -167,6 +167,19 @@ def test_worst_path_cost_of_signed_events_equals_the_claim(budget: Budget, neigh
     assert float(worst) == pytest.approx(float(claimed), rel=1e-9)
 
 
+@pytest.mark.parametrize("horizon", [20, 60, None])
+def test_a_turned_sign_stays_within_the_claim_where_encoders_round(horizon: int | None) -> None:
+    m = mechanism(ZCDP, horizon=horizon, neighbours="replace-one", unit=SIGNED)
+    rest: list[list[Signed]] = [[((t % 2, t % 3), (-1) ** (t // 2))] for t in range(19)]
+    tracing = TracingGate(SeededGate(1))
+    run_signed(m, [[((1, 2), 1)], *rest], tracing)
+    replaying = ReplayingGate(tracing.trace)
+    run_signed(m, [[((1, 2), -1)], *rest], replaying)
+    rho, _ = path_cost(tracing.trace, replaying.trace)
+    assert float(m.claim().rho) * 0.3 < float(rho)
+    assert rho <= m.claim().rho
+
+
 def test_a_claim_that_forgets_signs_is_seen() -> None:
     """Noise for rows that all add would not do: a turned sign costs twice the rho."""
     m = mechanism(ZCDP, neighbours="replace-one", unit=EVENT)
