@@ -1,0 +1,250 @@
+"""Passes over a junction tree: messages, marginals, and how marginals move with potentials.
+
+Messages go to the root in logarithms, the largest taken out for each cell of the separator, so that no potential is too
+large or too small. What is left in a table then are probabilities given its separator; all later passes only multiply.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+# Sums may be reordered, which lets them be vectorised; nothing else about floating point is relaxed.
+_FAST = {"reassoc", "contract"}
+
+
+@numba.njit(cache=True, inline="always")
+def _advance(digits, shape, steps, at):  # type: ignore[no-untyped-def]
+    """Next combination of all columns but the last: where it lies in the smaller table."""
+    for a in range(digits.size - 1, -1, -1):
+        digits[a] += 1
+        at += steps[a]
+        if digits[a] < shape[a]:
+            break
+        at -= steps[a] * shape[a]
+        digits[a] = 0
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(table, shape, steps, small):  # type: ignore[no-untyped-def]
+    """Add a smaller table to each cell of a larger one."""
+    if shape.size == 0:
+        table[0] += small[0]
+        return
+    width, step = shape[-1], steps[-1]
+    digits = np.zeros(shape.size - 1, dtype=np.int64)
+    at = 0
+    for start in range(0, table.size, width):
+        if step == 0:
+            value = small[at]
+            for j in range(width):
+                table[start + j] += value
+        else:
+            for j in range(width):
+                table[start + j] += small[at + j]
+        at = _advance(digits, shape, steps, at)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+def _sum(table, shape, steps, small):  # type: ignore[no-untyped-def]
+    """Sums of a larger table's cells for each cell of a smaller one."""
+    small[:] = 0.0
+    if shape.size == 0:
+        small[0] = table[0]
+        return
+    width, step = shape[-1], steps[-1]
+    digits = np.zeros(shape.size - 1, dtype=np.int64)
+    at = 0
+    for start in range(0, table.size, width):
+        if step == 0:
+            value = 0.0
+            for j in range(width):
+                value += table[start + j]
+            small[at] += value
+        else:
+            for j in range(width):
+                small[at + j] += table[start + j]
+        at = _advance(digits, shape, steps, at)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FAST)
+def _dot(weights, table, shape, steps, small):  # type: ignore[no-untyped-def]
+    """Weighted sums of a larger table's cells for each cell of a smaller one."""
+    small[:] = 0.0
+    if shape.size == 0:
+        small[0] = weights[0] * table[0]
+        return
+    width, step = shape[-1], steps[-1]
+    digits = np.zeros(shape.size - 1, dtype=np.int64)
+    at = 0
+    for start in range(0, table.size, width):
+        if step == 0:
+            value = 0.0
+            for j in range(width):
+                value += weights[start + j] * table[start + j]
+            small[at] += value
+        else:
+            for j in range(width):
+                small[at + j] += weights[start + j] * table[start + j]
+        at = _advance(digits, shape, steps, at)
+
+
+@numba.njit(cache=True, nogil=True)
+def _largest(table, shape, steps, small):  # type: ignore[no-untyped-def]
+    """The largest of a larger table's cells for each cell of a smaller one."""
+    small[:] = -np.inf
+    if shape.size == 0:
+        small[0] = table[0]
+        return
+    width, step = shape[-1], steps[-1]
+    digits = np.zeros(shape.size - 1, dtype=np.int64)
+    at = 0
+    for start in range(0, table.size, width):
+        for j in range(width):
+            small[at + j * step] = max(small[at + j * step], table[start + j])
+        at = _advance(digits, shape, steps, at)
+
+
+@numba.njit(cache=True, nogil=True)
+def _scale(table, shape, steps, small):  # type: ignore[no-untyped-def]
+    """Multiply each cell of a larger table by that of a smaller one."""
+    if shape.size == 0:
+        table[0] *= small[0]
+        return
+    width, step = shape[-1], steps[-1]
+    digits = np.zeros(shape.size - 1, dtype=np.int64)
+    at = 0
+    for start in range(0, table.size, width):
+        for j in range(width):
+            table[start + j] *= small[at + j * step]
+        at = _advance(digits, shape, steps, at)
+
+
+@numba.njit(cache=True, nogil=True)
+def _move(given, table, shape, steps, mass, mean, change):  # type: ignore[no-untyped-def]
+    """Turn derivatives of logarithms into derivatives of a table, given those of its separator."""
+    if shape.size == 0:
+        table[0] = 0.0
+        return
+    width, step = shape[-1], steps[-1]
+    digits = np.zeros(shape.size - 1, dtype=np.int64)
+    at = 0
+    for start in range(0, table.size, width):
+        for j in range(width):
+            s = at + j * step
+            table[start + j] = given[start + j] * (mass[s] * (table[start + j] - mean[s]) + change[s])
+        at = _advance(digits, shape, steps, at)
+
+
+@numba.njit(cache=True, nogil=True)
+def attach(plan, attached, small, tables):  # type: ignore[no-untyped-def]
+    """Add smaller tables to the tables of the tree that hold them."""
+    for q in range(attached.host.size):
+        c = attached.host[q]
+        _add(
+            tables[plan.cells[c] : plan.cells[c + 1]],
+            plan.shape[plan.axes[c] : plan.axes[c + 1]],
+            attached.steps[attached.maps[q] : attached.maps[q + 1]],
+            small[attached.cells[q] : attached.cells[q + 1]],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def project(plan, attached, tables, small):  # type: ignore[no-untyped-def]
+    """Sum the tables of the tree to smaller ones."""
+    for q in range(attached.host.size):
+        c = attached.host[q]
+        _sum(
+            tables[plan.cells[c] : plan.cells[c + 1]],
+            plan.shape[plan.axes[c] : plan.axes[c + 1]],
+            attached.steps[attached.maps[q] : attached.maps[q + 1]],
+            small[attached.cells[q] : attached.cells[q + 1]],
+        )
+
+
+@numba.njit(cache=True, nogil=True)
+def condition(plan, tables, messages):  # type: ignore[no-untyped-def]
+    """From log-potentials to probabilities given the separator, in place; returns the log of the partition function.
+
+    ``messages`` is filled with log-messages, those of the separators towards the root.
+    """
+    buffer = np.empty_like(messages)
+    for c in range(plan.parent.size - 1, -1, -1):
+        table = tables[plan.cells[c] : plan.cells[c + 1]]
+        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
+        message = messages[plan.seps[c] : plan.seps[c + 1]]
+        small = buffer[plan.seps[c] : plan.seps[c + 1]]
+        _largest(table, shape, steps, message)
+        for s in range(message.size):
+            small[s] = -message[s]
+        _add(table, shape, steps, small)
+        for x in range(table.size):
+            table[x] = np.exp(table[x])
+        _sum(table, shape, steps, small)
+        for s in range(message.size):
+            message[s] += np.log(small[s])
+            small[s] = 1.0 / small[s]
+        _scale(table, shape, steps, small)
+        parent = plan.parent[c]
+        if parent >= 0:
+            _add(
+                tables[plan.cells[parent] : plan.cells[parent + 1]],
+                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
+                plan.up[plan.ups[c] : plan.ups[c + 1]],
+                message,
+            )
+    return messages[0]
+
+
+@numba.njit(cache=True, nogil=True)
+def marginals(plan, given, masses, tables):  # type: ignore[no-untyped-def]
+    """Fill ``tables`` with probabilities and ``masses`` with those of the separators."""
+    masses[0] = 1.0
+    for c in range(plan.parent.size):
+        parent = plan.parent[c]
+        mass = masses[plan.seps[c] : plan.seps[c + 1]]
+        if parent >= 0:
+            _sum(
+                tables[plan.cells[parent] : plan.cells[parent + 1]],
+                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
+                plan.up[plan.ups[c] : plan.ups[c + 1]],
+                mass,
+            )
+        table = tables[plan.cells[c] : plan.cells[c + 1]]
+        table[:] = given[plan.cells[c] : plan.cells[c + 1]]
+        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
+        _scale(table, shape, steps, mass)
+
+
+@numba.njit(cache=True, nogil=True)
+def derivative(plan, given, masses, tables):  # type: ignore[no-untyped-def]
+    """From changes of log-potentials to the changes of probabilities that they make at first order, in place."""
+    means, changes = np.empty_like(masses), np.zeros_like(masses)
+    for c in range(plan.parent.size - 1, -1, -1):
+        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
+        mean = means[plan.seps[c] : plan.seps[c + 1]]
+        _dot(
+            given[plan.cells[c] : plan.cells[c + 1]], tables[plan.cells[c] : plan.cells[c + 1]], shape, steps, mean
+        )
+        parent = plan.parent[c]
+        if parent >= 0:
+            _add(
+                tables[plan.cells[parent] : plan.cells[parent + 1]],
+                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
+                plan.up[plan.ups[c] : plan.ups[c + 1]],
+                mean,
+            )
+    for c in range(plan.parent.size):
+        part = slice(plan.seps[c], plan.seps[c + 1])
+        parent = plan.parent[c]
+        if parent >= 0:
+            _sum(
+                tables[plan.cells[parent] : plan.cells[parent + 1]],
+                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
+                plan.up[plan.ups[c] : plan.ups[c + 1]],
+                changes[part],
+            )
+        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
+        cells = slice(plan.cells[c], plan.cells[c + 1])
+        _move(given[cells], tables[cells], shape, steps, masses[part], means[part], changes[part])
