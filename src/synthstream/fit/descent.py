@@ -1,15 +1,13 @@
-"""The least-squares fit of a tree's marginals: implicit mirror descent, each step solved by conjugate gradients.
+"""The general least-squares fit of a tree's marginals: implicit mirror descent. Slower than synthstream.fit.exact.
 
 Mirror descent moves log-potentials against the gradient at the current marginals, and must take small steps. Moved
 against the gradient at the *new* marginals, any step is stable: it minimises loss plus Kullback-Leibler divergence from
 the current model over the step's length (the proximal point method of Rockafellar 1976, with Bregman distances as in
-Censor and Zenios 1992). One Newton step on the dual of that, exact in how marginals move with potentials, is a linear
-system in their covariance; lengths grow as long as Newton's model holds.
+Censor and Zenios 1992). Newton steps on the dual of that solve linear systems in the covariance of the cells, by
+conjugate gradients; lengths grow as long as Newton's model holds.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,18 +17,9 @@ from synthstream.release import FloatArray
 
 # Conjugate gradients stop at this share of the residual, or after so many steps.
 _FORCING, _INNER = 0.1, 60
-# Steps grow and shrink by these factors; they grow where Newton's model left less than this share of the residual.
-_GROW, _SHRINK, _HOLDS = 6.0, 0.3, 0.3
+# Lengths grow by these factors where one or two Newton steps were enough, and shrink where so many were not.
+_GROW, _GROW_LESS, _SHRINK, _NEWTON = 6.0, 2.0, 0.25, 4
 _HALVINGS = 12
-
-
-class Result(NamedTuple):
-    """Log-potentials of the measured tables, flat; loss; number of steps; passes over the tree."""
-
-    potentials: FloatArray
-    loss: float
-    steps: int
-    passes: int
 
 
 class Calibrated:
@@ -48,17 +37,19 @@ class Calibrated:
         self.scratch = np.zeros_like(self.given)
         self.messages = np.zeros(int(tree.plan.seps[-1]))
         self.masses = np.zeros_like(self.messages)
-        self.passes = 0
+
+    def spread(self, potentials: FloatArray) -> None:
+        """Fill ``given`` with the sum of all log-potentials."""
+        self.given[:] = 0.0 if self.base is None else self.base
+        attach(self.plan, self.attached, potentials, self.given)
 
     def evaluate(self, potentials: FloatArray) -> tuple[float, FloatArray]:
         """Log of the partition function, and the probabilities of all measured tables, flat."""
-        self.given[:] = 0.0 if self.base is None else self.base
-        attach(self.plan, self.attached, potentials, self.given)
+        self.spread(potentials)
         log = float(condition(self.plan, self.given, self.messages))
         marginals(self.plan, self.given, self.masses, self.scratch)
         out = np.empty_like(potentials)
         project(self.plan, self.attached, self.scratch, out)
-        self.passes += 1
         return log, out
 
     def covariance(self, change: FloatArray) -> FloatArray:
@@ -68,82 +59,119 @@ class Calibrated:
         derivative(self.plan, self.given, self.masses, self.scratch)
         out = np.empty_like(change)
         project(self.plan, self.attached, self.scratch, out)
-        self.passes += 1
         return out
 
 
 def descend(
-    tree, potentials, values, weights, *, iterations, tolerance, trace=None,
-):
+    tree: Calibrated,
+    potentials: FloatArray,
+    values: FloatArray,
+    weights: FloatArray,
+    *,
+    iterations: int,
+    tolerance: float,
+) -> FloatArray:
+    """Log-potentials with the least ``sum(weights * (p - values)**2) / 2`` of the measured tables' probabilities ``p``.
+
+    Stops after ``iterations`` Newton steps, or where two lengths in a row gained less than ``tolerance`` of the loss.
+    All arrays are flat, over the cells of the measured tables; ``potentials`` is where to start.
+    """
     roots = np.sqrt(weights)
-    log, now = tree.evaluate(potentials)
-    residual = roots * (now - values)          # of the primal: roots*(p-values)
-    loss = 0.5 * float(residual @ residual)    # at centre
+    _, now = tree.evaluate(potentials)
+    residual = roots * (now - values)
+    loss = 0.5 * float(residual @ residual)
     length = 1.0 / max(float(np.abs(roots * residual).max()), 1e-300)
-    y = np.zeros_like(residual)
-    steps = 0; small = 0; newton = 0
-    error = residual.copy()
-    best = loss
-    while steps < iterations and loss > 0:
-        steps += 1
-        step, inner = _solve(tree, roots, error, length, now)
-        share, now = _search(tree, potentials, roots * y, roots*step, now, values, y, step, length)
+    # Displacement from where the length began, over the roots of the weights; what is left of the optimality condition.
+    moved, error = np.zeros_like(residual), residual
+    newton = idle = 0
+    for _ in range(iterations):
+        if loss <= 1e-26 or idle == 2:
+            break
+        step = _solve(tree, roots, error, length)
+        share, now = _search(tree, potentials + roots * moved, roots * step, (now - values, moved / length), step, length)
         newton += 1
-        y = y + share * step
+        moved = moved + share * step
         residual = roots * (now - values)
         fresh = 0.5 * float(residual @ residual)
-        error = residual + y / length
-        gap = 0.5 * float(error @ error)
-        if trace is not None:
-            trace.append((steps, tree.passes, loss, fresh, length, share, inner, gap/loss))
-        if gap <= ACC * (loss - fresh) or gap <= 1e-3*tolerance * loss:
-            potentials = potentials + roots * y
-            gain = loss - fresh
-            loss = fresh
-            y = np.zeros_like(y); error = residual.copy()
-            if gain <= tolerance * loss and newton==1 and length > 1e2/np.abs(roots*residual).max(): break
-            length *= {1: G1, 2: G2}.get(newton, 1.0)
-            newton = 0
-        elif newton >= MAXN:
-            # Newton's model does not hold so far out.
-            y = y*SH
-            length *= SH
-            newton = 0
-            _, now = tree.evaluate(potentials + roots*y)
-            residual = roots * (now - values)
-            error = residual + y / length
-    return Result(potentials, loss, steps, tree.passes)
-ACC=0.5; G1=6.; G2=2.; MAXN=4; SH=0.25
+        error = residual + moved / length
+        gap = 0.5 * float(error @ error)  # bounds what is left of this length, by duality
+        if gap <= 0.5 * (loss - fresh) or gap <= 1e-3 * tolerance * loss:
+            potentials = potentials + roots * moved
+            idle = idle + 1 if loss - fresh <= tolerance * loss else 0
+            length *= {1: _GROW, 2: _GROW_LESS}.get(newton, 1.0)
+            moved, error, loss, newton = np.zeros_like(residual), residual, fresh, 0
+        elif newton == _NEWTON:
+            length, moved, newton = length * _SHRINK, moved * _SHRINK, 0
+            _, now = tree.evaluate(potentials + roots * moved)
+            error = roots * (now - values) + moved / length
+    return potentials
 
-def _solve(tree, roots, residual, length, now):
-    y = np.zeros_like(residual)
-    left = -residual
-    scale = 1.0 / (1.0 / length + roots * roots * now * (1 - now))
-    direction = scale * left
-    square = float(left @ direction)
+
+def _solve(tree: Calibrated, roots: FloatArray, residual: FloatArray, length: float) -> FloatArray:
+    """Conjugate gradients on ``(1 / length + R C R) y = -residual``: R the roots of the weights, C the covariance."""
+    solution, left = np.zeros_like(residual), -residual
+    direction, square = left, float(left @ left)
     stop = _FORCING**2 * square
-    n = 0
-    for n in range(1, _INNER + 1):
+    for _ in range(_INNER):
+        if square <= stop or square == 0:
+            break
         image = roots * tree.covariance(roots * direction) + direction / length
         step = square / float(direction @ image)
-        y += step * direction
-        left -= step * image
-        solved = scale * left
-        new = float(left @ solved)
-        if new <= stop:
-            break
-        direction = solved + (new / square) * direction
-        square = new
-    return y, n
+        solution = solution + step * direction
+        left = left - step * image
+        new = float(left @ left)
+        direction, square = left + (new / square) * direction, new
+    return solution
 
 
-def _search(tree, potentials, at, change, now, values, y, step, length):
-    slope = float(change @ (now - values)) + float(step @ y)/length
-    share = 1.0
+def _search(
+    tree: Calibrated,
+    start: FloatArray,
+    change: FloatArray,
+    error: tuple[FloatArray, FloatArray],
+    step: FloatArray,
+    length: float,
+) -> tuple[float, FloatArray]:
+    """How far to go along a Newton step, and the probabilities there.
+
+    The dual is convex: where it still falls, or rises less steeply than it fell at first, is not too far. Slopes say so
+    where values differ by less than floating point shows.
+    """
+    _, before = tree.evaluate(start)
+    slope = float(change @ error[0]) + float(step @ error[1])
+    curve, share, new = float(step @ step) / length, 1.0, before
     for _ in range(_HALVINGS):
-        _, new = tree.evaluate(potentials + at + share*change)
-        tilt = float(change @ (new - values)) + float(step@(y+share*step))/length
+        _, new = tree.evaluate(start + share * change)
+        tilt = slope + float(change @ (new - before)) + share * curve
         if tilt <= 0.5 * abs(slope):
             break
         share *= min(max(slope / (slope - tilt), 0.1), 0.7)
     return share, new
+
+
+def match(
+    tree: Calibrated, potentials: FloatArray, targets: FloatArray, *, sweeps: int, tolerance: float
+) -> FloatArray:
+    """Log-potentials with given marginals, by iterative proportional fitting (Deming and Stephan 1940).
+
+    Of all models with these marginals this finds the nearest to the first one in Kullback-Leibler divergence.
+
+    Args:
+        tree: the tree, with the measured tables attached.
+        potentials: of the first model, flat, over the cells of the measured tables.
+        targets: positive probabilities, consistent.
+        sweeps: over all tables, at most.
+        tolerance: largest difference of a probability at which to stop.
+    """
+    potentials, logs = potentials.copy(), np.log(targets)
+    cells = tree.attached.cells
+    for _ in range(sweeps):
+        worst = 0.0
+        for q in range(len(cells) - 1):
+            part = slice(int(cells[q]), int(cells[q + 1]))
+            _, now = tree.evaluate(potentials)
+            worst = max(worst, float(np.abs(now[part] - targets[part]).max()))
+            potentials[part] += logs[part] - np.log(np.maximum(now[part], np.finfo(np.float64).tiny))
+        if worst <= tolerance:
+            break
+    return potentials
