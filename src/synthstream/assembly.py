@@ -7,13 +7,20 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from synthstream.bounds import picks_rule
 from synthstream.config import StreamConfig
 from synthstream.errors import ConfigError
+from synthstream.fit.weights import domain
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
+from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.selective import Selective
 from synthstream.privacy import Budget, Claim, above
-from synthstream.synthesizer import Continual, InEpochs, Synthesizer
+from synthstream.synthesizer import Continual, FromBatches, FromSelection, InEpochs, Synthesizer
+
+# Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
+_LONG = 1000
 
 
 def synthesizer_of(config: StreamConfig) -> Synthesizer:
@@ -33,10 +40,32 @@ def _synthesizer(config: StreamConfig) -> Synthesizer:
         "unit": replace(config.privacy.unit, signed=config.op is not None),
         "neighbours": config.privacy.neighbours,
     }
+    if settings.kind != "table":
+        return _of_paper(config, common)
     if settings.measures(config.privacy.budget) == "epochs":
         picks = settings.picks or len(config.schema.names)
         return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
     return Continual(mechanism=Marginals(**common, split=settings.budget, kind=settings.counter))
+
+
+def _of_paper(config: StreamConfig, common: dict[str, Any]) -> Synthesizer:
+    """The methods of paper 2."""
+    settings = config.synthesizer
+    common |= {"queries": settings.queries, "score": settings.score}
+    if settings.fit == "mw":
+        domain(config.schema.sizes)  # refuses what is too large
+    picks = settings.picks
+    if picks is None:
+        picks = picks_rule(
+            config.schema.sizes,
+            queries=len(Selective(**common, picks=1).candidates),
+            events=settings.events_per_tick or 1.0,
+            ticks=config.clock.horizon or _LONG,
+            epsilon=config.privacy.budget.epsilon,
+        )
+    if settings.kind == "selective":
+        return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
+    return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
 
 
 def genesis(config: StreamConfig) -> str:

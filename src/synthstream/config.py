@@ -302,10 +302,11 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
     workload = schema and problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     problems.attempt("op", lambda: _of_its_own(file))
+    settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
     if file.sink is not None:
         problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
     problems.raise_if_any()
-    if privacy is None or clock is None or schema is None or workload is None:
+    if privacy is None or clock is None or schema is None or workload is None or settings is None:
         raise problems.error()
     return {
         "name": file.name,
@@ -316,7 +317,7 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
         "op": file.op,
         "schema": schema,
         "workload": workload,
-        "synthesizer": settings_of(file.synthesizer),
+        "synthesizer": settings,
         "source": file.source and SourceConfig(kind=file.source.kind, path=base / file.source.path),
         "sink": file.sink and SinkConfig(path=base / file.sink.path, rows=file.sink.rows, keep=file.sink.keep),
     }

@@ -20,11 +20,13 @@ from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateEr
 from synthstream.fit.population import Population, changed_share
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
+from synthstream.journal import JournalGate
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
 from synthstream.opening import compare_with_sink, refuse_lost_state, refuse_other_settings
 from synthstream.reading import Frame
 from synthstream.release import Measured, Release, chain_head, seed_of
+from synthstream.synthesizer import Models
 from synthstream.testing.gates import SeededGate
 
 _CHUNK_ROWS = 250_000
@@ -128,6 +130,7 @@ class Stream:
         compare_with_sink(self._store, self._sink)
         self._model, self._published = self._rebuilt()
         self._publish_committed()
+        self._finish_half_drawn()
 
     # -- counting -----------------------------------------------------------------------------------------------
 
@@ -142,6 +145,7 @@ class Stream:
             SchemaError: a column is missing.
             BatchConflict: the id came before with other content; nothing was counted.
         """
+        self._finish_half_drawn()
         if isinstance(rows, str | Path):
             path, columns = Path(rows).absolute(), columns_of(self.config)
             source = FileSource(kind="csv" if path.suffix == ".csv" else "parquet", path=path, columns=columns)
@@ -181,6 +185,7 @@ class Stream:
         config = self.config.source
         if config is None:
             return 0
+        self._finish_half_drawn()
         new = 0
         source = FileSource(kind=config.kind, path=config.path, columns=columns_of(self.config))
         for path in source.files():
@@ -253,8 +258,14 @@ class Stream:
         for _ in range(self.due(until=until)):
             yield self.release(until=until)
 
+    def _finish_half_drawn(self) -> None:
+        """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
+        if self._store.answer(self.closed, 0) is not None:
+            self._commit(self._gates(self.closed))
+            self._publish_committed()
+
     def _commit(self, gate: Gate) -> None:
-        """One transaction: draw, and write down what was drawn before anyone can see it."""
+        """Draw, and write down what was drawn, in one transaction, before anyone can see it."""
         tick = self.closed
         if gate.secure != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
@@ -266,13 +277,19 @@ class Stream:
                 "drawn. Restore the folder whole."
             )
         try:
+            if self._synthesizer.fits_while_drawing:
+                gate = JournalGate(gate, self._store, tick)
+            counts = self._store.pending(tick, self.mechanism.workload.cells)
+            models = self._models(tick - 1)
+            after, measured, models = self._synthesizer.step(state, counts, gate, self._model, models)
             with self._store.transaction():
-                counts = self._store.pending(tick, self.mechanism.workload.cells)
-                after, measured = self._synthesizer.step(state, counts, gate, self._model)
                 head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
                 self._store.append_measurement(Committed(tick, self.mechanism.pack(measured), head))
                 self._store.put_counter(after)
                 self._store.drop_pending(tick)
+                if models:
+                    self._store.put_models(tick, dict(models))
+                    self._store.drop_answers(tick)
             self._counter, self._head, self.closed = after, head, tick + 1
         except BaseException:
             self._where_it_stands()  # the commit may have happened all the same
@@ -291,13 +308,19 @@ class Stream:
 
     def _publish(self, tick: int) -> None:
         measured, head = self._measured(tick)
-        model = self._synthesizer.fit(tick, lambda t: self._measured(t)[0], self._model, seed=seed_of(head, "fit"))
+        seed, models = seed_of(head, "fit"), self._models(tick)
+        model = self._synthesizer.fit(tick, lambda t: self._measured(t)[0], self._model, models, seed=seed)
         changed = None if self._model is None else changed_share(self._model.codes, model.codes)
         release = replace(self._release(measured, model, head), changed=changed)
         self._sink.publish(release)
         with self._store.transaction():
             self._store.put_population(tick, {"codes": model.codes})
         self._model, self._published = model, release
+
+    def _models(self, tick: int) -> Models:
+        """What was fitted while a tick was drawn; nothing if draws do not wait for fits."""
+        found = self._store.models()
+        return {} if found is None or found[0] != tick else found[1]
 
     def _measured(self, tick: int) -> tuple[Measured, str]:
         committed = self._store.measurement(tick)

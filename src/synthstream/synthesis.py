@@ -8,8 +8,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from synthstream.errors import ConfigError
+from synthstream.fit.rounds import Kind as FitKind
 from synthstream.kernel.counters import Kind as CounterKind
 from synthstream.kernel.marginals import Split
+from synthstream.kernel.rounds import Queries, Score
 from synthstream.privacy import Budget
 from synthstream.problems import nearest
 from synthstream.schema import Schema
@@ -18,7 +20,20 @@ from synthstream.workload import Workload
 # Beyond this many cells a tick would take minutes and gigabytes.
 _LARGEST_WORKLOAD = 20_000_000
 
+Kind = Literal["table", "selective", "stream-mwem"]
 Measure = Literal["auto", "always", "epochs"]
+
+# Keys that only some kinds know.
+_OF_KIND: dict[str, tuple[Kind, ...]] = {
+    "counter": ("table", "selective"),
+    "budget": ("table",),
+    "measure": ("table",),
+    "growth": ("table",),
+    "events_per_tick": ("selective", "stream-mwem"),
+    "fit": ("selective", "stream-mwem"),
+    "queries": ("selective", "stream-mwem"),
+    "score": ("selective", "stream-mwem"),
+}
 
 
 class Section(BaseModel):
@@ -30,7 +45,7 @@ class Section(BaseModel):
 class SynthesizerSection(Section):
     """Keys of [synthesizer]; see :class:`SynthesizerConfig`."""
 
-    kind: Literal["table"] = "table"
+    kind: Kind = "table"
     order: int | None = Field(default=None, ge=1, le=8)
     marginals: list[list[str]] | None = None
     counter: CounterKind = "auto"
@@ -38,6 +53,10 @@ class SynthesizerSection(Section):
     measure: Measure = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
     picks: int | None = Field(default=None, ge=1)
+    events_per_tick: float | None = Field(default=None, gt=0)
+    fit: FitKind = "pgm"
+    queries: Queries = "workloads"
+    score: Score = "corrected"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,17 +64,27 @@ class SynthesizerConfig:
     """What is measured and how.
 
     Args:
+        kind: ``table``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2.
         counter, budget: see :class:`synthstream.kernel.marginals.Marginals`.
         measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
-        growth, picks: see :class:`synthstream.kernel.epochs.Epochs`; picks left out: as many as there are columns.
+        growth: see :class:`synthstream.kernel.epochs.Epochs`.
+        picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
+            :func:`synthstream.bounds.picks_rule` for the others.
+        events_per_tick: a public guess for that rule.
+        fit: see :class:`synthstream.fit.rounds.Rounds`.
+        queries, score: see :class:`synthstream.kernel.rounds.InRounds`.
     """
 
-    kind: Literal["table"] = "table"
+    kind: Kind = "table"
     counter: CounterKind = "auto"
     budget: Split = "auto"
     measure: Measure = "auto"
     growth: float = 1.5
     picks: int | None = None
+    events_per_tick: float | None = None
+    fit: FitKind = "pgm"
+    queries: Queries = "workloads"
+    score: Score = "corrected"
 
     def measures(self, budget: Budget) -> Literal["always", "epochs"]:
         """Whether all tables are measured at every tick, or some once an epoch.
@@ -67,9 +96,35 @@ class SynthesizerConfig:
         return "epochs" if budget.pure and (self.counter, self.budget) == ("auto", "auto") else "always"
 
 
-def settings_of(section: SynthesizerSection) -> SynthesizerConfig:
-    """The settings without the tables."""
-    return SynthesizerConfig(**section.model_dump(exclude={"order", "marginals"}))
+def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfig:
+    """The settings without the tables.
+
+    Raises:
+        ConfigError: a key has no effect with the others, or one is missing.
+    """
+    settings = SynthesizerConfig(**section.model_dump(exclude={"order", "marginals"}))
+    given = {key for key in section.model_fields_set if getattr(section, key) != "auto"}
+    for key in sorted(given & set(_OF_KIND)):
+        if section.kind not in _OF_KIND[key]:
+            belongs = " or ".join(f'"{kind}"' for kind in _OF_KIND[key])
+            raise ConfigError(f'{key}: has no effect with kind = "{section.kind}"; it belongs to kind = {belongs}')
+    if section.kind == "table":
+        measure = settings.measures(budget)
+        for key in sorted(given & {"always": {"growth", "picks"}, "epochs": {"counter", "budget"}}[measure]):
+            when = {"always": "at every tick", "epochs": "once an epoch"}[measure]
+            other = {"always": "epochs", "epochs": "always"}[measure]
+            raise ConfigError(
+                f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{other}"'
+            )
+        return settings
+    if settings.picks is None and settings.events_per_tick is None:
+        raise ConfigError(
+            "picks: say how many tables to select at a tick; or give events_per_tick, a public guess of how many "
+            "events a tick brings, and let a rule decide. Never look it up in the private data"
+        )
+    if (settings.queries, settings.fit) == ("single", "pgm"):
+        raise ConfigError('queries: "single" cells are fitted by fit = "mw" only')
+    return settings
 
 
 def workload_of(section: SynthesizerSection, schema: Schema) -> Workload:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synthstream.fit.pooling import pooled
-from synthstream.fit.population import Population, fit
+from synthstream.fit.population import Population, fit, without
+from synthstream.fit.rounds import Kind, Mixture, Rounds
+from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.selective import Selective
 from synthstream.privacy import Claim
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
 # Looks up what was measured at a tick.
 History = Callable[[int], Measured]
+
+# What was fitted while a tick was drawn, as it is stored; empty for those who draw first and fit then. Public.
+Models = Mapping[str, NDArray[Any]]
 
 
 class Mechanism(Protocol):
@@ -58,11 +65,25 @@ class Synthesizer(Protocol):
     def mechanism(self) -> Mechanism:
         """What is measured, and what it costs."""
 
-    def step(self, state: State, counts: IntArray, gate: Gate, last: Population | None) -> tuple[State, Measured]:
-        """Close one tick: see ``step`` of the mechanisms. ``last`` are the rows of the newest release."""
+    @property
+    def fits_while_drawing(self) -> bool:
+        """Whether a tick's draws depend on fits of earlier ones: each answer is then committed before the next."""
 
-    def fit(self, tick: int, history: History, last: Population | None, *, seed: int) -> Population:
-        """Rows for a tick: a pure function of measurements, the rows before, and the seed."""
+    def step(
+        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """Close one tick: see ``step`` of the mechanisms.
+
+        Args:
+            last: the rows of the newest release.
+            models: what was fitted while the tick before was drawn.
+
+        Returns:
+            The next state, what was measured, and what was fitted meanwhile.
+        """
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+        """Rows for a tick: a pure function of measurements, models, the rows before, and the seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +92,15 @@ class Continual:
 
     mechanism: Marginals
 
-    def step(self, state: State, counts: IntArray, gate: Gate, last: Population | None) -> tuple[State, Measured]:
-        """See :class:`Synthesizer`."""
-        return self.mechanism.step(state, counts, gate)
+    fits_while_drawing = False
 
-    def fit(self, tick: int, history: History, last: Population | None, *, seed: int) -> Population:
+    def step(
+        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`."""
+        return *self.mechanism.step(state, counts, gate), {}
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`."""
         return fit(history(tick), start=last, seed=seed)
 
@@ -86,11 +111,16 @@ class InEpochs:
 
     mechanism: Epochs
 
-    def step(self, state: State, counts: IntArray, gate: Gate, last: Population | None) -> tuple[State, Measured]:
-        """See :class:`Synthesizer`."""
-        return self.mechanism.step(state, counts, gate, lambda events: guessed(self.mechanism.workload, last, events))
+    fits_while_drawing = False
 
-    def fit(self, tick: int, history: History, last: Population | None, *, seed: int) -> Population:
+    def step(
+        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`."""
+        workload = self.mechanism.workload
+        return *self.mechanism.step(state, counts, gate, lambda events: guessed(workload, last, events)), {}
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`."""
         ends = [t for t in self._ends(tick) if t != tick]
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.
@@ -104,6 +134,56 @@ class InEpochs:
             ends.append(begin - 1)
             begin = self.mechanism.begin(begin - 1)
         return ends[::-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromSelection:
+    """Paper 2, main: a few selected tables at every tick, and rows drawn from the models fitted to them."""
+
+    mechanism: Selective
+    kind: Kind
+
+    fits_while_drawing = True
+
+    def step(
+        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`. The models of a tick begin with those of the tick before."""
+        workload = self.mechanism.workload
+        rounds = Rounds(workload, self.kind, Mixture.from_arrays(workload.sizes, models) if models else None)
+        return *self.mechanism.step(state, counts, gate, rounds), rounds.result().arrays()
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+        """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
+        workload = self.mechanism.workload
+        number = round(float(history(tick).marginal(())[0]))
+        rows = Mixture.from_arrays(workload.sizes, models).rows(max(number, 0), np.random.default_rng(seed))
+        return Population.of(workload, rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromBatches:
+    """Paper 2, baseline: each tick's rows are fitted on their own, and added to those before."""
+
+    mechanism: Batchwise
+    kind: Kind
+
+    fits_while_drawing = True
+
+    def step(
+        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`."""
+        rounds = Rounds(self.mechanism.workload, self.kind)
+        return *self.mechanism.step(state, counts, gate, rounds), rounds.result().arrays()
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+        """See :class:`Synthesizer`. Of a batch with fewer than no rows, rows like those drawn are taken away."""
+        workload, rng = self.mechanism.workload, np.random.default_rng(seed)
+        number = round(float(history(tick).marginal(())[0]))
+        rows = Mixture.from_arrays(workload.sizes, models).rows(abs(number), rng)
+        before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if last is None else last.codes.astype(np.int32)
+        return Population.of(workload, without(before, rows, rng) if number < 0 else np.concatenate([before, rows]))
 
 
 def guessed(workload: Workload, rows: Population | None, events: float) -> FloatArray:

@@ -11,7 +11,7 @@ import pytest
 from synthstream.fit.pooling import pooled
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.select import GRID, distances, l1_scores
+from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.release import FloatArray, Measured
 from synthstream.synthesizer import InEpochs
@@ -21,6 +21,7 @@ from synthstream.workload import IntArray, Workload
 SIZES = (2, 2, 2)
 WORKLOAD = Workload.all_up_to(2, sizes=SIZES)
 PURE = Budget(epsilon=1.0, delta=0.0)
+ALL = Candidates.of_tables(WORKLOAD, range(7))
 
 
 def mechanism(
@@ -206,16 +207,17 @@ def test_enormous_counts_neither_overflow_nor_raise() -> None:
 def test_distances_are_exact_and_move_by_one_grid_step_for_each_event() -> None:
     counts = np.arange(WORKLOAD.cells)
     guess = np.linspace(0.3, 9.7, WORKLOAD.cells)
-    base = distances(WORKLOAD, counts, guess)
+    base = distances(ALL, counts, guess)
     assert base / GRID == pytest.approx(np.add.reduceat(np.abs(counts - guess), WORKLOAD.offsets[:-1]), abs=0.01)
-    scores = l1_scores(WORKLOAD, counts, guess, noise=np.ones(7))
+    bias = expected_distances(ALL, guess, np.ones(7))
+    scores = l1_scores(ALL, counts, guess, bias=bias)
     for cell in range(WORKLOAD.cells):
         for change in (-1, 1):
             other = counts.copy()
             other[cell] += change
-            assert np.abs(distances(WORKLOAD, other, guess) - base).max() <= GRID
-            assert np.abs(l1_scores(WORKLOAD, other, guess, noise=np.ones(7)) - scores).max() <= GRID
-    wild = distances(WORKLOAD, np.full(WORKLOAD.cells, 2**62), np.full(WORKLOAD.cells, -1e300))
+            assert np.abs(distances(ALL, other, guess) - base).max() <= GRID
+            assert np.abs(l1_scores(ALL, other, guess, bias=bias) - scores).max() <= GRID
+    wild = distances(ALL, np.full(WORKLOAD.cells, 2**62), np.full(WORKLOAD.cells, -1e300))
     assert np.all(wild > 0)
 
 

@@ -71,7 +71,7 @@ def test_another_application_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(folder / "store.db") as other:
         other.execute("CREATE TABLE t (x)")
     other.close()
-    with pytest.raises(StateCorrupt, match="format 1"):
+    with pytest.raises(StateCorrupt, match="format 2"):
         Store(folder)
 
 

@@ -61,7 +61,7 @@ def brute_update(weights: Weights, clique: tuple[int, ...], value: Floats, cell:
             grown.append(share)
             continue
         grown.append(share * np.exp(np.clip(rate * (measured - estimate[place]) / (2 * weights.total), -1, 1)))
-    return np.array(grown) / sum(grown)
+    return np.asarray(np.array(grown) / sum(grown))
 
 
 @pytest.mark.parametrize("whole", [True, False])

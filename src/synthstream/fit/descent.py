@@ -88,7 +88,9 @@ def descend(
         if loss <= 1e-26 or idle == 2:
             break
         step = _solve(tree, roots, error, length)
-        share, now = _search(tree, potentials + roots * moved, roots * step, (now - values, moved / length), step, length)
+        share, now = _search(
+            tree, potentials + roots * moved, roots * step, (now - values, moved / length), step, length
+        )
         newton += 1
         moved = moved + share * step
         residual = roots * (now - values)

@@ -25,7 +25,9 @@ class ModelTooLarge(ValueError):
     """The tables of a model's junction tree would be larger than the caller allows."""
 
     def __init__(self, megabytes: float, cap: float, cliques: Sequence[Clique]) -> None:
-        super().__init__(f"a model of cliques {list(cliques)} takes {megabytes:.1f} MB, more than the cap of {cap:g} MB")
+        super().__init__(
+            f"a model of cliques {list(cliques)} takes {megabytes:.1f} MB, more than the cap of {cap:g} MB"
+        )
 
 
 class Plan(NamedTuple):

@@ -224,9 +224,7 @@ def derivative(plan, given, masses, tables):  # type: ignore[no-untyped-def]
     for c in range(plan.parent.size - 1, -1, -1):
         shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
         mean = means[plan.seps[c] : plan.seps[c + 1]]
-        _dot(
-            given[plan.cells[c] : plan.cells[c + 1]], tables[plan.cells[c] : plan.cells[c + 1]], shape, steps, mean
-        )
+        _dot(given[plan.cells[c] : plan.cells[c + 1]], tables[plan.cells[c] : plan.cells[c + 1]], shape, steps, mean)
         parent = plan.parent[c]
         if parent >= 0:
             _add(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numba
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from synthstream.fit.targets import MEMORY, Targets, targets
 from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import CodeArray, IntArray, Workload
 
 # Proposals for each row of a population: at the start, and at each release after it.
 _FIRST, _LATER = 40, 4
@@ -36,6 +36,11 @@ class Population:
 
     workload: Workload
     codes: NDArray[Any]
+
+    @classmethod
+    def of(cls, workload: Workload, codes: CodeArray) -> Self:
+        """Rows in the smallest type."""
+        return cls(workload=workload, codes=codes.astype(np.min_scalar_type(max(workload.sizes) - 1)))
 
     def table(self, columns: Sequence[int]) -> IntArray:
         """Counts of the rows over some columns, in the shape of their sizes."""
@@ -61,6 +66,29 @@ def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
     before = np.bincount(inverse[: len(old)], minlength=len(both))
     after = np.bincount(inverse[len(old) :], minlength=len(both))
     return float(np.maximum(before - after, 0).sum() / len(old))
+
+
+def without(rows: CodeArray, drop: CodeArray, rng: np.random.Generator) -> CodeArray:
+    """Rows less others: for each of these an equal row goes, or, where there is none, one at random.
+
+    Example:
+        >>> rows = np.array([[0], [1], [1], [2]], dtype=np.int32)
+        >>> without(rows, rows[1:3], np.random.default_rng(0)).ravel().tolist()
+        [0, 2]
+    """
+    if len(drop) >= len(rows):
+        return rows[:0]
+    order = rng.permutation(len(rows))
+    _, key = np.unique(np.concatenate([rows[order], drop]), axis=0, return_inverse=True)
+    key = key.reshape(-1)
+    asked = np.bincount(key[len(rows) :], minlength=key.max() + 1)
+    by_key = np.argsort(key[: len(rows)], kind="stable")  # rows of one kind side by side, each kind in random order
+    first = np.searchsorted(key[by_key], key[by_key])
+    gone = np.zeros(len(rows), dtype=np.bool_)
+    gone[order[by_key]] = np.arange(len(rows)) - first < asked[key[by_key]]
+    kept = np.flatnonzero(~gone)
+    left = np.sort(rng.choice(kept, size=len(rows) - len(drop), replace=False))
+    return np.asarray(rows[left], dtype=np.int32)
 
 
 def fit(measured: Measured, *, start: Population | None = None, seed: int, memory: float = MEMORY) -> Population:
@@ -92,7 +120,7 @@ def fit(measured: Measured, *, start: Population | None = None, seed: int, memor
         proposals = min(max((_FIRST if first else _LATER) * aim.rows, _AT_LEAST), _AT_MOST)
         residual = workload.count(codes) - aim.cells
         _search(codes, residual, _weights(measured), cumulative, layout, proposals, np.uint64(state))
-    return Population(workload=workload, codes=codes.astype(np.min_scalar_type(max(workload.sizes) - 1)))
+    return Population.of(workload, codes)
 
 
 def _weights(measured: Measured) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from synthstream.fit.descent import Calibrated, descend, match
 from synthstream.fit.exact import MOST, nearest
-from synthstream.fit.junction import Clique, Junction, cells_of, junction
+from synthstream.fit.junction import Clique, Junction, junction
 from synthstream.release import FloatArray
 
 # Share of independent columns that is mixed into the tables: cells that are 0 at the optimum keep finite potentials.

@@ -130,7 +130,7 @@ def fit_weights(
         - The number of events is what the caller estimated, ``total``; the paper uses the exact one, which is private.
         - All measurements are passed over ``iterations`` times, as its authors recommend, not the newest one once.
         - The last weights are returned, not the mean of all that came before; a caller may average.
-        - Less exact measurements take smaller steps, in proportion to their weight: the paper's all have the same noise.
+        - Less exact measurements take smaller steps, in proportion to their weight; the paper's all have one noise.
         - An exponent is limited to size 1, which the proof takes for granted and noise may break, and no share falls
           below 1e-12 / number of cells: one at zero could never rise again.
 

@@ -24,7 +24,7 @@ import numpy as np
 from synthstream.errors import StateCorrupt, StateError, StateLocked
 from synthstream.workload import IntArray
 
-FORMAT = 1
+FORMAT = 2
 _APPLICATION_ID = 0x53594E53  # "SYNS"
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -36,6 +36,8 @@ CREATE TABLE pending (tick INTEGER PRIMARY KEY, counts BLOB NOT NULL) STRICT;
 CREATE TABLE counter (id INTEGER PRIMARY KEY CHECK (id = 0), state BLOB NOT NULL) STRICT;
 CREATE TABLE measurement (tick INTEGER PRIMARY KEY, released BLOB NOT NULL, head TEXT NOT NULL) STRICT;
 CREATE TABLE population (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, codes BLOB NOT NULL) STRICT;
+CREATE TABLE answer (tick INTEGER, call INTEGER, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)) STRICT;
+CREATE TABLE models (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, arrays BLOB NOT NULL) STRICT;
 CREATE TRIGGER ledger_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER measurement_update BEFORE UPDATE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
@@ -181,6 +183,28 @@ class Store:
     def put_population(self, tick: int, arrays: Arrays) -> None:
         """Mark a tick as published, with its rows."""
         self._db.execute("INSERT OR REPLACE INTO population VALUES (0, ?, ?)", (tick, _packed(arrays)))
+
+    def models(self) -> tuple[int, Arrays] | None:
+        """The newest committed tick whose models are kept, and these."""
+        row = self._db.execute("SELECT tick, arrays FROM models").fetchone()
+        return None if row is None else (int(row[0]), _unpacked(row[1]))
+
+    def put_models(self, tick: int, arrays: Arrays) -> None:
+        """Keep what was fitted while a tick was drawn."""
+        self._db.execute("INSERT OR REPLACE INTO models VALUES (0, ?, ?)", (tick, _packed(arrays)))
+
+    def answer(self, tick: int, call: int) -> IntArray | None:
+        """What the gate answered to one call of a tick that is not yet closed, or ``None``."""
+        row = self._db.execute("SELECT drawn FROM answer WHERE tick = ? AND call = ?", (tick, call)).fetchone()
+        return None if row is None else _unpacked_ints(row[0])
+
+    def put_answer(self, tick: int, call: int, drawn: IntArray) -> None:
+        """Write down what the gate answered; it can never be drawn again."""
+        self._db.execute("INSERT INTO answer VALUES (?, ?, ?)", (tick, call, _packed_ints(drawn)))
+
+    def drop_answers(self, tick: int) -> None:
+        """Forget the single answers of a tick that has been closed."""
+        self._db.execute("DELETE FROM answer WHERE tick = ?", (tick,))
 
     # -- private ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from synthstream.kernel.counters.base import clip
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.packing import pack, unpack
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kernel.select import Guess, chosen, l1_scores
+from synthstream.kernel.select import Candidates, Guess, chosen, expected_distances, l1_scores
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
@@ -249,15 +249,14 @@ class Epochs:
 
     def _larger(self, exact: IntArray, events: float, gate: Gate, guess: Guess) -> IntArray:
         """Positions of the larger tables to measure in this epoch."""
-        candidates = np.flatnonzero(self.order == 2)
+        larger = np.flatnonzero(self.order == 2)
         if not self.chooses:
-            return candidates
-        scores = l1_scores(
-            self.workload,
-            exact,
-            guess(max(events, 1.0)),
-            noise=np.sqrt(self.variance(0)) / np.sqrt(2),  # mean size of one draw of Laplace noise
-        )
+            return larger
+        candidates = Candidates.of_tables(self.workload, larger)
+        guessed = guess(max(events, 1.0))
+        noise = np.sqrt(self.variance(0)[larger] / 2)  # mean size of one draw of Laplace noise
+        bias = expected_distances(candidates, guessed, noise)
+        scores = l1_scores(candidates, exact, guessed, bias=bias)
         return chosen(
             scores,
             candidates,

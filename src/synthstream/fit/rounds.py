@@ -1,0 +1,149 @@
+"""Synthetic data in rounds, for the methods of paper 2: fitted anew after every measured table of a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.fit.graphical import Graphical, fit_graphical, model_megabytes
+from synthstream.fit.weights import Weights, domain, fit_weights
+from synthstream.release import FloatArray
+from synthstream.workload import CodeArray, IntArray, Workload
+
+Kind = Literal["pgm", "mw"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Model = Graphical | Weights
+
+# Size of a graphical model's tables beyond which candidates are no longer offered.
+LARGEST_MODEL_MB = 16.0
+
+# Passes of multiplicative weights over the measurements of a tick.
+_PASSES = 10
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Synthetic data of one tick: the mean of the models of all its rounds.
+
+    Args:
+        models: at least one; all over the same columns and with the same total.
+    """
+
+    models: tuple[Model, ...]
+
+    @property
+    def last(self) -> Model:
+        """Where the next tick's fit begins: the last round's model; of weights, the mean, which is one of them."""
+        first = self.models[0]
+        if isinstance(first, Graphical):
+            return self.models[-1]
+        shares = [model.shares for model in self.models if isinstance(model, Weights)]
+        return Weights(sizes=first.sizes, total=first.total, shares=np.mean(shares, axis=0))
+
+    def rows(self, n: int, rng: np.random.Generator) -> CodeArray:
+        """``n`` rows, int32, shape ``(n, columns)``: as many from each model, but for one."""
+        parts = [n // len(self.models) + (i < n % len(self.models)) for i in range(len(self.models))]
+        return np.concatenate([model.rows(part, rng) for model, part in zip(self.models, parts, strict=True)])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What :meth:`from_arrays` needs, for a store."""
+        kind: Kind = "pgm" if isinstance(self.models[0], Graphical) else "mw"
+        named = {f"{i}.{name}": array for i, m in enumerate(self.models) for name, array in m.arrays().items()}
+        return named | {"models": np.array(len(self.models)), "kind": np.array(kind)}
+
+    @classmethod
+    def from_arrays(cls, sizes: tuple[int, ...], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """A mixture that was stored."""
+        build = Graphical.from_arrays if str(arrays["kind"]) == "pgm" else Weights.from_arrays
+        parts: list[dict[str, NDArray[Any]]] = [{} for _ in range(int(arrays["models"]))]
+        for name, array in arrays.items():
+            number, dot, rest = name.partition(".")
+            if dot:
+                parts[int(number)][rest] = array
+        return cls(tuple(build(sizes, part) for part in parts))
+
+
+class Rounds:
+    """The rounds of one tick: see :class:`synthstream.kernel.rounds.Fitting`.
+
+    Args:
+        workload: the tables.
+        kind: ``pgm``, a graphical model (McKenna, Sheldon, Miklau 2019); ``mw``, multiplicative weights over every
+            combination of codes (Hardt, Ligett, McSherry 2012).
+        start: synthetic data to begin with; left out: uniform.
+
+    Raises:
+        DomainTooLarge: ``mw``, and too many combinations of codes.
+    """
+
+    def __init__(self, workload: Workload, kind: Kind, start: Mixture | None = None) -> None:
+        self._workload, self._kind = workload, kind
+        self._model: Model = _uniform(workload.sizes, kind) if start is None else start.last
+        self._models: list[Model] = []
+        self._tables: list[int] = []
+        self._values: list[FloatArray] = []
+        self._cells: list[int | None] = []
+
+    def begin(self, total: float) -> None:
+        """See :class:`synthstream.kernel.rounds.Fitting`; a total below 0 is taken without its sign."""
+        self._total = abs(total)
+        self._model = self._model.scaled(self._total)
+
+    def allows(self, tables: IntArray) -> NDArray[np.bool_]:
+        """See :class:`synthstream.kernel.rounds.Fitting`."""
+        if self._kind == "mw":
+            return np.ones(len(tables), dtype=np.bool_)
+        now = self._cliques()
+        return np.array([self._fits((*now, self._workload.marginals[q])) for q in tables], dtype=np.bool_)
+
+    def _fits(self, cliques: tuple[tuple[int, ...], ...]) -> bool:
+        return model_megabytes(self._workload.sizes, cliques) <= LARGEST_MODEL_MB
+
+    def add(self, table: int, first: int, values: FloatArray) -> FloatArray:
+        """See :class:`synthstream.kernel.rounds.Fitting`. A fit that fails leaves the model as it was."""
+        self._tables.append(table)
+        self._values.append(values)
+        self._cells.append(None if len(values) == self._workload.lengths[table] else first)
+        # What was drawn stays drawn, whether a fit converges or not.
+        with suppress(ArithmeticError, MemoryError, np.linalg.LinAlgError):
+            self._model = self._fitted()
+        self._models.append(self._model)
+        return self._model.answers(self._workload)
+
+    def _cliques(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._workload.marginals[q] for q in self._tables)
+
+    def _fitted(self) -> Model:
+        sizes, equal = self._workload.sizes, np.ones(len(self._tables))
+        if isinstance(self._model, Weights):
+            return fit_weights(
+                sizes,
+                self._cliques(),
+                self._values,
+                equal,
+                self._total,
+                start=self._model,
+                iterations=_PASSES,
+                cells=self._cells,
+            )
+        shapes = [self._workload.shapes[q] for q in self._tables]
+        values = [part.reshape(shape) for part, shape in zip(self._values, shapes, strict=True)]
+        return fit_graphical(
+            sizes, self._cliques(), values, equal, self._total, start=self._model, cap_mb=LARGEST_MODEL_MB
+        )
+
+    def result(self) -> Mixture:
+        """The mean of all rounds; without rounds, what the tick began with."""
+        return Mixture(tuple(self._models) or (self._model,))
+
+
+def _uniform(sizes: tuple[int, ...], kind: Kind) -> Model:
+    if kind == "pgm":
+        return Graphical.uniform(sizes, 0.0)
+    domain(sizes)  # refuses what is too large
+    return Weights.uniform(sizes, 0.0)

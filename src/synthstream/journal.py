@@ -1,0 +1,73 @@
+"""A gate that writes down every answer before anyone sees it, and never draws one twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from synthstream.errors import StateCorrupt
+from synthstream.io.store import Store
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import FloatArray
+from synthstream.workload import IntArray
+
+
+class JournalGate:
+    """The gate of a tick whose draws depend on fits of earlier ones.
+
+    A fit may fail, or the process may end, because of what was drawn. Drawing again would then favour answers that fit
+    well, which no theorem covers. So each answer is committed when it is drawn, and a tick that was interrupted goes on
+    from what was committed.
+
+    Args:
+        gate: where new answers come from.
+        store: where answers are kept until the tick is closed.
+        tick: the tick that is being closed.
+    """
+
+    def __init__(self, gate: Gate, store: Store, tick: int) -> None:
+        self._gate, self._store, self._tick = gate, store, tick
+        self._calls = 0
+
+    @property
+    def secure(self) -> bool:
+        """See :class:`synthstream.kernel.gate.Gate`."""
+        return self._gate.secure
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        """See :class:`synthstream.kernel.gate.Gate`."""
+        return self._answer(len(value), lambda: self._gate.gaussian(value, sigma=sigma))
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        """See :class:`synthstream.kernel.gate.Gate`."""
+        return self._answer(len(value), lambda: self._gate.laplace(value, scale=scale))
+
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        """See :class:`synthstream.kernel.gate.Gate`."""
+        chosen = self._answer(
+            1, lambda: np.array([self._gate.choose(scores, sensitivity=sensitivity, epsilon=epsilon)])
+        )
+        if not 0 <= chosen[0] < len(scores):
+            raise self._corrupt()
+        return int(chosen[0])
+
+    def _answer(self, size: int, draw: Callable[[], IntArray]) -> IntArray:
+        call, self._calls = self._calls, self._calls + 1
+        known = self._store.answer(self._tick, call)
+        if known is None:
+            drawn = draw()
+            with self._store.transaction():
+                self._store.put_answer(self._tick, call, drawn)
+            return drawn
+        if len(known) != size:
+            raise self._corrupt()
+        if not self._gate.secure:
+            draw()  # a simulated gate counts its calls: what follows is as if nothing had been interrupted
+        return known
+
+    def _corrupt(self) -> StateCorrupt:
+        return StateCorrupt(
+            f"{self._store.folder}: an answer that was written down for tick {self._tick} does not fit what is asked. "
+            "Restore the folder whole. No noise was drawn."
+        )

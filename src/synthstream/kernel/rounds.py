@@ -1,0 +1,285 @@
+"""Rounds of select, measure and fit, and how a budget is divided among them: what the two methods of paper 2 share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.kernel.counters import Counter, State
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.packing import pack, unpack
+from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
+from synthstream.release import FloatArray, Measured
+from synthstream.workload import IntArray, Workload
+
+Queries = Literal["workloads", "single"]
+Score = Literal["corrected", "paper"]
+QUERIES: tuple[Queries, ...] = get_args(Queries)
+SCORES: tuple[Score, ...] = get_args(Score)
+
+# Part of the budget for the number of rows; choices and measurements have half of the rest each.
+_TOTAL = 0.05
+
+# Measured values are kept in units of this, so that they can be stored as integers.
+RESOLUTION = 2.0**-10
+
+
+class Fitting(Protocol):
+    """Synthetic data that is fitted in rounds. It sees what has passed the gate, and nothing else."""
+
+    def begin(self, total: float) -> None:
+        """Start the rounds of a tick, from what the last tick left, with a number of rows."""
+
+    def allows(self, tables: IntArray) -> NDArray[np.bool_]:
+        """Which tables of the workload can be added without passing a limit on the model's size."""
+
+    def add(self, table: int, first: int, values: FloatArray) -> FloatArray:
+        """Fit once more, now also to measured cells of a table from ``first`` on; expected counts over all cells."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InRounds(ABC):
+    """A mechanism that measures a private total and ``picks`` chosen candidates at every tick, fitting in between.
+
+    Args:
+        workload: the tables; the total ``()`` is one of them. Candidates are the tables that no other one contains.
+        budget: what all releases together may cost.
+        horizon: number of ticks; ``None`` for no end.
+        picks: candidates to select at a tick; k in the paper.
+        queries: ``workloads``, candidates are whole tables; ``single``, every cell of them is a candidate.
+        score: ``corrected``, distance less what chance and noise make of it in any case; ``paper``, the mean distance
+            of a cell less the number of cells, which are of different units.
+
+    Raises:
+        ValueError: an argument is out of range, or the budget is too small.
+    """
+
+    theorem: ClassVar[str]
+
+    workload: Workload
+    budget: Budget
+    horizon: int | None
+    unit: Unit = EVENT
+    neighbours: Neighbours = "add-remove"
+    picks: int
+    queries: Queries = "workloads"
+    score: Score = "corrected"
+
+    def __post_init__(self) -> None:
+        if () not in self.workload.marginals or len(self.workload.marginals) == 1:
+            raise ValueError("workload: the total () must be measured, and at least one table")
+        if not 1 <= self.picks <= len(self.candidates):
+            what = "cells" if self.queries == "single" else "tables that no other one contains"
+            raise ValueError(
+                f"picks = {self.picks} at a tick, but there are {len(self.candidates)} {what} to choose from. Set "
+                "picks to between 1 and that."
+            )
+        largest = max(self.total_multiplier, self.multiplier) * max(1.0, *(c.sensitivity(0) for c in self._counters))
+        if not largest * 10**3 < LARGEST_SCALE:
+            raise ValueError(
+                f"epsilon = {self.budget.epsilon:g} is too small for {self.picks} picks: the noise would be wider than "
+                "can be drawn. Pick fewer, or allow more."
+            )
+
+    # -- public facts -------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def _counters(self) -> tuple[Counter, ...]:
+        """Counters that are used, that of the total first."""
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """What may be selected."""
+        sets = [set(marginal) for marginal in self.workload.marginals]
+        largest = [q for q, columns in enumerate(sets) if not any(columns < other for other in sets)]
+        build = Candidates.of_cells if self.queries == "single" else Candidates.of_tables
+        return build(self.workload, largest)
+
+    @property
+    def changed(self) -> int:
+        """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
+        return 1 if self.neighbours == "add-remove" else 2
+
+    @property
+    def choice_epsilon(self) -> float:
+        """What one choice costs."""
+        half = (1 - _TOTAL) / 2
+        if self.budget.pure:
+            return self.budget.epsilon * half / self.picks * (1 - 1e-12)
+        return float(np.sqrt(2 * float(self.budget.rho) * half / self.picks)) * (1 - 1e-12)
+
+    def _multiplier(self, part: float) -> float:
+        """Noise per unit of sensitivity that a part of the budget pays for."""
+        if self.budget.pure:
+            return self.changed / (self.budget.epsilon * part) * (1 + 1e-12)
+        return float(self.changed / np.sqrt(2 * float(self.budget.rho) * part)) * (1 + 1e-12)
+
+    @cached_property
+    def total_multiplier(self) -> float:
+        """Noise per unit of sensitivity of the total."""
+        return self._multiplier(_TOTAL)
+
+    @cached_property
+    def multiplier(self) -> float:
+        """Noise per unit of sensitivity of a measured candidate."""
+        return self._multiplier((1 - _TOTAL) / 2 / self.picks)
+
+    def claim(self) -> Claim:
+        """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
+        total, each = Fraction(self.total_multiplier), Fraction(self.multiplier)
+        choice = Fraction(self.choice_epsilon)
+        pure: Fraction | None = None
+        if self.budget.pure:
+            pure = self.changed / total + self.picks * (choice + self.changed / each)
+            rho = pure * pure / 2
+        else:
+            # A changed row moves one cell by at most two, or two by one: the square of the sum covers both.
+            square = self.changed**2
+            rho = square / (2 * total * total) + self.picks * (choice * choice / 2 + square / (2 * each * each))
+        return Claim(
+            unit=self.unit,
+            neighbours=self.neighbours,
+            rho=rho,
+            pure=pure,
+            horizon=self.horizon,
+            theorems=tuple(dict.fromkeys([self.theorem, "choose", *(c.theorem for c in self._counters)])),
+            trusts=("schema, workload, clock, number of picks and budget split are public",),
+        )
+
+    def fingerprint(self) -> str:
+        """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
+        facts = [
+            self.theorem,
+            self.total_multiplier,
+            self.multiplier,
+            self.choice_epsilon,
+            self.picks,
+            self.queries,
+            self.score,
+            [counter.facts() for counter in self._counters],
+            self.workload.marginals,
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    @abstractmethod
+    def variance(self, tick: int) -> FloatArray:
+        """Noise variance of a cell of each table that is measured at a tick, shape ``(marginals,)``; NaN if unknown."""
+
+    # -- drawing ------------------------------------------------------------------------------------------------
+
+    def _rounds(
+        self,
+        counts: IntArray,
+        first: tuple[FloatArray, FloatArray],
+        noise: FloatArray,
+        gate: Gate,
+        fitting: Fitting,
+        measure: Callable[[int], FloatArray],
+    ) -> tuple[dict[int, FloatArray], FloatArray]:
+        """Select, measure and fit, ``picks`` times.
+
+        Args:
+            counts: the tick's exact counts.
+            first: the fitted tables before the first round, and the part of them that is not of this tick.
+            noise: mean size of the noise that measuring would add to a cell, shape ``(candidates,)``.
+            measure: draws the values of a candidate.
+
+        Returns:
+            Values of each selected candidate, in the order of selection, and the mean of all fitted tables.
+        """
+        tables, before = first
+        bias = expected_distances(self.candidates, tables - before, noise)
+        measured: dict[int, FloatArray] = {}
+        fitted = np.zeros(self.workload.cells)
+        while len(measured) < self.picks:
+            left = np.setdiff1d(np.arange(len(self.candidates)), list(measured))
+            left = left[fitting.allows(self.candidates.tables[left])]
+            if len(left) == 0:  # a public fact: sizes of tables that were chosen
+                break
+            scores = self._scores(counts, tables - before, bias)
+            chosen = gate.choose(scores[left], sensitivity=self.score_sensitivity, epsilon=self.choice_epsilon)
+            position = int(left[chosen])
+            measured[position] = np.rint(measure(position) / RESOLUTION) * RESOLUTION
+            table = int(self.candidates.tables[position])
+            start = int(self.candidates.starts[position] - self.workload.offsets[table])
+            tables = fitting.add(table, start, measured[position])
+            fitted += tables
+        return measured, fitted / len(measured) if measured else tables
+
+    def _scores(self, counts: IntArray, guess: FloatArray, bias: FloatArray) -> IntArray:
+        if self.score == "corrected":
+            return l1_scores(self.candidates, counts, guess, bias=bias)
+        lengths = self.candidates.lengths
+        return np.asarray(distances(self.candidates, counts, guess) // lengths - GRID * lengths)
+
+    @cached_property
+    def score_sensitivity(self) -> int:
+        """One unit changes no score by more than this."""
+        if self.score == "corrected":
+            return self.changed * GRID
+        return -(-self.changed * GRID // int(self.candidates.lengths.min()))
+
+    def _measured(self, tick: int, values: dict[int, FloatArray], total: float, *, since: int) -> Measured:
+        """What passed the gate: the total and the selected candidates; NaN in cells of their tables that were not."""
+        tables = {self.workload.marginals.index(()): np.array([total])}
+        for position, part in values.items():
+            table = int(self.candidates.tables[position])
+            whole = tables.setdefault(table, np.full(self.workload.lengths[table], np.nan))
+            start = int(self.candidates.starts[position] - self.workload.offsets[table])
+            whole[start : start + len(part)] = part
+        return self._unpacked(tick, list(tables), np.concatenate(list(tables.values())), since=since)
+
+    def _unpacked(self, tick: int, positions: list[int], values: FloatArray, *, since: int) -> Measured:
+        marginals = tuple(self.workload.marginals[q] for q in positions)
+        return Measured(
+            tick=tick,
+            workload=Workload(sizes=self.workload.sizes, marginals=marginals),
+            values=values,
+            variance=self.variance(tick)[positions],
+            since=np.full(len(positions), since, dtype=np.int64),
+        )
+
+    def pack(self, measured: Measured) -> IntArray:
+        """What passed the gate at one tick as integers, for the store."""
+        return pack(self.workload, measured, resolution=RESOLUTION)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        """The measurement that :meth:`pack` was given."""
+        positions, values = unpack(self.workload, released, resolution=RESOLUTION)
+        return self._unpacked(tick, positions, values, since=self._since(tick))
+
+    @abstractmethod
+    def _since(self, tick: int) -> int:
+        """First tick whose events a measurement counts."""
+
+    @abstractmethod
+    def init(self) -> State:
+        """The state before the first tick."""
+
+
+def inner(state: State, prefix: str) -> dict[str, NDArray[Any]]:
+    """The entries of a state under a prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
+
+def outer(state: State, prefix: str) -> dict[str, NDArray[Any]]:
+    """The entries of a state with a prefix."""
+    return {prefix + name: array for name, array in state.items()}
+
+
+def shares(tables: FloatArray, workload: Workload) -> FloatArray:
+    """Fitted tables as shares of their total; uniform if there are no rows."""
+    total = float(tables[workload.slice_of(())][0])
+    return tables / total if total > 0 else np.asarray(np.repeat(1 / workload.lengths, workload.lengths))

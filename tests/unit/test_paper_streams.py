@@ -1,0 +1,265 @@
+"""Streams by the methods of paper 2: the file, the plan, releases, and ticks that are interrupted between two draws."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synthstream import Stream, StreamConfig
+from synthstream.errors import ConfigError, StateCorrupt
+from synthstream.fit.rounds import Rounds
+from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.plan import plan
+from synthstream.release import FloatArray
+from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.workload import IntArray
+
+TOML = """
+name = "visits"
+state = "state"
+[privacy]
+epsilon = 1.0
+delta = 0.0
+unit = "event"
+[clock]
+column = "when"
+start = 2026-01-01
+every = "1d"
+until = 2026-01-06
+horizon = 8
+[synthesizer]
+kind = "selective"
+picks = 2
+[[columns]]
+name = "ward"
+type = "category"
+values = ["A", "B", "C"]
+[[columns]]
+name = "age"
+type = "number"
+min = 0
+max = 100
+bins = 4
+[[columns]]
+name = "urgent"
+type = "boolean"
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+KINDS = [("selective", "mw"), ("selective", "pgm"), ("stream-mwem", "mw"), ("stream-mwem", "pgm")]
+
+
+def config(folder: Path, kind: str = "selective", fit: str = "mw", *, more: str = "", text: str = TOML) -> StreamConfig:
+    text = text.replace('kind = "selective"', f'kind = "{kind}"\nfit = "{fit}"\n{more}')
+    return StreamConfig.from_toml(text, base=folder)
+
+
+def visits(days: list[int]) -> pl.DataFrame:
+    rng = np.random.default_rng(len(days))
+    return pl.DataFrame(
+        {
+            "when": [datetime(2026, 1, d, 12) for d in days],
+            "ward": rng.choice(["A", "B"], len(days)),
+            "age": rng.integers(0, 100, len(days)),
+            "urgent": rng.choice([True, False], len(days)),
+        }
+    )
+
+
+DAYS = [1] * 30 + [2] * 50 + [4] * 20 + [5] * 40
+
+
+def published(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted((folder / "releases").rglob("*.*"))}
+
+
+@pytest.mark.parametrize(("kind", "fit"), KINDS)
+def test_a_stream_by_a_method_of_the_paper(tmp_path: Path, kind: str, fit: str) -> None:
+    with Stream(config(tmp_path, kind, fit), gates=lambda _: ExactGate()) as stream:
+        stream.update(visits(DAYS))
+        releases = [stream.release() for _ in range(stream.due())]
+        assert [len(r.rows()) for r in releases] == [30, 80, 80, 100, 140]
+        tables = releases[-1].tables
+        assert sum(tables["measured"].is_not_null()) > 0
+        measured = [m for m in releases[-1].measured.workload.marginals if m]
+        assert len(measured) == 2
+        assert releases[-1].table(["ward", "age"])["count"].sum() == 140
+    with Stream(config(tmp_path, kind, fit), gates=lambda _: ExactGate()) as again:
+        assert again.last is not None
+        assert again.last.rows().equals(releases[-1].rows())
+
+
+@pytest.mark.parametrize("kind", ["selective", "stream-mwem"])
+def test_single_queries(tmp_path: Path, kind: str) -> None:
+    single = config(tmp_path, kind, "mw", more='queries = "single"', text=TOML.replace("picks = 2", "picks = 5"))
+    with Stream(single, gates=lambda tick: SeededGate(tick)) as stream:
+        stream.update(visits(DAYS))
+        for _ in range(stream.due()):
+            release = stream.release()
+            own = release.measured.values[1:]
+            assert sum(~np.isnan(own)) == 5
+            assert release.tables["measured"].is_not_null().sum() == 6
+
+
+class Interrupted(Exception):
+    """Stands for the end of a process."""
+
+
+class Mortal:
+    """A gate that ends the process before, or right after, the n-th call, and counts what was really drawn."""
+
+    def __init__(self, inner: Gate, dies_at: int, drawn: list[int]) -> None:
+        self._inner, self._left, self._drawn = inner, dies_at, drawn
+        self.secure = inner.secure
+
+    def _count(self) -> None:
+        if self._left == 0:
+            raise Interrupted
+        self._left -= 1
+        self._drawn.append(1)
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        self._count()
+        return self._inner.gaussian(value, sigma=sigma)
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        self._count()
+        return self._inner.laplace(value, scale=scale)
+
+    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
+        self._count()
+        return self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
+
+
+@pytest.mark.parametrize(("kind", "fit"), KINDS)
+def test_an_interrupted_tick_goes_on_from_the_answers_that_were_drawn(tmp_path: Path, kind: str, fit: str) -> None:
+    """Each call of every tick is the last of its process once; releases are those of a run without interruption."""
+
+    def whole() -> None:
+        with Stream(config(tmp_path / "whole", kind, fit), gates=lambda t: SeededGate(f"x/{t}")) as stream:
+            stream.update(visits(DAYS))
+            for _ in range(stream.due()):
+                stream.release()
+
+    def mortal(lives: int, tick: int) -> Gate:
+        return Mortal(SeededGate(f"x/{tick}"), lives, [])
+
+    whole()
+    broken = config(tmp_path / "broken", kind, fit)
+    with Stream(broken, gates=lambda t: SeededGate(f"x/{t}")) as stream:
+        stream.update(visits(DAYS))
+    deaths = 0
+    for tick in range(5):
+        for lives in range(100):  # the same tick, interrupted one call later each time
+            try:
+                with Stream(broken, gates=partial(mortal, lives)) as stream:
+                    if stream.closed == tick:  # not finished on opening
+                        stream.release()
+                break
+            except Interrupted:
+                deaths += 1
+    assert deaths == 5 * 5  # a total, and two times a choice and a measurement, at each of five ticks
+    assert published(tmp_path / "broken") == published(tmp_path / "whole")
+
+
+def test_nothing_is_drawn_twice_with_real_noise(tmp_path: Path) -> None:
+    drawn: list[int] = []
+    mine = config(tmp_path)
+    with Stream(mine) as stream:
+        stream.update(visits(DAYS))
+    for _ in range(100):
+        try:
+            with Stream(mine, gates=lambda _: Mortal(SystemGate(), 1, drawn)) as stream:  # one new answer a process
+                while stream.due():
+                    stream.release()
+            break
+        except Interrupted:
+            continue
+    assert len(drawn) == 5 * 5
+    assert len([name for name in published(tmp_path) if name.endswith("manifest.json")]) == 5
+
+
+def test_rows_that_come_while_a_tick_is_half_drawn_count_in_the_next(tmp_path: Path) -> None:
+    mine = config(tmp_path)
+    gates: Iterator[Gate] = iter([ExactGate(), Mortal(ExactGate(), 2, [])])
+    with Stream(mine, gates=lambda _: next(gates, ExactGate())) as stream:
+        stream.update(visits([1] * 30))
+        with pytest.raises(Interrupted):
+            stream.release()
+        stream.update(visits([1] * 7))  # finishes the half-drawn tick first
+        assert stream.closed == 1
+        assert stream.last is not None
+        assert float(stream.last.measured.values[0]) == 30
+        assert float(stream.release().measured.values[0]) == 37
+
+
+def test_a_fit_that_fails_keeps_what_was_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Rounds) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Rounds, "_fitted", fails)
+    with Stream(config(tmp_path), gates=lambda _: ExactGate()) as stream:
+        stream.update(visits(DAYS))
+        assert len(stream.release().rows()) == 30  # uniform ones
+
+
+def test_an_answer_that_does_not_fit_is_noticed(tmp_path: Path) -> None:
+    mine = config(tmp_path)
+    with Stream(mine) as stream:
+        stream._store.put_answer(0, 0, np.array([1, 2, 3]))
+    with pytest.raises(StateCorrupt, match="Restore the folder whole"):
+        Stream(mine)
+
+
+BAD = [
+    ('kind = "selectve"', "", "Did you mean 'selective'"),
+    ("picks = 2", "", "events_per_tick, a public guess"),
+    ("picks = 2", "picks = 4", "3 tables that no other one contains"),
+    ("picks = 2", "picks = 2\ngrowth = 2.0", 'growth: has no effect with kind = "selective"'),
+    ("picks = 2", 'picks = 2\nqueries = "single"\nfit = "pgm"', 'fit = "mw" only'),
+    ('kind = "selective"', "", "picks: has no effect when"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "says"), BAD)
+def test_what_cannot_be_is_refused_with_the_fix(tmp_path: Path, old: str, new: str, says: str) -> None:
+    text = TOML.replace('kind = "selective"', old if "selectve" in old else 'kind = "selective"')
+    text = text.replace(old, new) if "selectve" not in old else text
+    if "has no effect when" in says:
+        text = text.replace("delta = 0.0", "delta = 1e-9")
+    with pytest.raises(ConfigError, match=says):
+        plan(StreamConfig.from_toml(text, base=tmp_path))
+
+
+def test_a_domain_too_large_for_weights_is_refused_with_its_number_of_cells(tmp_path: Path) -> None:
+    wide = "".join(f'[[columns]]\nname = "c{i}"\ntype = "integer"\nmin = 0\nmax = 99\n' for i in range(4))
+    with pytest.raises(ConfigError, match=r"[0-9,]{10,} combinations of codes are too many"):
+        plan(config(tmp_path, text=TOML.replace("[sink]", wide + "[sink]")))
+
+
+def test_a_column_with_one_value_serves(tmp_path: Path) -> None:
+    text = TOML.replace("[sink]", '[[columns]]\nname = "one"\ntype = "integer"\nmin = 3\nmax = 3\n[sink]')
+    for kind, fit in KINDS:
+        mine = config(tmp_path / f"{kind}-{fit}", kind, fit, more='score = "paper"', text=text)
+        with Stream(mine, gates=lambda tick: SeededGate(tick)) as stream:
+            stream.update(visits(DAYS).with_columns(one=3))
+            assert stream.release().tick == 0
+
+
+@pytest.mark.parametrize("kind", ["selective", "stream-mwem"])
+def test_the_plan_explains_and_forecasts(tmp_path: Path, kind: str) -> None:
+    text = TOML.replace("picks = 2", "events_per_tick = 400")
+    found = plan(config(tmp_path, kind, text=text))
+    assert "selected privately" in found.how
+    assert found.claim.fits(StreamConfig.from_toml(TOML, base=tmp_path).privacy.budget)
+    assert all(np.isfinite(value) for f in found.forecasts for value in f.stderr.values())
+    assert json.loads(config(tmp_path, kind, text=text).public_json())["synthesizer.events_per_tick"] == 400
