@@ -102,7 +102,7 @@ def _largest_words(forecasts: Sequence[Forecast], what: str) -> str:
         return ""
     return (
         f"With probability {1 - BETA:.0%}, no cell of any table of one release is off by more than {', '.join(known)} "
-        f"events: {what}. What has not been measured yet comes on top."
+        f"events, {what}."
     )
 
 
