@@ -95,6 +95,32 @@ def test_exact_tables_are_reached() -> None:
     assert errors[2] < 0.02
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_no_update_overshoots_at_the_largest_rate(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    start = random_weights(seed, 100.0)
+    cell = None if seed % 2 else int(rng.integers(6))
+    noisy = rng.normal(20, 60, size=(2, 3)) if cell is None else np.array(rng.normal(20, 60))
+    after = fit_weights(SIZES, [(0, 1)], [noisy], [1.0], 100.0, start=start, iterations=1, rate=4.0, cells=[cell])
+
+    def error(weights: Weights) -> float:
+        table = weights.table((0, 1)).ravel()
+        return float(np.sum((table - noisy.ravel()) ** 2) if cell is None else (table[cell] - noisy) ** 2)
+
+    assert error(after) <= error(start)
+
+
+def test_a_larger_rate_does_the_work_of_more_passes() -> None:
+    truth = random_weights(7, 500.0)
+    cliques = [(0, 1), (1, 3), (0, 3)]
+    values = [truth.table(clique) for clique in cliques]
+    slow = fit_weights(SIZES, cliques, values, [1.0] * 3, 500.0, iterations=400)
+    fast = fit_weights(SIZES, cliques, values, [1.0] * 3, 500.0, iterations=100, rate=4.0)
+    np.testing.assert_allclose(fast.table((1, 3)), slow.table((1, 3)), atol=0.5)
+    with pytest.raises(ValueError, match="rate"):
+        fit_weights(SIZES, cliques, values, [1.0] * 3, 500.0, rate=5.0)
+
+
 def test_single_cells_reach_their_counts() -> None:
     truth = random_weights(8, 200.0)
     cells = list(range(12))
