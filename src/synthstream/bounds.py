@@ -79,11 +79,12 @@ class CellNoise:
         x -= self.slack
         if x <= 0:
             return 1.0
-        if self.variance <= 0:
-            return 0.0
+        if self.variance < 1e-100:
+            return self.variance  # whole numbers, at hardly any noise: Chebyshev, P(|S| >= 1) <= E S^2
         if self.noise == "gaussian":
             square = x * x / (2 * self.variance)
-            return min(1.0, 2 * math.exp(-square), self.excess * math.erfc(math.sqrt(square)))
+            normal = math.erfc(math.sqrt(square))
+            return min(1.0, 2 * math.exp(-square), 1.0 if math.isinf(self.excess) else self.excess * normal)
         largest = laplace_variance(self.widest)
         draws = self.variance / largest
         if draws <= 1 + 1e-9:

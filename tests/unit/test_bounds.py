@@ -163,6 +163,20 @@ def test_beta_is_checked_and_smaller_ones_cost_more() -> None:
         largest_error(mechanism, tick=8, beta=1.0)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize("epsilon", [1e-2, 1.0, 300.0, 3000.0, 1e6])
+@pytest.mark.parametrize("horizon", [1, 50, None])
+def test_any_budget_has_a_bound(epsilon: float, delta: float, horizon: int | None) -> None:
+    workload = Workload.all_up_to(2, sizes=(2, 3))
+    budget = Budget(epsilon=epsilon, delta=delta)
+    mechanisms: list[Marginals | Epochs] = [Marginals(workload=workload, budget=budget, horizon=horizon)]
+    if budget.pure:
+        mechanisms.append(Epochs(workload=workload, budget=budget, horizon=horizon, picks=1))
+    for mechanism in mechanisms:
+        found = [largest_error(mechanism, tick=0 if horizon == 1 else tick) for tick in (0, 30)]
+        assert all(x is not None and 0 <= x * min(epsilon, 2.0) < 1e4 for x in found)
+
+
 def test_the_rule_for_picks_minimises_the_bound_of_theorem_5_1() -> None:
     sizes, facts = (4, 4, 4), {"queries": 60, "events": 20_000.0, "ticks": 5, "epsilon": 2.0}
     best = picks_rule(sizes, **facts)  # type: ignore[arg-type]
