@@ -1,10 +1,15 @@
-"""Accuracy, stability and cost of tabular streams, as one JSON line.
+"""Accuracy, stability and cost of tabular streams: one JSON line for each seed.
 
     python -m benchmarks.tabular --data adult --order random --batch 200 --epsilon 1 --delta 1e-9 --method marginals
+    python -m benchmarks.tabular --data evictions --every 1w --epsilon 1 --delta 0 --method selective --seeds 3
 
-Metrics over all pairs of columns (synthstream.evaluate.metrics), mean over the last ten ticks. The horizon is declared
-to be the number of ticks; the figures of the same run with an unbounded horizon stand under ``unbounded``. Totals are
-private.
+Methods: ``marginals``, our default; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
+``independent``, columns without relations and without noise, for comparison. The number of picks follows the rule of
+Theorem 5.1 (synthstream.bounds.picks_rule) from public facts, unless ``--k`` says otherwise.
+
+Errors over all pairs of columns (synthstream.evaluate.metrics), mean over the last ten ticks, of what is published: of
+our rows; of the papers' models, the expected tables, which leaves out the chance in drawing rows from them. The horizon
+is declared to be the number of ticks. Totals are private.
 """
 
 from __future__ import annotations
@@ -13,95 +18,220 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from benchmarks.data import adult
+from benchmarks.data import Batches, adult_batches, evictions
 from benchmarks.environment import environment, peak_mb
+from synthstream.assembly import synthesizer_for
 from synthstream.evaluate.metrics import table_errors
-from synthstream.fit.population import Population, changed_share, fit
-from synthstream.kernel.marginals import Marginals
+from synthstream.fit.population import Population, changed_share
+from synthstream.fit.rounds import Mixture
+from synthstream.kernel.batchwise import Batchwise
+from synthstream.kernel.selective import Selective
 from synthstream.privacy import Budget
+from synthstream.release import FloatArray, Measured
+from synthstream.synthesis import SynthesizerConfig
+from synthstream.synthesizer import Models, Synthesizer
 from synthstream.testing.gates import SeededGate
-from synthstream.workload import CodeArray, Workload
+from synthstream.workload import IntArray, Workload
 
-_LAST = 10
+LAST = 10
+# Errors over time are taken at about so many ticks.
+_POINTS = 40
+
+Method = Literal["marginals", "selective", "stream-mwem", "independent"]
 
 
-def measure(codes: CodeArray, sizes: tuple[int, ...], mechanism: Marginals, *, batch: int, seed: int) -> dict[str, Any]:
-    """Run a whole stream; figures of the last ten ticks, and medians of the time over all."""
-    workload = mechanism.workload
-    pairs = Workload(sizes=sizes, marginals=tuple(m for m in workload.marginals if len(m) == 2))
-    state = mechanism.init()
-    model: Population | None = None
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One run: everything that its result depends on."""
+
+    data: str
+    order: str
+    batch: int
+    every: str
+    epsilon: float
+    delta: float
+    method: str
+    counter: str = "auto"
+    k: int | None = None
+    fit: str = "pgm"
+    score: str = "corrected"
+    measure: str = "auto"
+    unbounded: bool = False
+    seed: int = 0
+
+    @property
+    def stream(self) -> str:
+        """Which stream, in the paper's words."""
+        if self.data == "evictions":
+            return "Eviction-weekly" if self.every == "1w" else "Eviction-bi-weekly"
+        return f"Adult-{'randomized' if self.order == 'random' else 'ordered'}-bs-{self.batch}"
+
+    @cached_property
+    def batches(self) -> Batches:
+        """The stream's rows."""
+        if self.data == "evictions":
+            return evictions("1w" if self.every == "1w" else "2w")
+        return adult_batches("random" if self.order == "random" else "sorted", self.batch, self.seed)
+
+    def settings(self) -> SynthesizerConfig:
+        """The section [synthesizer] of this run."""
+        if self.method == "marginals":
+            found = SynthesizerConfig(counter=self.counter, measure=self.measure)  # type: ignore[arg-type]
+            return replace(found, picks=self.k) if self.k else found
+        return SynthesizerConfig(
+            kind=self.method,  # type: ignore[arg-type]
+            counter=self.counter,  # type: ignore[arg-type]
+            picks=self.k,
+            events_per_tick=self.batches.expected,
+            fit=self.fit,  # type: ignore[arg-type]
+            score=self.score,  # type: ignore[arg-type]
+        )
+
+
+class Runner(Protocol):
+    """A method that is fed tick by tick."""
+
+    def step(self, counts: IntArray) -> None:
+        """Close a tick."""
+
+    def tables(self) -> FloatArray:
+        """What is published, as counts of all pairs."""
+
+
+class Private:
+    """A synthesizer, as a stream runs it, without files."""
+
+    def __init__(self, made: Synthesizer, pairs: Workload, seed: int) -> None:
+        self.made, self._pairs, self._seed = made, pairs, seed
+        self._state, self._models = made.mechanism.init(), dict[str, Any]()
+        self._history: list[Measured] = []
+        self.last: Population | None = None
+        self._batches = np.zeros(pairs.cells)
+
+    def step(self, counts: IntArray) -> None:
+        """See :class:`Runner`."""
+        tick = len(self._history)
+        gate = SeededGate(f"{self._seed}/{tick}")
+        after, measured, models = self.made.step(self._state, counts, gate, self.last, self._models)
+        self._state = after
+        self._models = dict(models)
+        self._history.append(measured)
+        if isinstance(self.made.mechanism, Batchwise):
+            sign = np.sign(float(measured.marginal(())[0]))
+            self._batches += sign * Mixture.from_arrays(self._pairs.sizes, models).answers(self._pairs)
+        elif not isinstance(self.made.mechanism, Selective):
+            self.last = self._fitted(tick, models)
+
+    def _fitted(self, tick: int, models: Models) -> Population:
+        seed = self._seed * 1_000_003 + tick
+        return self.made.fit(tick, self._history.__getitem__, self.last, models, seed=seed)
+
+    def tables(self) -> FloatArray:
+        """See :class:`Runner`."""
+        if isinstance(self.made.mechanism, Batchwise):
+            return self._batches
+        if self.last is None:
+            return Mixture.from_arrays(self._pairs.sizes, self._models).answers(self._pairs)
+        return self._pairs.count(self.last.codes.astype(np.int32)).astype(np.float64)
+
+
+class Independent:
+    """The true tables of single columns, multiplied: no noise, no relations, not private."""
+
+    def __init__(self, workload: Workload, pairs: Workload) -> None:
+        self._workload, self._pairs = workload, pairs
+        self._counts = np.zeros(workload.cells)
+
+    def step(self, counts: IntArray) -> None:
+        """See :class:`Runner`."""
+        self._counts += counts
+
+    def tables(self) -> FloatArray:
+        """See :class:`Runner`."""
+        single = {m[0]: self._counts[self._workload.slice_of(m)] for m in self._workload.marginals if len(m) == 1}
+        events = max(self._counts[self._workload.slice_of(())][0], 1)
+        return np.concatenate([np.outer(single[a], single[b]).ravel() / events for a, b in self._pairs.marginals])
+
+
+def run(setting: Setting, *, curve: bool = False) -> dict[str, Any]:
+    """A whole stream: figures of the last ticks, medians of the time over all; with ``curve``, errors over time."""
+    batches = setting.batches
+    workload = Workload.all_up_to(2, sizes=batches.sizes)
+    pairs = Workload(sizes=batches.sizes, marginals=tuple(m for m in workload.marginals if len(m) == 2))
+    ticks = len(batches.ends)
+    runner: Runner = Independent(workload, pairs)
+    facts: dict[str, Any] = {"ticks": ticks}
+    if setting.method != "independent":
+        made = synthesizer_for(
+            setting.settings(),
+            workload=workload,
+            budget=Budget(epsilon=setting.epsilon, delta=setting.delta),
+            horizon=None if setting.unbounded else ticks,
+        )
+        runner = Private(made, pairs, setting.seed)
+        facts["k"] = getattr(made.mechanism, "picks", None)
+        facts["how"] = made.mechanism.describe()
     true = np.zeros(pairs.cells, dtype=np.int64)
-    ticks = -(-len(codes) // batch)
-    errors, changed, fit_seconds, seconds = [], [], [], []
-    for tick in range(ticks):
-        rows = codes[tick * batch : (tick + 1) * batch]
+    wanted = set(np.unique(np.linspace(0, ticks - 1, _POINTS).astype(int)).tolist()) if curve else set()
+    errors, points, changed, seconds = [], [], [], []
+    for tick, (begin, end) in enumerate(_spans(batches.ends)):
+        rows = batches.codes[begin:end]
+        counts, before = workload.count(rows), getattr(runner, "last", None)
+        clock = time.perf_counter()
+        runner.step(counts)
+        seconds.append(time.perf_counter() - clock)
         true += pairs.count(rows)
-        begin = time.perf_counter()
-        state, measured = mechanism.step(state, workload.count(rows), SeededGate(f"{seed}/{tick}"))
-        middle = time.perf_counter()
-        before, model = model, fit(measured, start=model, seed=seed * 1_000_003 + tick)
-        seconds.append(time.perf_counter() - begin)
-        fit_seconds.append(time.perf_counter() - middle)
-        if tick >= ticks - _LAST:
-            synthetic = pairs.count(model.codes.astype(np.int32))
-            events = min(len(codes), (tick + 1) * batch)
-            errors.append(asdict(table_errors(pairs, true=true, synthetic=synthetic, events=events)))
-            changed.append(0.0 if before is None else changed_share(before.codes, model.codes))
+        if tick < ticks - LAST and tick not in wanted:
+            continue
+        found = asdict(table_errors(pairs, true=true, synthetic=runner.tables(), events=end))
+        if tick in wanted:
+            points.append({"tick": tick, **{key: float(f"{value:.4g}") for key, value in found.items()}})
+        if tick >= ticks - LAST:
+            errors.append(found)
+            if before is not None:
+                changed.append(changed_share(before.codes, runner.last.codes))  # type: ignore[attr-defined]
         if sys.stderr.isatty():
             print(f"\r{tick + 1}/{ticks}", end="", file=sys.stderr)
     means = {key: round(float(np.mean([e[key] for e in errors])), 6) for key in errors[0]}
-    return {
-        **means,
-        "changed_rows": round(float(np.mean(changed)), 4),
-        "seconds_per_release": round(float(np.median(seconds)), 4),
-        "fit_seconds": round(float(np.median(fit_seconds[-50:])), 4),
-    }
+    facts |= means | {"seconds_per_release": round(float(np.median(seconds)), 4)}
+    facts |= {"changed_rows": round(float(np.mean(changed)), 4)} if changed else {}
+    return {**asdict(setting), "stream": setting.stream, **facts, **({"curve": points} if curve else {})}
+
+
+def _spans(ends: list[int]) -> Iterator[tuple[int, int]]:
+    return zip([0, *ends[:-1]], ends, strict=True)
 
 
 def main() -> None:
-    """Parse, measure, print one JSON line."""
+    """Parse, run each seed, print one JSON line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", choices=["adult"], default="adult")
-    parser.add_argument("--order", choices=["random", "sorted"], default="random")
-    parser.add_argument("--batch", type=int, default=200, help="events per tick")
+    parser.add_argument("--data", choices=["adult", "evictions"], default="adult")
+    parser.add_argument("--order", choices=["random", "sorted"], default="random", help="of adult")
+    parser.add_argument("--batch", type=int, default=200, help="events per tick, of adult")
+    parser.add_argument("--every", choices=["1w", "2w"], default="1w", help="length of a tick, of evictions")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-9)
-    parser.add_argument("--method", choices=["marginals"], default="marginals")
-    parser.add_argument("--seed", type=int, default=0, help="of the order and of the simulated noise")
-    parser.add_argument("--no-unbounded", action="store_true", help="leave out the second run")
-    args = parser.parse_args()
-    codes, sizes = adult(args.order, args.seed)
-    ticks = -(-len(codes) // args.batch)
-    budget = Budget(epsilon=args.epsilon, delta=args.delta)
-    workload = Workload.all_up_to(2, sizes=sizes)
-
-    def figures(horizon: int | None) -> dict[str, Any]:
-        mechanism = Marginals(workload=workload, budget=budget, horizon=horizon)
-        return measure(codes, sizes, mechanism, batch=args.batch, seed=args.seed)
-
-    line = {
-        "bench": "tabular",
-        "data": args.data,
-        "order": args.order,
-        "batch": args.batch,
-        "epsilon": args.epsilon,
-        "delta": args.delta,
-        "method": args.method,
-        "neighbours": "add-remove",
-        "unit": "event",
-        "ticks": ticks,
-        **figures(ticks),
-    }
-    line["peak_mb"] = round(peak_mb(), 1)
-    if not args.no_unbounded:
-        line["unbounded"] = figures(None)
-    print(json.dumps({**line, "seed": args.seed, **environment()}))
+    parser.add_argument("--method", choices=get_args(Method), default="marginals")
+    parser.add_argument("--counter", default="auto", help="of marginals and selective")
+    parser.add_argument("--k", type=int, help="picks; left out: by rule")
+    parser.add_argument("--fit", choices=["pgm", "mw"], default="pgm")
+    parser.add_argument("--score", choices=["corrected", "paper"], default="corrected")
+    parser.add_argument("--measure", choices=["auto", "always", "epochs"], default="auto", help="of marginals")
+    parser.add_argument("--unbounded", action="store_true", help="declare no horizon")
+    parser.add_argument("--seeds", type=int, default=1, help="of the order and of the simulated noise: 0, 1, ...")
+    args = vars(parser.parse_args())
+    for seed in range(args.pop("seeds")):
+        line = run(Setting(**args, seed=seed))
+        facts = {"bench": Path(__file__).stem, "neighbours": "add-remove", "unit": "event"}
+        print(json.dumps({**facts, **line, "peak_mb": round(peak_mb(), 1), **environment()}), flush=True)
 
 
 if __name__ == "__main__":

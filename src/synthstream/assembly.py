@@ -16,53 +16,66 @@ from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.selective import Selective
-from synthstream.privacy import Budget, Claim, above
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
+from synthstream.synthesis import SynthesizerConfig
 from synthstream.synthesizer import Continual, FromBatches, FromSelection, InEpochs, Synthesizer
+from synthstream.workload import Workload
 
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
 _LONG = 1000
 
 
 def synthesizer_of(config: StreamConfig) -> Synthesizer:
-    """The mechanism and the fit that a configuration describes. Touches no data."""
+    """The mechanism and the fit that a configuration describes. Touches no data.
+
+    Raises:
+        ConfigError: they do not fit together.
+    """
     try:
-        return _synthesizer(config)
+        return synthesizer_for(
+            config.synthesizer,
+            workload=config.workload,
+            budget=config.privacy.budget,
+            horizon=config.clock.horizon,
+            unit=replace(config.privacy.unit, signed=config.op is not None),
+            neighbours=config.privacy.neighbours,
+        )
     except ValueError as error:
         raise ConfigError(f"{config.name}: {error}") from error
 
 
-def _synthesizer(config: StreamConfig) -> Synthesizer:
-    settings = config.synthesizer
+def synthesizer_for(
+    settings: SynthesizerConfig,
+    *,
+    workload: Workload,
+    budget: Budget,
+    horizon: int | None,
+    unit: Unit = EVENT,
+    neighbours: Neighbours = "add-remove",
+) -> Synthesizer:
+    """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together."""
     common: dict[str, Any] = {
-        "workload": config.workload,
-        "budget": config.privacy.budget,
-        "horizon": config.clock.horizon,
-        "unit": replace(config.privacy.unit, signed=config.op is not None),
-        "neighbours": config.privacy.neighbours,
+        "workload": workload,
+        "budget": budget,
+        "horizon": horizon,
+        "unit": unit,
+        "neighbours": neighbours,
     }
-    if settings.kind != "table":
-        return _of_paper(config, common)
-    if settings.measures(config.privacy.budget) == "epochs":
-        picks = settings.picks or len(config.schema.names)
+    if settings.kind == "table":
+        if settings.measures(budget) == "always":
+            return Continual(mechanism=Marginals(**common, split=settings.budget, kind=settings.counter))
+        picks = settings.picks or len(workload.sizes)
         return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
-    return Continual(mechanism=Marginals(**common, split=settings.budget, kind=settings.counter))
-
-
-def _of_paper(config: StreamConfig, common: dict[str, Any]) -> Synthesizer:
-    """The methods of paper 2."""
-    settings = config.synthesizer
-    common |= {"queries": settings.queries, "score": settings.score}
     if settings.fit == "mw":
-        domain(config.schema.sizes)  # refuses what is too large
-    picks = settings.picks
-    if picks is None:
-        picks = picks_rule(
-            config.schema.sizes,
-            queries=len(Selective(**common, picks=1).candidates),
-            events=settings.events_per_tick or 1.0,
-            ticks=config.clock.horizon or _LONG,
-            epsilon=config.privacy.budget.epsilon,
-        )
+        domain(workload.sizes)  # refuses what is too large
+    common |= {"queries": settings.queries, "score": settings.score}
+    picks = settings.picks or picks_rule(
+        workload.sizes,
+        queries=len(Selective(**common, picks=1).candidates),
+        events=settings.events_per_tick or 1.0,
+        ticks=horizon or _LONG,
+        epsilon=budget.epsilon,
+    )
     if settings.kind == "selective":
         return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
     return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)

@@ -22,8 +22,8 @@ Model = Graphical | Weights
 # Size of a graphical model's tables beyond which candidates are no longer offered.
 LARGEST_MODEL_MB = 16.0
 
-# Passes of multiplicative weights over the measurements of a tick.
-_PASSES = 10
+# Passes of multiplicative weights over the measurements of a tick, and the length of their steps (fit/weights.py).
+_PASSES, _RATE = 10, 4.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class Mixture:
             return self.models[-1]
         shares = [model.shares for model in self.models if isinstance(model, Weights)]
         return Weights(sizes=first.sizes, total=first.total, shares=np.mean(shares, axis=0))
+
+    def answers(self, workload: Workload) -> FloatArray:
+        """Expected counts over all cells of a workload, shape ``(cells,)``."""
+        return np.asarray(np.mean([model.answers(workload) for model in self.models], axis=0))
 
     def rows(self, n: int, rng: np.random.Generator) -> CodeArray:
         """``n`` rows, int32, shape ``(n, columns)``: as many from each model, but for one."""
@@ -129,6 +133,7 @@ class Rounds:
                 self._total,
                 start=self._model,
                 iterations=_PASSES,
+                rate=_RATE,
                 cells=self._cells,
             )
         shapes = [self._workload.shapes[q] for q in self._tables]
