@@ -20,6 +20,8 @@ _FORCING, _INNER = 0.1, 60
 # Lengths grow by these factors where one or two Newton steps were enough, and shrink where so many were not.
 _GROW, _GROW_LESS, _SHRINK, _NEWTON = 6.0, 2.0, 0.25, 4
 _HALVINGS = 12
+# Sweeps of proportional fitting before the first Newton step.
+_FIRST = 2
 
 
 class Calibrated:
@@ -166,14 +168,47 @@ def match(
         tolerance: largest difference of a probability at which to stop.
     """
     potentials, logs = potentials.copy(), np.log(targets)
-    cells = tree.attached.cells
-    for _ in range(sweeps):
-        worst = 0.0
-        for q in range(len(cells) - 1):
-            part = slice(int(cells[q]), int(cells[q + 1]))
-            _, now = tree.evaluate(potentials)
-            worst = max(worst, float(np.abs(now[part] - targets[part]).max()))
-            potentials[part] += logs[part] - np.log(np.maximum(now[part], np.finfo(np.float64).tiny))
-        if worst <= tolerance:
+    for sweep in range(sweeps):
+        _, now = tree.evaluate(potentials)
+        if float(np.abs(now - targets).max()) <= tolerance:
             break
+        if sweep >= _FIRST:
+            potentials = _newton(tree, potentials, now, targets)
+        _proportional(tree, potentials, logs)
+    return potentials
+
+
+def _proportional(tree: Calibrated, potentials: FloatArray, logs: FloatArray) -> None:
+    """One sweep of iterative proportional fitting, in place."""
+    cells = tree.attached.cells
+    for q in range(len(cells) - 1):
+        part = slice(int(cells[q]), int(cells[q + 1]))
+        _, now = tree.evaluate(potentials)
+        potentials[part] += logs[part] - np.log(np.maximum(now[part], np.finfo(np.float64).tiny))
+
+
+def _newton(tree: Calibrated, potentials: FloatArray, now: FloatArray, targets: FloatArray) -> FloatArray:
+    """A Newton step on the dual of proportional fitting, which is the log-likelihood of the targets."""
+    left = targets - now
+    scale = 1 / np.maximum(now, targets)
+    solved = scale * left
+    step, direction, square = np.zeros_like(left), solved, float(left @ solved)
+    stop = _FORCING**2 * square
+    for _ in range(_INNER):
+        image = tree.covariance(direction)
+        curve = float(direction @ image)
+        if square <= stop or curve <= 0:
+            break
+        step = step + square / curve * direction
+        left = left - square / curve * image
+        solved = scale * left
+        new = float(left @ solved)
+        direction, square = solved + (new / square) * direction, new
+    # What stays after a step that is too long is put right by proportional fitting.
+    slope, share = float(step @ (targets - now)), 1.0
+    for _ in range(_HALVINGS):
+        _, new_now = tree.evaluate(potentials + share * step)
+        if float(step @ (targets - new_now)) >= -0.5 * slope:
+            return np.asarray(potentials + share * step)
+        share *= 0.5
     return potentials

@@ -48,27 +48,29 @@ def _places(sizes: tuple[int, ...], columns: tuple[int, ...], smaller: tuple[int
     return out
 
 
-def nearest(tree: Junction, values: FloatArray, weights: FloatArray) -> FloatArray | None:
+def nearest(
+    tree: Junction, values: FloatArray, weights: FloatArray, multipliers: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
     """Tables of probabilities ``p``, consistent, with the least ``sum(weights * (p - values)**2)``; all cells, flat.
 
     Args:
         tree: every table is measured.
         values: what was measured, over all cells of the tree.
         weights: positive, shape as ``values``.
+        multipliers: of the shared cells, where to start, shape ``(cells of separators,)``.
 
     Returns:
-        None if Newton's method did not get there, which only values far outside of all proportion make happen.
+        The tables and their multipliers; None if Newton's method did not get there, which only values far outside of all proportion make happen.
     """
     constraints = _constraints(tree)
     transposed = constraints.T.tocsr()
     aim = np.zeros(constraints.shape[0])
     aim[0] = 1.0
-    multipliers = np.zeros_like(aim)
-    tables = np.maximum(values, 0.0)
+    tables = np.maximum(values - (transposed @ multipliers) / weights, 0.0)
     excess = constraints @ tables - aim
     for _ in range(_NEWTON):
         if np.abs(excess).max() <= _ENOUGH:
-            return np.asarray(tables)
+            return tables, multipliers
         system = ((constraints * (np.where(tables > 0, 1.0, 0.0) / weights)) @ transposed).toarray()
         top = float(system.diagonal().max())
         system[np.diag_indices_from(system)] += 1e-11 * top if top > 0 else 1.0
@@ -85,4 +87,4 @@ def nearest(tree: Junction, values: FloatArray, weights: FloatArray) -> FloatArr
                 break
             share *= 0.5
         multipliers = multipliers + share * step
-    return np.asarray(tables) if np.abs(excess).max() <= 1e-9 else None
+    return (tables, multipliers) if np.abs(excess).max() <= 1e-9 else None

@@ -66,7 +66,7 @@ class Graphical:
         if len(set(wanted)) != len(wanted) or (wanted and not 0 <= wanted[0] <= wanted[-1] < len(self.sizes)):
             raise ValueError(f"columns: {tuple(columns)} are not different columns of {len(self.sizes)}")
         table = self._tables.marginal(wanted, {}) * self.total
-        return np.ascontiguousarray(np.transpose(table, [wanted.index(c) for c in columns]))
+        return np.array(np.transpose(table, [wanted.index(c) for c in columns]), order="C")
 
     def answers(self, workload: Workload) -> FloatArray:
         """Expected counts over all cells of a workload, shape ``(workload.cells,)``.
@@ -141,8 +141,8 @@ def fit_graphical(
     *,
     start: Graphical | None = None,
     keep: bool = False,
-    iterations: int = 2000,
-    tolerance: float = 1e-9,
+    iterations: int = 500,
+    tolerance: float = 1e-7,
     cap_mb: float = 100.0,
 ) -> Graphical:
     """The model with the least ``sum(weights[q] * ||table(cliques[q]) - values[q]||**2)`` among all distributions.

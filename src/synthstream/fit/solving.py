@@ -17,7 +17,9 @@ from synthstream.release import FloatArray
 _MIXED = 1e-9
 # Weight of tables that are not measured, against those that are: they are only kept near where they were, and moved
 # on until they stay.
-_LOOSE, _MOVES = 1e-3, 100
+_LOOSE, _MOVES = 1e-2, 100
+# The general method starts with potentials at most so far below the largest of their table.
+_DEEPEST = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +115,7 @@ def solve(
     if problem.total == 0 or not problem.cliques:
         return start
     tree = junction(problem.sizes, problem.cliques)
-    aims = _aims(tree, problem)
+    aims = _aims(tree, problem, tolerance)
     if aims is not None and not kept and all(len(c) == 1 or c in problem.cliques for c in tree.cliques):
         return _closed(tree, problem, aims)
     whole = junction(problem.sizes, (*problem.cliques, *kept))
@@ -124,6 +126,8 @@ def solve(
     else:
         values = np.concatenate([table.reshape(-1) for table in problem.values])
         weights = np.repeat(problem.weights, [table.size for table in problem.values])
+        # Cells that were next to impossible would take many steps to come back.
+        flat = np.concatenate([np.maximum(p, p.max() - _DEEPEST).reshape(-1) for p in start])
         flat = descend(calibrated, flat, values, weights, iterations=iterations, tolerance=tolerance)
     parts = np.split(flat, calibrated.attached.cells[1:-1])
     return [part.reshape(shape) for part, shape in zip(parts, problem.shapes, strict=True)]
@@ -138,7 +142,7 @@ def _base(tree: Junction, kept: Mapping[Clique, FloatArray]) -> FloatArray | Non
     return calibrated.given
 
 
-def _aims(tree: Junction, problem: Problem) -> list[FloatArray] | None:
+def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray] | None:
     """The measured cliques' tables at the optimum, flat, all cells positive; None if there are too many constraints."""
     whole = tree.with_tables(problem.cliques)
     plan = whole.plan
@@ -155,27 +159,28 @@ def _aims(tree: Junction, problem: Problem) -> list[FloatArray] | None:
     )
     weights = np.repeat([measured[c][1] if c in measured else _LOOSE for c in whole.cliques], lengths)
     loose = np.repeat([c not in measured and len(c) > 1 for c in whole.cliques], lengths)
-    tables = _settled(whole, values, weights, loose)
+    tables = _settled(whole, values, weights, loose, tolerance)
     if tables is None:
         return None
     parts = dict(zip(whole.cliques, np.split(tables, plan.cells[1:-1]), strict=True))
     return [_mixed(problem, clique, parts, whole) for clique in problem.cliques]
 
 
-def _settled(tree: Junction, values: FloatArray, weights: FloatArray, loose: FloatArray) -> FloatArray | None:
+def _settled(
+    tree: Junction, values: FloatArray, weights: FloatArray, loose: FloatArray, tolerance: float
+) -> FloatArray | None:
     """Solve; move loose tables' values to where they were held, until nothing measured moves (proximal point method)."""
     values = values.copy()
-    tables = nearest(tree, values, weights)
-    if tables is None or not np.any(loose):
-        return tables
-    for _ in range(_MOVES):
-        values[loose] = tables[loose]
-        before, tables = tables, nearest(tree, values, weights)
-        if tables is None:
-            return None
-        if float(np.abs(tables - before)[~loose].max(initial=0.0)) <= 1e-12:
+    found = nearest(tree, values, weights, np.zeros(int(tree.plan.seps[-1])))
+    for _ in range(_MOVES if np.any(loose) else 0):
+        if found is None:
             break
-    return tables
+        before, multipliers = found
+        values[loose] = before[loose]
+        found = nearest(tree, values, weights, multipliers)
+        if found is not None and float(np.abs(found[0] - before)[~loose].max(initial=0.0)) <= 0.01 * tolerance:
+            break
+    return None if found is None else found[0]
 
 
 def _mixed(problem: Problem, clique: Clique, parts: Mapping[Clique, FloatArray], tree: Junction) -> FloatArray:
