@@ -42,7 +42,7 @@ def spanning_tree(rng: np.random.Generator, columns: int) -> list[tuple[int, ...
     """Pairs in random order, each taken if it joins what is not joined yet."""
     pairs = list(combinations(range(columns), 2))
     rng.shuffle(pairs)
-    group, out = list(range(columns)), []
+    group, out = list(range(columns)), list[tuple[int, ...]]()
     for a, b in pairs:
         if group[a] != group[b]:
             out.append((int(a), int(b)))
@@ -105,9 +105,7 @@ def warm(codes: CodeArray, sizes: tuple[int, ...], noise: float) -> dict[str, An
 def changing(codes: CodeArray, sizes: tuple[int, ...], noise: float) -> dict[str, Any]:
     """Seconds for a run over changing cliques, ours and those of mbi."""
     rng = np.random.default_rng(1)
-    tasks = [
-        task(codes[: _ROWS + k * _BATCH], sizes, spanning_tree(rng, len(sizes)), noise, rng) for k in range(_SETS)
-    ]
+    tasks = [task(codes[: _ROWS + k * _BATCH], sizes, spanning_tree(rng, len(sizes)), noise, rng) for k in range(_SETS)]
     begin, model = time.perf_counter(), None
     losses = []
     for wanted in tasks:
@@ -141,9 +139,7 @@ def _mbi(sizes: tuple[int, ...], tasks: list[Task], losses: list[float]) -> dict
         measured = [mbi.LinearMeasurement(v.reshape(-1), n) for v, n in zip(wanted.values, names, strict=True)]
         model, reached = None, np.inf
         for _ in range(_BLOCKS):
-            model = MirrorDescent().estimate(
-                domain, measured, known_total=wanted.rows, iters=_BLOCK, warm_start=model
-            )
+            model = MirrorDescent().estimate(domain, measured, known_total=wanted.rows, iters=_BLOCK, warm_start=model)
             blocks += 1
             tables = [np.asarray(model.project(n).datavector(flatten=False)) for n in names]
             reached = float(sum(np.sum((t - v) ** 2) for t, v in zip(tables, wanted.values, strict=True)))
@@ -162,7 +158,9 @@ def _mbi(sizes: tuple[int, ...], tasks: list[Task], losses: list[float]) -> dict
 def main() -> None:
     """Measure, print one JSON line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--noise", type=float, nargs="+", default=[10.0, 50.0, 300.0], help="standard errors of a count")
+    parser.add_argument(
+        "--noise", type=float, nargs="+", default=[10.0, 50.0, 300.0], help="standard errors of a count"
+    )
     args = parser.parse_args()
     codes, sizes = adult("random")
     line = {

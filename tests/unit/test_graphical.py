@@ -50,7 +50,9 @@ def random_cliques(rng: np.random.Generator, columns: int, most: int) -> list[Cl
     return [tuple(rng.choice(columns, size=k, replace=False).tolist()) for k in orders]
 
 
-def random_problem(seed: int, noise: float) -> tuple[tuple[int, ...], list[Clique], list[FloatArray], FloatArray, float]:
+def random_problem(
+    seed: int, noise: float
+) -> tuple[tuple[int, ...], list[Clique], list[FloatArray], FloatArray, float]:
     """Column sizes, cliques in any order, noisy tables, weights and total."""
     rng = np.random.default_rng(seed)
     sizes = tuple(int(n) for n in rng.integers(1, 5, size=int(rng.integers(1, 6))))
@@ -182,9 +184,7 @@ def test_keep_works_with_cycles_and_stays_below_the_cap() -> None:
     aim = sums(rng.dirichlet(np.ones(64)).reshape(sizes), (0, 2)) * 50
     model = fit_graphical(sizes, [(0, 2)], [aim], [1.0], 50.0, start=start, keep=True)
     before = joint(start)
-    np.testing.assert_allclose(
-        joint(model), before * (aim / sums(before, (0, 2)))[:, None, :], atol=1e-5
-    )
+    np.testing.assert_allclose(joint(model), before * (aim / sums(before, (0, 2)))[:, None, :], atol=1e-5)
     small = fit_graphical(sizes, [(0, 2)], [aim], [1.0], 50.0, start=start, keep=True, cap_mb=0.0003)
     assert small.cliques == ((0, 2), (0, 1))
 
@@ -195,7 +195,10 @@ def test_rows_are_rounded_down_the_tree(seed: int) -> None:
     sizes = (4, 3, 5, 2)
     cliques = ((0, 1), (1, 2), (2, 3))
     model = Graphical(
-        sizes=sizes, total=10.0, cliques=cliques, potentials=tuple(rng.normal(size=[sizes[c] for c in q]) for q in cliques)
+        sizes=sizes,
+        total=10.0,
+        cliques=cliques,
+        potentials=tuple(rng.normal(size=[sizes[c] for c in q]) for q in cliques),
     )
     n = 5000
     rows = model.rows(n, rng)
@@ -218,7 +221,9 @@ def test_rows_have_the_expected_mean_and_no_order() -> None:
         sizes=(2, 3), total=1.0, cliques=((0, 1),), potentials=(np.log([[0.1, 0.2, 0.05], [0.3, 0.15, 0.2]]),)
     )
     rng = np.random.default_rng(0)
-    mean = sum(np.bincount(r[:, 0] * 3 + r[:, 1], minlength=6) for r in (model.rows(3, rng) for _ in range(4000))) / 4000
+    mean = (
+        sum(np.bincount(r[:, 0] * 3 + r[:, 1], minlength=6) for r in (model.rows(3, rng) for _ in range(4000))) / 4000
+    )
     np.testing.assert_allclose(mean, model.scaled(3).table((0, 1)).reshape(-1), atol=0.04)
     rows = model.rows(10_000, rng)
     assert abs(rows[:5000, 0].mean() - rows[5000:, 0].mean()) < 0.05
@@ -249,9 +254,13 @@ def test_values_out_of_all_proportion(value: float) -> None:
 
 
 def test_columns_with_one_value() -> None:
-    model = fit_graphical((1, 3, 1), [(0, 1), (1, 2), (0,), ()], [
-        np.array([[1.0, 2.0, 3.0]]), np.array([[1.0], [2.0], [3.0]]), np.array([7.0]), np.array(9.0)
-    ], [1.0, 1.0, 1.0, 1.0], 6.0)
+    model = fit_graphical(
+        (1, 3, 1),
+        [(0, 1), (1, 2), (0,), ()],
+        [np.array([[1.0, 2.0, 3.0]]), np.array([[1.0], [2.0], [3.0]]), np.array([7.0]), np.array(9.0)],
+        [1.0, 1.0, 1.0, 1.0],
+        6.0,
+    )
     np.testing.assert_allclose(model.table((1, 0)), [[1.0], [2.0], [3.0]], atol=1e-6)
     assert model.rows(6, np.random.default_rng(0))[:, 1].tolist().count(2) == 3
 

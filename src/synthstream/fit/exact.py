@@ -60,7 +60,8 @@ def nearest(
         multipliers: of the shared cells, where to start, shape ``(cells of separators,)``.
 
     Returns:
-        The tables and their multipliers; None if Newton's method did not get there, which only values far outside of all proportion make happen.
+        The tables and their multipliers; None if Newton's method did not get there, which only values far
+        outside of all proportion make happen.
     """
     constraints = _constraints(tree)
     transposed = constraints.T.tocsr()

@@ -147,14 +147,14 @@ def fit_graphical(
 ) -> Graphical:
     """The model with the least ``sum(weights[q] * ||table(cliques[q]) - values[q]||**2)`` among all distributions.
 
-    Of all with the same measured tables, the one nearest in Kullback-Leibler divergence to the uniform distribution; with
-    ``keep``, to ``start``. Deterministic. Marginals are exact to about 1e-8 of the total where the tables' separators
-    hold at most 1,200 cells; for larger ones ``iterations`` and ``tolerance`` bound the general method.
+    Of all with the same measured tables, the one nearest in Kullback-Leibler divergence to the uniform distribution;
+    with ``keep``, to ``start``. Deterministic. Measured tables are exact, to ``tolerance`` of the total, where the
+    separators hold at most 1,200 cells; for larger models a slower method gets near, see ``iterations``.
 
     Args:
         sizes: number of codes of each column.
-        cliques: columns of each measured table, in any order; a table may be measured more than once, be part of another
-            one, hold one column or none.
+        cliques: columns of each measured table, in any order; a table may be measured more than once, be part of
+            another one, hold one column or none.
         values: noisy counts of each, in the shape of its columns' sizes; any finite numbers.
         weights: inverse variance of a count of each, shape ``(cliques,)``, positive; only ratios matter.
         total: number of rows; 0 or less gives a model of zeros.

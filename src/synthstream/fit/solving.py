@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synthstream.fit.descent import Calibrated, descend, match
 from synthstream.fit.exact import MOST, nearest
@@ -158,7 +159,7 @@ def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray
         ]
     )
     weights = np.repeat([measured[c][1] if c in measured else _LOOSE for c in whole.cliques], lengths)
-    loose = np.repeat([c not in measured and len(c) > 1 for c in whole.cliques], lengths)
+    loose = np.repeat(np.array([c not in measured and len(c) > 1 for c in whole.cliques]), lengths)
     tables = _settled(whole, values, weights, loose, tolerance)
     if tables is None:
         return None
@@ -167,9 +168,9 @@ def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray
 
 
 def _settled(
-    tree: Junction, values: FloatArray, weights: FloatArray, loose: FloatArray, tolerance: float
+    tree: Junction, values: FloatArray, weights: FloatArray, loose: NDArray[np.bool_], tolerance: float
 ) -> FloatArray | None:
-    """Solve; move loose tables' values to where they were held, until nothing measured moves (proximal point method)."""
+    """Solve; move loose tables' values to where they were held, until measured ones stay (proximal point method)."""
     values = values.copy()
     found = nearest(tree, values, weights, np.zeros(int(tree.plan.seps[-1])))
     for _ in range(_MOVES if np.any(loose) else 0):
