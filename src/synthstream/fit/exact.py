@@ -18,16 +18,17 @@ from synthstream.fit.junction import Junction, steps_of
 from synthstream.release import FloatArray
 from synthstream.workload import IntArray
 
-# More multipliers than this would make the dense systems slower than the general method.
-MOST = 1200
+# More multipliers than this would make the dense systems slower than the general method; more cells of tables would
+# take a multiple of the tables' memory for constraints.
+MOST, MOST_CELLS = 1200, 2_000_000
 _NEWTON, _HALVINGS, _ENOUGH = 200, 40, 1e-13
 
 
-@lru_cache(maxsize=64)
-def _constraints(tree: Junction) -> csr_array:
+@lru_cache(maxsize=8)
+def _constraints(tree: Junction) -> tuple[csr_array, csr_array]:
     """Sums of each table's cells over its separator less those of its parent's; of the root's: all cells.
 
-    Shape ``(cells of separators, cells of tables)``.
+    Shape ``(cells of separators, cells of tables)``; also transposed.
     """
     plan, rows, columns, signs = tree.plan, [], [], []
     for c, (clique, parent, separator) in enumerate(zip(tree.cliques, tree.parents, tree.separators, strict=True)):
@@ -37,7 +38,8 @@ def _constraints(tree: Junction) -> csr_array:
                 columns.append(np.arange(plan.cells[table], plan.cells[table + 1]))
                 signs.append(np.full(columns[-1].size, sign))
     shape = (int(plan.seps[-1]), int(plan.cells[-1]))
-    return csr_array((np.concatenate(signs), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    matrix = csr_array((np.concatenate(signs), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
+    return matrix, matrix.T.tocsr()
 
 
 def _places(sizes: tuple[int, ...], columns: tuple[int, ...], smaller: tuple[int, ...]) -> IntArray:
@@ -63,8 +65,7 @@ def nearest(
         The tables and their multipliers; None if Newton's method did not get there, which only values far
         outside of all proportion make happen.
     """
-    constraints = _constraints(tree)
-    transposed = constraints.T.tocsr()
+    constraints, transposed = _constraints(tree)
     aim = np.zeros(constraints.shape[0])
     aim[0] = 1.0
     tables = np.maximum(values - (transposed @ multipliers) / weights, 0.0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.fit.descent import Calibrated, descend, match
-from synthstream.fit.exact import MOST, nearest
+from synthstream.fit.exact import MOST, MOST_CELLS, nearest
 from synthstream.fit.junction import Clique, Junction, junction
 from synthstream.release import FloatArray
 
@@ -147,7 +147,7 @@ def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray
     """The measured cliques' tables at the optimum, flat, all cells positive; None if there are too many constraints."""
     whole = tree.with_tables(problem.cliques)
     plan = whole.plan
-    if plan.seps[-1] > MOST:
+    if plan.seps[-1] > MOST or plan.cells[-1] > MOST_CELLS:
         return None
     measured = dict(zip(problem.cliques, zip(problem.values, problem.weights, strict=True), strict=True))
     lengths = np.diff(plan.cells)
