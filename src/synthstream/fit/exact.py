@@ -11,16 +11,16 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, eye_array
+from scipy.sparse.linalg import splu
 
 from synthstream.fit.junction import Junction, steps_of
 from synthstream.release import FloatArray
 from synthstream.workload import IntArray
 
-# More multipliers than this would make the dense systems slower than the general method; more cells of tables would
+# More multipliers than this would make the systems slower than the general method; more cells of tables would
 # take a multiple of the tables' memory for constraints.
-MOST, MOST_CELLS = 1200, 2_000_000
+MOST, MOST_CELLS = 2000, 2_000_000
 _NEWTON, _HALVINGS, _ENOUGH = 200, 40, 1e-13
 
 
@@ -73,13 +73,14 @@ def nearest(
     for _ in range(_NEWTON):
         if np.abs(excess).max() <= _ENOUGH:
             return tables, multipliers
-        system = ((constraints * (np.where(tables > 0, 1.0, 0.0) / weights)) @ transposed).toarray()
+        system = (constraints * (np.where(tables > 0, 1.0, 0.0) / weights)) @ transposed
         top = float(system.diagonal().max())
-        system[np.diag_indices_from(system)] += 1e-11 * top if top > 0 else 1.0
-        try:
-            step = cho_solve(cho_factor(system, check_finite=False), excess, check_finite=False)
-        except LinAlgError:
-            return None
+        system = system + eye_array(aim.size) * (1e-11 * top if top > 0 else 1.0)
+        # Symmetric and positive: no pivoting. Not by LAPACK, whose threads take long where cores are shared.
+        factors = splu(
+            system.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )
+        step = factors.solve(excess)
         slope, share = float(step @ excess), 1.0
         for _ in range(_HALVINGS):
             tables = np.maximum(values - (transposed @ (multipliers + share * step)) / weights, 0.0)

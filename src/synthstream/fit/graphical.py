@@ -149,7 +149,7 @@ def fit_graphical(
 
     Of all with the same measured tables, the one nearest in Kullback-Leibler divergence to the uniform distribution;
     with ``keep``, to ``start``. Deterministic. Measured tables are exact, to ``tolerance`` of the total, where the
-    separators hold at most 1,200 cells; for larger models a slower method gets near, see ``iterations``.
+    separators hold at most 2,000 cells; for larger models a slower method gets near, see ``iterations``.
 
     Args:
         sizes: number of codes of each column.
