@@ -9,7 +9,7 @@ TABULAR = ["--data", "adult", "--method", "marginals"]
 RUNS = [
     ["benchmarks.sampling"],
     ["benchmarks.coverage"],
-    ["benchmarks.theorem51"],
+    ["benchmarks.graphical"],
     *(
         [
             "benchmarks.tabular",
