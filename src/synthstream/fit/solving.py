@@ -16,9 +16,9 @@ from synthstream.release import FloatArray
 
 # Share of independent columns that is mixed into the tables: cells that are 0 at the optimum keep finite potentials.
 _MIXED = 1e-9
-# Weight of tables that are not measured, against those that are: they are only kept near where they were, and moved
-# on until they stay.
-_LOOSE, _MOVES = 1e-2, 100
+# Weight of tables that are not measured, against the lightest of those that are, or so much of the heaviest: they are
+# only kept near where they were, and moved on until they stay.
+_LOOSE, _LIGHTEST, _MOVES = 1e-2, 1e-5, 100
 # The general method starts with potentials at most so far below the largest of their table.
 _DEEPEST = 10.0
 
@@ -158,7 +158,8 @@ def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray
             for c, n in zip(whole.cliques, lengths, strict=True)
         ]
     )
-    weights = np.repeat([measured[c][1] if c in measured else _LOOSE for c in whole.cliques], lengths)
+    light = _LOOSE * max(min(problem.weights), _LIGHTEST)
+    weights = np.repeat([measured[c][1] if c in measured else light for c in whole.cliques], lengths)
     loose = np.repeat(np.array([c not in measured and len(c) > 1 for c in whole.cliques]), lengths)
     tables = _settled(whole, values, weights, loose, tolerance)
     if tables is None:
