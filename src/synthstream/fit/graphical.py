@@ -178,7 +178,7 @@ def fit_graphical(
     if megabytes > cap_mb:
         raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
     old = {} if start is None else dict(zip(start.cliques, start.potentials, strict=True))
-    held, kept = _carried(problem, old, keep, cap_mb)
+    held, kept = carried(problem, old, keep, cap_mb)
     potentials = solve(problem, held, kept, iterations=iterations, tolerance=tolerance)
     pairs = [*zip(problem.cliques, potentials, strict=True), *kept.items()]
     return Graphical(
@@ -189,7 +189,7 @@ def fit_graphical(
     )
 
 
-def _carried(
+def carried(
     problem: Problem, old: Mapping[Clique, FloatArray], keep: bool, cap_mb: float
 ) -> tuple[list[FloatArray] | None, dict[Clique, FloatArray]]:
     """Old potentials: summed over each measured clique that holds theirs (None: there are none), and those kept."""

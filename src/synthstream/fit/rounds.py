@@ -10,7 +10,9 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.fit.graphical import Graphical, fit_graphical, model_megabytes
+from synthstream.fit.graphical import Graphical
+from synthstream.fit.junction import ModelTooLarge, model_megabytes
+from synthstream.fit.mirror import towards
 from synthstream.fit.weights import Weights, domain, fit_weights
 from synthstream.release import FloatArray
 from synthstream.workload import CodeArray, IntArray, Workload
@@ -19,8 +21,12 @@ Kind = Literal["pgm", "mw"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Model = Graphical | Weights
 
-# Size of a graphical model's tables beyond which candidates are no longer offered.
-LARGEST_MODEL_MB = 16.0
+# Size of a graphical model's tables, in megabytes: beyond it old potentials are dropped, and candidates that would need
+# more are not offered. Larger ones remember more and take longer; any single table has room twice.
+_MODEL_MB = 0.1
+
+# Steps of mirror descent in a round: most of its gain comes early, and the next round goes on.
+_STEPS = 8
 
 # Passes of multiplicative weights over the measurements of a tick, and the length of their steps (fit/weights.py).
 _PASSES, _RATE = 10, 4.0
@@ -92,6 +98,7 @@ class Rounds:
         self._tables: list[int] = []
         self._values: list[FloatArray] = []
         self._cells: list[int | None] = []
+        self._cap = max(_MODEL_MB, 2 * 8e-6 * int(workload.lengths.max()))
 
     def begin(self, total: float) -> None:
         """See :class:`synthstream.kernel.rounds.Fitting`; a total below 0 is taken without its sign."""
@@ -106,7 +113,7 @@ class Rounds:
         return np.array([self._fits((*now, self._workload.marginals[q])) for q in tables], dtype=np.bool_)
 
     def _fits(self, cliques: tuple[tuple[int, ...], ...]) -> bool:
-        return model_megabytes(self._workload.sizes, cliques) <= LARGEST_MODEL_MB
+        return model_megabytes(self._workload.sizes, cliques) <= self._cap
 
     def add(self, table: int, first: int, values: FloatArray) -> FloatArray:
         """See :class:`synthstream.kernel.rounds.Fitting`. A fit that fails leaves the model as it was."""
@@ -114,7 +121,7 @@ class Rounds:
         self._values.append(values)
         self._cells.append(None if len(values) == self._workload.lengths[table] else first)
         # What was drawn stays drawn, whether a fit converges or not.
-        with suppress(ArithmeticError, MemoryError, np.linalg.LinAlgError):
+        with suppress(ArithmeticError, MemoryError, np.linalg.LinAlgError, ModelTooLarge):
             self._model = self._fitted()
         self._models.append(self._model)
         return self._model.answers(self._workload)
@@ -123,13 +130,12 @@ class Rounds:
         return tuple(self._workload.marginals[q] for q in self._tables)
 
     def _fitted(self) -> Model:
-        sizes, equal = self._workload.sizes, np.ones(len(self._tables))
         if isinstance(self._model, Weights):
             return fit_weights(
-                sizes,
+                self._workload.sizes,
                 self._cliques(),
                 self._values,
-                equal,
+                np.ones(len(self._tables)),
                 self._total,
                 start=self._model,
                 iterations=_PASSES,
@@ -138,9 +144,7 @@ class Rounds:
             )
         shapes = [self._workload.shapes[q] for q in self._tables]
         values = [part.reshape(shape) for part, shape in zip(self._values, shapes, strict=True)]
-        return fit_graphical(
-            sizes, self._cliques(), values, equal, self._total, start=self._model, cap_mb=LARGEST_MODEL_MB
-        )
+        return towards(self._model, self._cliques(), values, self._total, steps=_STEPS, cap_mb=self._cap)
 
     def result(self) -> Mixture:
         """The mean of all rounds; without rounds, what the tick began with."""

@@ -120,7 +120,7 @@ def solve(
     if aims is not None and not kept and all(len(c) == 1 or c in problem.cliques for c in tree.cliques):
         return _closed(tree, problem, aims)
     whole = junction(problem.sizes, (*problem.cliques, *kept))
-    calibrated = Calibrated(whole, whole.attach(problem.cliques), _base(whole, kept))
+    calibrated = Calibrated(whole, whole.attach(problem.cliques), held_fast(whole, kept))
     flat = np.concatenate([potential.reshape(-1) for potential in start])
     if aims is not None:
         flat = match(calibrated, flat, np.concatenate(aims), sweeps=iterations, tolerance=tolerance)
@@ -134,7 +134,7 @@ def solve(
     return [part.reshape(shape) for part, shape in zip(parts, problem.shapes, strict=True)]
 
 
-def _base(tree: Junction, kept: Mapping[Clique, FloatArray]) -> FloatArray | None:
+def held_fast(tree: Junction, kept: Mapping[Clique, FloatArray]) -> FloatArray | None:
     """Log-potentials that stay, over all cells of the tree."""
     if not kept:
         return None

@@ -1,0 +1,86 @@
+"""Tables 1 to 3 of paper 2 with our figures beside them: make bench-tables. Goes on where it stopped.
+
+Every finished run is a line of ``results/tables.jsonl``; ``results/tables.md`` and the figures are made of these lines.
+
+    python -m benchmarks.tables --seeds 3          # what is missing, then the document
+    python -m benchmarks.tables --seeds 0          # the document alone
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from rich.progress import track
+
+from benchmarks.report import write
+from benchmarks.tabular import Setting, run
+
+RESULTS = Path(__file__).parent / "results"
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+DELTA = 1e-9
+STREAMS: tuple[dict[str, Any], ...] = (
+    {"data": "evictions", "order": "", "batch": 0, "every": "1w"},
+    {"data": "evictions", "order": "", "batch": 0, "every": "2w"},
+    {"data": "adult", "order": "random", "batch": 50, "every": ""},
+    {"data": "adult", "order": "random", "batch": 200, "every": ""},
+    {"data": "adult", "order": "sorted", "batch": 50, "every": ""},
+    {"data": "adult", "order": "sorted", "batch": 200, "every": ""},
+)
+# Those of table 3, where the paper compares its counters.
+_BLOCK = (0, 2, 4)
+
+
+def settings(seed: int) -> Iterator[Setting]:
+    """All runs of one seed, those of the main claims first."""
+    pure: list[dict[str, Any]] = [{"delta": 0.0, "method": m} for m in ("marginals", "selective", "stream-mwem")]
+    zcdp: list[dict[str, Any]] = [{**method, "delta": DELTA} for method in pure]
+    for method, stream in itertools.product([pure[0], zcdp[0], pure[1], pure[2], zcdp[1], zcdp[2]], STREAMS):
+        yield from (Setting(**stream, **method, epsilon=epsilon, seed=seed) for epsilon in EPSILONS)
+    for stream in (STREAMS[i] for i in _BLOCK):
+        yield from (Setting(**stream, **pure[1], counter="block", epsilon=e, seed=seed) for e in EPSILONS)
+    if seed == 0:
+        yield from (Setting(**stream, method="independent", delta=0.0, epsilon=1.0) for stream in STREAMS)
+
+
+def done(path: Path) -> dict[str, dict[str, Any]]:
+    """Finished runs by their settings."""
+    if not path.exists():
+        return {}
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return {key(line): line for line in lines}
+
+
+def key(facts: dict[str, Any]) -> str:
+    """The settings among the facts of a run, as one text."""
+    return json.dumps({name: facts[name] for name in Setting.__dataclass_fields__ if name != "k"}, sort_keys=True)
+
+
+def main() -> None:
+    """Run what is missing, then write the document."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    args = parser.parse_args()
+    path = RESULTS / "tables.jsonl"
+    known = done(path)
+    missing = [s for seed in range(args.seeds) for s in settings(seed) if key(asdict(s)) not in known]
+    # Fresh processes, so that each run's memory and threads are its own.
+    with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(run, setting, curve=setting.seed == 0) for setting in missing]
+        for finished in track(as_completed(running), total=len(running), description="runs"):
+            with path.open("a") as file:
+                file.write(json.dumps(finished.result()) + "\n")
+    write(list(done(path).values()), RESULTS)
+
+
+if __name__ == "__main__":
+    main()
