@@ -78,7 +78,8 @@ def towards(
 def _descended(tree: Calibrated, problem: Problem, potentials: list[FloatArray], steps: int) -> list[FloatArray]:
     lengths = [table.size for table in problem.values]
     weights = np.repeat(problem.weights, lengths)
-    values = np.concatenate([table.reshape(-1) for table in problem.values])
+    # No probability is further out than this; what is would only overflow.
+    values = np.clip(np.concatenate([table.reshape(-1) for table in problem.values]), -1e6, 1e6)
     now = np.concatenate([potential.reshape(-1) for potential in potentials])
     _, tables = tree.evaluate(now)
     length = 2.0 / float(weights.max())

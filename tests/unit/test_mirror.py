@@ -1,0 +1,76 @@
+"""A few steps of mirror descent: they gain, they keep what is not measured, and they end where the exact fit does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from synthstream.fit.graphical import Graphical, fit_graphical
+from synthstream.fit.junction import ModelTooLarge, model_megabytes
+from synthstream.fit.mirror import towards
+from synthstream.release import FloatArray
+
+SIZES = (2, 3, 4, 2, 5)
+CLIQUES = [(0, 1), (1, 2), (2, 0), (3,)]
+
+
+def tables(seed: int) -> list[FloatArray]:
+    rng = np.random.default_rng(seed)
+    rows = np.stack([rng.integers(0, s, 500) * rng.integers(0, 2, 500) for s in SIZES], axis=1)
+    found = []
+    for clique in CLIQUES:
+        table = np.zeros([SIZES[c] for c in clique])
+        np.add.at(table, tuple(rows[:, c] for c in clique), 1)
+        found.append(table + rng.laplace(0, 20, table.shape))
+    return found
+
+
+def loss(model: Graphical, values: list[FloatArray]) -> float:
+    return sum(float(np.sum((model.table(c) - v) ** 2)) for c, v in zip(CLIQUES, values, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_steps_gain_and_end_at_the_exact_fit(seed: int) -> None:
+    values = tables(seed)
+    values = [v + (500 - v.sum()) / v.size for v in values]
+    begin = Graphical.uniform(SIZES, 500.0)
+    losses = [loss(towards(begin, CLIQUES, values, 500.0, steps=n, cap_mb=1.0), values) for n in (0, 1, 4, 16, 4000)]
+    assert losses == sorted(losses, reverse=True)
+    best = loss(fit_graphical(SIZES, CLIQUES, values, np.ones(4), 500.0), values)
+    assert losses[2] - best < 0.5 * (losses[0] - best)
+    assert losses[-1] == pytest.approx(best, rel=2e-3)
+
+
+def test_what_is_not_measured_now_is_remembered() -> None:
+    values = tables(1)
+    first = towards(Graphical.uniform(SIZES, 500.0), CLIQUES[:2], values[:2], 500.0, steps=200, cap_mb=1.0)
+    after = towards(first, [(3,)], [np.array([400.0, 100.0])], 500.0, steps=200, cap_mb=1.0)
+    assert after.table((3,)) == pytest.approx([400, 100], abs=0.5)
+    for clique in CLIQUES[:2]:
+        assert after.table(clique) == pytest.approx(first.table(clique), abs=1e-6)
+
+
+def test_old_potentials_give_way_where_there_is_no_room() -> None:
+    values = tables(2)
+    first = towards(Graphical.uniform(SIZES, 500.0), CLIQUES[:2], values[:2], 500.0, steps=5, cap_mb=1.0)
+    room = model_megabytes(SIZES, [(2, 0)]) * 1.01
+    after = towards(first, [(2, 0)], [values[2]], 500.0, steps=5, cap_mb=room)
+    assert after.cliques[0] == (0, 2)
+    assert model_megabytes(SIZES, after.cliques) <= room
+    with pytest.raises(ModelTooLarge):
+        towards(first, CLIQUES, values, 500.0, steps=5, cap_mb=room / 2)
+
+
+@pytest.mark.parametrize("total", [0.0, -40.0])
+def test_no_rows(total: float) -> None:
+    model = towards(Graphical.uniform(SIZES, total), CLIQUES, tables(3), total, steps=5, cap_mb=1.0)
+    assert all(np.all(model.table(c) == 0) for c in CLIQUES)
+    again = towards(model, CLIQUES, tables(3), 500.0, steps=5, cap_mb=1.0)
+    assert again.table((0,)).sum() == pytest.approx(500)
+
+
+def test_wild_values_stay_finite() -> None:
+    wild = [np.full(v.shape, 1e300) * (-1) ** i for i, v in enumerate(tables(0))]
+    wild[0] = np.array([[1e300, -1e300, 0], [0, 0, 0]])
+    model = towards(Graphical.uniform(SIZES, 5.0), CLIQUES, wild, 5.0, steps=50, cap_mb=1.0)
+    assert all(np.isfinite(model.table(c)).all() for c in CLIQUES)
