@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow bench check clean
+.PHONY: demo test test-slow bench bench-tables check clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -22,6 +22,9 @@ test-slow: $(VENV)/ready
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks
+
+bench-tables: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tables
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

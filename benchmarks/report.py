@@ -39,8 +39,14 @@ def write(lines: Sequence[Line], folder: Path) -> None:
 def _grouped(lines: Iterable[Line]) -> dict[tuple[Any, ...], list[Line]]:
     groups: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
     for line in lines:
-        groups[line["stream"], line["epsilon"], line["delta"], line["method"], line["counter"]].append(line)
+        groups[line["stream"], line["epsilon"], line["delta"], line["method"], _variant(line)].append(line)
     return groups
+
+
+def _variant(line: Line) -> str:
+    """What sets a run apart from the usual one of its method; nothing for the usual one."""
+    parts = [line["counter"] if line["counter"] != "auto" else "", "k = columns" if line["k"] else ""]
+    return ", ".join(part for part in parts if part)
 
 
 def _cell(lines: Sequence[Line], metric: str) -> str:
@@ -60,12 +66,12 @@ def _table(stream: str, lines: Sequence[Line]) -> str:
         for name, figures in PUBLISHED[stream][epsilon].items():
             cells = " | ".join(f"{figures[_PLACE[m]]:.{4 if m.endswith('we') else 3}f}" for m in METRICS)
             rows.append(f"| {epsilon:g} | *published: {name}* | 0 | ? | {cells} | | |")
-        for (_, e, delta, method, counter), found in sorted(groups.items(), key=lambda item: (item[0][2], item[0][3])):
+        for (_, e, delta, method, variant), found in sorted(groups.items(), key=lambda item: (item[0][2], item[0][3])):
             if e == epsilon and (method != "independent"):
-                label = method if counter == "auto" else f"{method}, {counter}"
+                label = f"{method}, {variant}" if variant else method
                 cells = " | ".join(_cell(found, m) for m in METRICS)
                 seconds = np.median([line["seconds_per_release"] for line in found])
-                k = found[0].get("k") or ""
+                k = found[0].get("picks") or ""
                 rows.append(f"| {e:g} | {label} | {delta:g} | {k} | {cells} | {seconds:.3f} | {len(found)} |")
     for line in (line for line in lines if line["method"] == "independent"):
         rows.append(f"| | independent, no noise | | | {' | '.join(_cell([line], m) for m in METRICS)} | | |")
@@ -77,7 +83,7 @@ def _verdicts(lines: Sequence[Line]) -> str:
     groups = _grouped(lines)
 
     def mean(stream: str, epsilon: float, delta: float, method: str, metric: str) -> float | None:
-        found = groups.get((stream, epsilon, delta, method, "auto"))
+        found = groups.get((stream, epsilon, delta, method, ""))
         return None if not found else float(np.mean([line[metric] for line in found]))
 
     rows = [
@@ -147,7 +153,8 @@ def _plot(stream: str, lines: Sequence[Line], folder: Path) -> str:
 
 def _draw(axis: Any, line: Line, metric: str) -> None:
     points = [p for p in line["curve"] if p["tick"] > 0]
-    label = line["method"] if line["counter"] == "auto" else f"{line['method']}, {line['counter']}"
+    variant = _variant(line)
+    label = f"{line['method']}, {variant}" if variant else line["method"]
     if line["method"] != "independent":
         label += ", pure" if line["delta"] == 0 else f", delta = {line['delta']:g}"
     style = ":" if line["method"] == "independent" else "-" if line["delta"] == 0 else "--"
@@ -156,7 +163,7 @@ def _draw(axis: Any, line: Line, metric: str) -> None:
         [p[metric] for p in points],
         style,
         color=_COLOURS[line["method"]],
-        linewidth=1.0 if line["counter"] != "auto" else 1.6,
-        alpha=0.6 if line["counter"] != "auto" else 1.0,
+        linewidth=1.0 if variant else 1.6,
+        alpha=0.6 if variant else 1.0,
         label=label,
     )

@@ -47,6 +47,8 @@ def settings(seed: int) -> Iterator[Setting]:
         yield from (Setting(**stream, **method, epsilon=epsilon, seed=seed) for epsilon in EPSILONS)
     for stream in (STREAMS[i] for i in _BLOCK):
         yield from (Setting(**stream, **pure[1], counter="block", epsilon=e, seed=seed) for e in EPSILONS)
+    for stream, columns in ((STREAMS[0], 22), (STREAMS[3], 14)):  # another rule: as many picks as columns
+        yield from (Setting(**stream, **pure[1], k=columns, epsilon=e, seed=seed) for e in EPSILONS)
     if seed == 0:
         yield from (Setting(**stream, method="independent", delta=0.0, epsilon=1.0) for stream in STREAMS)
 
@@ -61,7 +63,7 @@ def done(path: Path) -> dict[str, dict[str, Any]]:
 
 def key(facts: dict[str, Any]) -> str:
     """The settings among the facts of a run, as one text."""
-    return json.dumps({name: facts[name] for name in Setting.__dataclass_fields__ if name != "k"}, sort_keys=True)
+    return json.dumps({name: facts[name] for name in Setting.__dataclass_fields__}, sort_keys=True)
 
 
 def main() -> None:

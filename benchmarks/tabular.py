@@ -177,7 +177,7 @@ def run(setting: Setting, *, curve: bool = False) -> dict[str, Any]:
             horizon=None if setting.unbounded else ticks,
         )
         runner = Private(made, pairs, setting.seed)
-        facts["k"] = getattr(made.mechanism, "picks", None)
+        facts["picks"] = getattr(made.mechanism, "picks", None)
         facts["how"] = made.mechanism.describe()
     true = np.zeros(pairs.cells, dtype=np.int64)
     wanted = set(np.unique(np.linspace(0, ticks - 1, _POINTS).astype(int)).tolist()) if curve else set()

@@ -93,7 +93,7 @@ def plan_command(config: ConfigPath) -> None:
         f"Memory     about {150 + found.state_bytes / 1e6:.0f} MB; on disk {found.state_bytes / 1e6:.1f} MB and "
         f"{found.tick_bytes / 1e3:.0f} KB more for each tick"
     )
-    orders = [k for k in found.tables if k]
+    orders = [k for k in found.forecasts[0].stderr if k]
     table = Table(title="Standard error of one cell, and expected error of a whole table, in events")
     for title in (
         "ticks",
@@ -113,10 +113,7 @@ def plan_command(config: ConfigPath) -> None:
     console.print(table)
     if found.largest_words:
         console.print(found.largest_words)
-    console.print(
-        "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer. Streams "
-        "about the same people add up: two of these would cost twice the epsilon."
-    )
+    console.print(f"{found.caveat} Streams about the same people add up: two of these would cost twice the epsilon.")
 
 
 @app.command("run")

@@ -52,6 +52,7 @@ class Plan:
     claim: Claim
     words: str
     how: str
+    caveat: str
     tables: dict[int, int]
     cells: int
     state_bytes: int
@@ -73,6 +74,7 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
         claim=claim,
         words=claim.words(config.privacy.budget),
         how=mechanism.describe(),
+        caveat=mechanism.caveat,
         tables={k: sum(len(m) == k for m in workload.marginals) for k in orders},
         cells=workload.cells,
         state_bytes=_state_bytes(mechanism, horizon),
@@ -84,9 +86,12 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
 
 def _forecast(mechanism: Mechanism, ticks: int) -> Forecast:
     variance = mechanism.expected_variance(ticks - 1)
+    lengths = mechanism.workload.lengths
     order = np.array([len(m) for m in mechanism.workload.marginals])
+    foreseen = np.flatnonzero(~np.isnan(variance))
+    variance, order, lengths = variance[foreseen], order[foreseen], lengths[foreseen]
     # Sums of a few heavy-tailed draws are close enough to normal for a mean absolute error.
-    table_error = mechanism.workload.lengths * np.sqrt(2 / np.pi * variance)
+    table_error = lengths * np.sqrt(2 / np.pi * variance)
     return Forecast(
         ticks=ticks,
         stderr={int(k): float(np.sqrt(variance[order == k].mean())) for k in np.unique(order)},

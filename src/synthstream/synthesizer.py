@@ -39,11 +39,18 @@ class Mechanism(Protocol):
     def claim(self) -> Claim:
         """What it promises for its whole life."""
 
+    @property
+    def caveat(self) -> str:
+        """What its expected variance is the error of, in a sentence."""
+
     def describe(self) -> str:
         """How it measures, in a few plain words."""
 
     def expected_variance(self, tick: int) -> FloatArray:
-        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``."""
+        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
+
+        NaN for tables that are never measured.
+        """
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""

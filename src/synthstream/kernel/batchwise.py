@@ -63,7 +63,8 @@ class Batchwise(InRounds):
 
     def expected_variance(self, tick: int) -> FloatArray:
         """Variance of the sum over all batches of a cell of each table, if it is measured in each of them. Public."""
-        return self.variance(tick) * (tick + 1)
+        total = np.array([not marginal for marginal in self.workload.marginals])
+        return np.where(self.selectable | total, self.variance(tick) * (tick + 1), np.nan)
 
     def describe(self) -> str:
         """How tables are measured, in a few plain words."""

@@ -186,6 +186,11 @@ class Epochs:
         weight = float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2
         return np.where(self.order == 0, self.variance(tick), self.variance(tick) / weight)
 
+    @property
+    def caveat(self) -> str:
+        """What the expected variance is the error of, in a sentence."""
+        return "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer."
+
     def describe(self) -> str:
         """How tables are measured, in a few plain words."""
         larger = f"{self.measured_larger} of {int(np.sum(self.order == 2))} larger ones, chosen privately"

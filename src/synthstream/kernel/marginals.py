@@ -155,6 +155,11 @@ class Marginals:
         """See :meth:`variance`: all tables are measured at every tick."""
         return self.variance(tick)
 
+    @property
+    def caveat(self) -> str:
+        """What the expected variance is the error of, in a sentence."""
+        return "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer."
+
     def describe(self) -> str:
         """How tables are measured, in a few plain words."""
         return f"every table at every tick, by the counter {type(self.counter).__name__.lower()}"

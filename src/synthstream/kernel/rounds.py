@@ -173,6 +173,19 @@ class InRounds(ABC):
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
+    @property
+    def caveat(self) -> str:
+        """What the expected variance is the error of, in a sentence."""
+        return (
+            "Errors are those of a table that is selected at every tick; any other one has the error of the synthetic "
+            "rows, which depends on the data and cannot be foreseen."
+        )
+
+    @cached_property
+    def selectable(self) -> NDArray[np.bool_]:
+        """Which tables of the workload hold candidates, shape ``(marginals,)``."""
+        return np.isin(np.arange(len(self.workload.marginals)), self.candidates.tables)
+
     @abstractmethod
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of a cell of each table that is measured at a tick, shape ``(marginals,)``; NaN if unknown."""

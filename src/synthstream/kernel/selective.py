@@ -75,7 +75,7 @@ class Selective(InRounds):
     def expected_variance(self, tick: int) -> FloatArray:
         """Variance of a cell of each table if it were selected at every tick, shape ``(marginals,)``. Public."""
         always = self.counter.variance(tick, multiplier=self.multiplier)
-        return np.where(np.isnan(self.variance(tick)), always, self.variance(tick))
+        return np.where(self.selectable, always, self.variance(tick))
 
     def describe(self) -> str:
         """How tables are measured, in a few plain words."""
