@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TICKS = 80
 
 
-def prepared(folder: Path) -> Path:
+def prepared(folder: Path, synthesizer: str) -> Path:
     """A copy of the evictions example that ends after ``TICKS`` weeks."""
     (folder / "evictions").mkdir(parents=True)
     (folder / "data").mkdir()
@@ -28,7 +28,8 @@ def prepared(folder: Path) -> Path:
     text = (EXAMPLES / "evictions" / "stream.toml").read_text()
     assert "until = 2016-01-02" in text
     path = folder / "evictions" / "stream.toml"
-    path.write_text(text.replace("until = 2016-01-02", "until = 2012-07-14"))
+    text = text.replace("until = 2016-01-02", "until = 2012-07-14")
+    path.write_text(text.replace('kind = "table"', synthesizer))
     return path
 
 
@@ -43,8 +44,9 @@ def published(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("switches", [(), ("--simulate", "--seed", "5")], ids=["real", "simulated"])
-def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple[str, ...]) -> None:
-    config = prepared(tmp_path / "broken")
+@pytest.mark.parametrize("synthesizer", ['kind = "table"', 'kind = "selective"\npicks = 3'], ids=["table", "selective"])
+def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple[str, ...], synthesizer: str) -> None:
+    config = prepared(tmp_path / "broken", synthesizer)
     releases = config.parent / ("releases-simulated" if switches else "releases")
     wait = random.Random(11)  # noqa: S311 - when to kill, nothing more
     kills, seen = 0, dict[str, bytes]()
@@ -65,6 +67,6 @@ def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple
     assert kills >= 4
     assert len(seen) == 3 * TICKS
     if switches:
-        whole = prepared(tmp_path / "whole")
+        whole = prepared(tmp_path / "whole", synthesizer)
         assert start(whole, *switches).wait(timeout=120) == 0
         assert seen == published(whole.parent / "releases-simulated")

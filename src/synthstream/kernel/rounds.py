@@ -240,9 +240,9 @@ class InRounds(ABC):
     @cached_property
     def score_sensitivity(self) -> int:
         """One unit changes no score by more than this."""
-        if self.score == "corrected":
-            return self.changed * GRID
-        return -(-self.changed * GRID // int(self.candidates.lengths.min()))
+        # What one event changes, times the events that one unit is: rounded up for each of them, not together.
+        one = GRID if self.score == "corrected" else -(-GRID // int(self.candidates.lengths.min()))
+        return self.changed * one
 
     def _measured(self, tick: int, values: dict[int, FloatArray], total: float, *, since: int) -> Measured:
         """What passed the gate: the total and the selected candidates; NaN in cells of their tables that were not."""
