@@ -17,6 +17,7 @@ from synthstream.kernel.counters import KINDS
 from synthstream.kernel.counters import Kind as CounterKind
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.rounds import QUERIES, SCORES, InRounds, Queries, Score
+from synthstream.kernel.select import GRID, Candidates, l1_scores
 from synthstream.kernel.selective import Selective
 from synthstream.privacy import Budget, Neighbours
 from synthstream.release import Measured
@@ -222,3 +223,33 @@ BAD = [({"picks": 4}, "3 tables"), ({"picks": 0}, "picks"), ({"budget": Budget(e
 def test_bad_settings_are_refused(make: Any, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(**settings)
+
+
+def test_a_guess_that_is_no_number_moves_no_sensitivity() -> None:
+    candidates = Candidates.of_tables(WORKLOAD, [4, 5, 6])
+    rng = np.random.default_rng(0)
+    for wild in (np.nan, np.inf, -np.inf, 1e300):
+        guess = rng.uniform(0, 9, WORKLOAD.cells)
+        guess[::2] = wild
+        for bias in (np.zeros(3), np.full(3, wild)):
+            counts = rng.integers(-5, 9, WORKLOAD.cells)
+            base = l1_scores(candidates, counts, guess, bias=bias)
+            for cell, change in itertools.product(range(WORKLOAD.cells), (-1, 1)):
+                other = counts.copy()
+                other[cell] += change
+                assert np.abs(l1_scores(candidates, other, guess, bias=bias) - base).max() <= GRID
+
+
+def test_many_measurements_in_a_tick_leave_finite_weights() -> None:
+    rounds = Rounds(Workload(sizes=(2,) * 4, marginals=((), (0, 1), (2, 3))), "mw")
+    rounds.begin(1.0)
+    for i in range(800):
+        answers = rounds.add(1 + i % 2, 0, np.array([1e9, -1e9, 1e9, -1e9]))
+        assert np.all(np.isfinite(answers))
+    assert len(rounds.result().rows(5, np.random.default_rng(0))) == 5
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-7])
+def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged(epsilon: float) -> None:
+    with pytest.raises(ValueError, match="too small"):
+        selective(budget=Budget(epsilon=epsilon, delta=1e-9), horizon=100, kind="blt")

@@ -10,14 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from synthstream.fit.descent import Calibrated
+from synthstream.fit.descent import Calibrated, match
 from synthstream.fit.graphical import Graphical, carried
-from synthstream.fit.junction import ModelTooLarge, junction, model_megabytes
+from synthstream.fit.junction import Clique, ModelTooLarge, junction, model_megabytes
 from synthstream.fit.solving import Problem, held_fast
 from synthstream.release import FloatArray
 
 # A step is as long as promises this share of what the gradient says (Armijo).
 _SHARE, _HALVINGS = 0.25, 25
+
+# Sweeps of proportional fitting over single columns, and the least share of a value.
+_SWEEPS, _LEAST = 2, 1e-12
 
 
 def towards(
@@ -62,6 +65,9 @@ def towards(
     old = dict(zip(start.cliques, start.potentials, strict=True))
     held, kept = carried(problem, old, True, cap_mb)
     potentials = held or [np.zeros(shape) for shape in problem.shapes]
+    forgotten = [c for c in old if c not in kept and not any(set(c) <= set(new) for new in problem.cliques)]
+    if forgotten:
+        kept = _with_margins(start, problem, potentials, kept)
     if problem.total > 0 and problem.cliques:
         tree = junction(problem.sizes, (*problem.cliques, *kept))
         calibrated = Calibrated(tree, tree.attach(problem.cliques), held_fast(tree, kept))
@@ -73,6 +79,25 @@ def towards(
         cliques=tuple(clique for clique, _ in pairs),
         potentials=tuple(potential for _, potential in pairs),
     )
+
+
+def _with_margins(
+    start: Graphical, problem: Problem, potentials: list[FloatArray], kept: dict[Clique, FloatArray]
+) -> dict[Clique, FloatArray]:
+    """Potentials to keep, and those of single columns that give each of them the margin that ``start`` has.
+
+    By iterative proportional fitting: forgetting how two columns go together need not mean forgetting the columns.
+    """
+    singles = [(column,) for column in range(len(problem.sizes))]
+    found = {**dict(zip(problem.cliques, potentials, strict=True)), **kept}
+    tree = junction(problem.sizes, tuple(found))
+    calibrated = Calibrated(tree, tree.attach(singles), held_fast(tree, found))
+    one = start.scaled(1.0)
+    targets = np.concatenate([np.maximum(one.table(single), _LEAST) for single in singles])
+    fitted = match(calibrated, np.zeros_like(targets), targets, sweeps=_SWEEPS, tolerance=1e-6)
+    parts = np.split(fitted, np.cumsum(problem.sizes)[:-1])
+    margins = {single: kept.get(single, 0.0) + part for single, part in zip(singles, parts, strict=True)}
+    return {**kept, **{single: part for single, part in margins.items() if single not in problem.cliques}}
 
 
 def _descended(tree: Calibrated, problem: Problem, potentials: list[FloatArray], steps: int) -> list[FloatArray]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.fit.graphical import Graphical
-from synthstream.fit.junction import ModelTooLarge, model_megabytes
+from synthstream.fit.junction import model_megabytes
 from synthstream.fit.mirror import towards
 from synthstream.fit.weights import Weights, domain, fit_weights
 from synthstream.release import FloatArray
@@ -101,8 +101,8 @@ class Rounds:
         self._cap = max(_MODEL_MB, 2 * 8e-6 * int(workload.lengths.max()))
 
     def begin(self, total: float) -> None:
-        """See :class:`synthstream.kernel.rounds.Fitting`; a total below 0 is taken without its sign."""
-        self._total = abs(total)
+        """See :class:`synthstream.kernel.rounds.Fitting`."""
+        self._total = max(total, 0.0)
         self._model = self._model.scaled(self._total)
 
     def allows(self, tables: IntArray) -> NDArray[np.bool_]:
@@ -120,11 +120,17 @@ class Rounds:
         self._tables.append(table)
         self._values.append(values)
         self._cells.append(None if len(values) == self._workload.lengths[table] else first)
-        # What was drawn stays drawn, whether a fit converges or not.
-        with suppress(ArithmeticError, MemoryError, np.linalg.LinAlgError, ModelTooLarge):
-            self._model = self._fitted()
+        answers = None
+        # What was drawn stays drawn, whether a fit succeeds or not.
+        with suppress(ArithmeticError, MemoryError, ValueError, np.linalg.LinAlgError):
+            model = self._fitted()
+            answers = model.answers(self._workload)
+            if np.all(np.isfinite(answers)):
+                self._model = model
+            else:
+                answers = None
         self._models.append(self._model)
-        return self._model.answers(self._workload)
+        return self._model.answers(self._workload) if answers is None else answers
 
     def _cliques(self) -> tuple[tuple[int, ...], ...]:
         return tuple(self._workload.marginals[q] for q in self._tables)

@@ -24,6 +24,11 @@ class DomainTooLarge(ValueError):
     """The columns have more combinations of codes than weights can be kept for."""
 
 
+# Updates between two normalisations: each changes a share by a factor of e at most, so that none leaves the range, or
+# the sum the precision, of a float.
+_TOGETHER = 16
+
+
 @dataclass(frozen=True, kw_only=True)
 class Weights:
     """A distribution over all combinations of codes, and how many events it stands for.
@@ -52,8 +57,8 @@ class Weights:
     def __post_init__(self) -> None:
         if self.shares.shape != (domain(self.sizes),):
             raise ValueError(f"shares: shape {self.shares.shape}, not {(domain(self.sizes),)}")
-        if not math.isfinite(self.total):
-            raise ValueError(f"total must be a finite number, not {self.total}")
+        if not (math.isfinite(self.total) and np.all(np.isfinite(self.shares))):
+            raise ValueError("total and shares must be finite numbers")
         object.__setattr__(self, "total", max(float(self.total), 0.0))
 
     @classmethod
@@ -181,11 +186,12 @@ def fit_weights(
         return after
     shares = after.shares.copy()
     for _ in range(iterations):
-        mass = 1.0
-        for measurement in measurements:
-            mass = measurement.update(shares, mass, rate)
-        np.maximum(shares, _FLOOR / shares.size * mass, out=shares)
-        shares /= shares.sum()
+        for first in range(0, len(measurements), _TOGETHER):
+            mass = 1.0
+            for measurement in measurements[first : first + _TOGETHER]:
+                mass = measurement.update(shares, mass, rate)
+            np.maximum(shares, _FLOOR / shares.size * mass, out=shares)
+            shares /= shares.sum()
     return Weights(sizes=after.sizes, total=after.total, shares=shares)
 
 

@@ -98,13 +98,13 @@ class Batchwise(InRounds):
         exact = clip(counts)
         total = float(self._draw(exact[self.workload.slice_of(())], self.total_multiplier, gate)[0])
         sign = -1 if total < 0 else 1
-        fitting.begin(total)
+        fitting.begin(abs(total))
 
         def measure(position: int) -> FloatArray:
             return sign * self._draw(exact[self.candidates.cells(position)], self.multiplier, gate)
 
         uniform = np.repeat(abs(total) / self.workload.lengths, self.workload.lengths)
-        size = np.sqrt(2 / np.pi * self.counter.variance(0, multiplier=self.multiplier))
+        size = np.sqrt(2 / np.pi * self.counter.variance(0, multiplier=self.multiplier) / (tick + 1))
         noise = np.full(len(self.candidates), size)
         first = uniform, np.zeros_like(uniform)
         measured, _ = self._rounds(sign * exact, first, noise, gate, fitting, measure)

@@ -85,8 +85,9 @@ class InRounds(ABC):
                 f"picks = {self.picks} at a tick, but there are {len(self.candidates)} {what} to choose from. Set "
                 "picks to between 1 and that."
             )
-        largest = max(self.total_multiplier, self.multiplier) * max(1.0, *(c.sensitivity(0) for c in self._counters))
-        if not largest * 10**3 < LARGEST_SCALE:
+        last = 10**11 if self.horizon is None else self.horizon - 1  # no tick of any stream comes later
+        widest = max(c.sensitivity(t) * 2.0**c.grid_bits for c in self._counters for t in (0, last))
+        if not max(self.total_multiplier, self.multiplier) * max(1.0, widest) < LARGEST_SCALE:
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for {self.picks} picks: the noise would be wider than "
                 "can be drawn. Pick fewer, or allow more."

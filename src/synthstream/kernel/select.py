@@ -72,11 +72,11 @@ class Candidates:
 def distances(candidates: Candidates, exact: IntArray, guess: FloatArray) -> IntArray:
     """Sum of absolute differences over each candidate's cells, in units of 1 / ``GRID``; shape ``(candidates,)``.
 
-    One cell that changes by one moves a distance by at most ``GRID``: exact counts and rounded guesses are limited,
-    which brings no two counts further apart.
+    One cell that changes by one moves a distance by at most ``GRID``, whatever the guess: exact counts and rounded
+    guesses are limited, which brings no two counts further apart, and a guess that is no number counts as 0.
     """
     limit = candidates.limit
-    rounded = np.rint(np.clip(guess, -limit, limit) * GRID).astype(np.int64)
+    rounded = np.rint(np.clip(np.nan_to_num(guess, nan=0.0), -limit, limit) * GRID).astype(np.int64)
     gaps = np.abs(np.clip(exact, -limit, limit) * GRID - rounded)
     return candidates.sums(gaps)
 
@@ -101,7 +101,7 @@ def l1_scores(candidates: Candidates, exact: IntArray, guess: FloatArray, *, bia
 
     In units of 1 / ``GRID``. Sensitivity: ``GRID`` times the sum over a candidate's cells of the change one unit makes.
     """
-    units = np.rint(np.clip(bias, 0, 2.0**50 / GRID) * GRID).astype(np.int64)
+    units = np.rint(np.clip(np.nan_to_num(bias, nan=0.0), 0, 2.0**50 / GRID) * GRID).astype(np.int64)
     return np.asarray(distances(candidates, exact, guess) - units)
 
 

@@ -131,7 +131,9 @@ class Selective(InRounds):
             return np.asarray(state["estimate"][cells] + value - before)
 
         first = shares(state["fitted"], self.workload) * max(total, 0.0), state["fitted"]
-        measured, fitted = self._rounds(counts, first, self._noise(state["calls"]), gate, fitting, measure)
+        measured, fitted = self._rounds(
+            counts, first, self._noise(state["calls"]) / np.sqrt(tick + 1), gate, fitting, measure
+        )
         estimate = fitted.copy()
         for position, values in measured.items():
             estimate[self.candidates.cells(position)] = values
