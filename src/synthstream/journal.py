@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
+from importlib.metadata import version
 
 import numpy as np
 
@@ -18,7 +20,7 @@ class JournalGate:
 
     A fit may fail, or the process may end, because of what was drawn. Drawing again would then favour answers that fit
     well, which no theorem covers. So each answer is committed when it is drawn, and a tick that was interrupted goes on
-    from what was committed.
+    from what was committed. An answer is kept with its question, and is taken for no other one.
 
     Args:
         gate: where new answers come from.
@@ -37,30 +39,34 @@ class JournalGate:
 
     def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
         """See :class:`synthstream.kernel.gate.Gate`."""
-        return self._answer(len(value), lambda: self._gate.gaussian(value, sigma=sigma))
+        return self._answer(f"gaussian {_public(sigma)}", len(value), lambda: self._gate.gaussian(value, sigma=sigma))
 
     def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
         """See :class:`synthstream.kernel.gate.Gate`."""
-        return self._answer(len(value), lambda: self._gate.laplace(value, scale=scale))
+        return self._answer(f"laplace {_public(scale)}", len(value), lambda: self._gate.laplace(value, scale=scale))
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
         """See :class:`synthstream.kernel.gate.Gate`."""
         chosen = self._answer(
-            1, lambda: np.array([self._gate.choose(scores, sensitivity=sensitivity, epsilon=epsilon)])
+            f"choose {len(scores)} {sensitivity} {epsilon!r}",
+            1,
+            lambda: np.array([self._gate.choose(scores, sensitivity=sensitivity, epsilon=epsilon)]),
         )
         if not 0 <= chosen[0] < len(scores):
             raise self._corrupt()
         return int(chosen[0])
 
-    def _answer(self, size: int, draw: Callable[[], IntArray]) -> IntArray:
+    def _answer(self, question: str, size: int, draw: Callable[[], IntArray]) -> IntArray:
         call, self._calls = self._calls, self._calls + 1
-        known = self._store.answer(self._tick, call)
+        # Another version may offer other candidates in the same number.
+        asked = hashlib.sha256(f"{version('synthstream')} {size} {question}".encode()).hexdigest()
+        known = self._store.answer(self._tick, call, asked)
         if known is None:
             drawn = draw()
             with self._store.transaction():
-                self._store.put_answer(self._tick, call, drawn)
+                self._store.put_answer(self._tick, call, asked, drawn)
             return drawn
-        if len(known) != size:
+        if len(known) != size:  # none, if the question was another
             raise self._corrupt()
         if not self._gate.secure:
             draw()  # a simulated gate counts its calls: what follows is as if nothing had been interrupted
@@ -69,5 +75,10 @@ class JournalGate:
     def _corrupt(self) -> StateCorrupt:
         return StateCorrupt(
             f"{self._store.folder}: an answer that was written down for tick {self._tick} does not fit what is asked. "
-            "Restore the folder whole. No noise was drawn."
+            "Finish the tick with the version of Synthstream that began it, or restore the folder whole. No noise was "
+            "drawn."
         )
+
+
+def _public(scale: float | FloatArray) -> str:
+    return hashlib.sha256(np.asarray(scale, dtype=np.float64).tobytes()).hexdigest()

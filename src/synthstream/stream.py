@@ -260,7 +260,7 @@ class Stream:
 
     def _finish_half_drawn(self) -> None:
         """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
-        if self._store.answer(self.closed, 0) is not None:
+        if self._store.half_drawn(self.closed):
             self._commit(self._gates(self.closed))
             self._publish_committed()
 
@@ -277,7 +277,7 @@ class Stream:
                 "drawn. Restore the folder whole."
             )
         try:
-            if self._synthesizer.fits_while_drawing:
+            if self._synthesizer.journaled:
                 gate = JournalGate(gate, self._store, tick)
             counts = self._store.pending(tick, self.mechanism.workload.cells)
             models = self._models(tick - 1)
@@ -289,7 +289,7 @@ class Stream:
                 self._store.drop_pending(tick)
                 if models:
                     self._store.put_models(tick, dict(models))
-                    self._store.drop_answers(tick)
+                self._store.drop_answers(tick)
             self._counter, self._head, self.closed = after, head, tick + 1
         except BaseException:
             self._where_it_stands()  # the commit may have happened all the same

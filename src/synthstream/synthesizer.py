@@ -73,8 +73,11 @@ class Synthesizer(Protocol):
         """What is measured, and what it costs."""
 
     @property
-    def fits_while_drawing(self) -> bool:
-        """Whether a tick's draws depend on fits of earlier ones: each answer is then committed before the next."""
+    def journaled(self) -> bool:
+        """Whether what is drawn in a tick depends on what was drawn before in the same tick.
+
+        Each answer is then committed before the next is drawn.
+        """
 
     def step(
         self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
@@ -99,7 +102,7 @@ class Continual:
 
     mechanism: Marginals
 
-    fits_while_drawing = False
+    journaled = False
 
     def step(
         self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
@@ -118,7 +121,10 @@ class InEpochs:
 
     mechanism: Epochs
 
-    fits_while_drawing = False
+    @property
+    def journaled(self) -> bool:
+        """See :class:`Synthesizer`: tables are chosen before they are measured."""
+        return self.mechanism.chooses
 
     def step(
         self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
@@ -150,7 +156,7 @@ class FromSelection:
     mechanism: Selective
     kind: Kind
 
-    fits_while_drawing = True
+    journaled = True
 
     def step(
         self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
@@ -175,7 +181,7 @@ class FromBatches:
     mechanism: Batchwise
     kind: Kind
 
-    fits_while_drawing = True
+    journaled = True
 
     def step(
         self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models

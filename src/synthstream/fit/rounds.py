@@ -22,7 +22,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 Model = Graphical | Weights
 
 # Size of a graphical model's tables, in megabytes: beyond it old potentials are dropped, and candidates that would need
-# more are not offered. Larger ones remember more and take longer; any single table has room twice.
+# more are not offered. Larger ones remember more and take longer; any single table has room, and half as much again.
 _MODEL_MB = 0.1
 
 # Steps of mirror descent in a round: most of its gain comes early, and the next round goes on.
@@ -98,7 +98,7 @@ class Rounds:
         self._tables: list[int] = []
         self._values: list[FloatArray] = []
         self._cells: list[int | None] = []
-        self._cap = max(_MODEL_MB, 2 * 8e-6 * int(workload.lengths.max()))
+        self._cap = max(_MODEL_MB, 1.5 * 8e-6 * int(workload.lengths.max()))
 
     def begin(self, total: float) -> None:
         """See :class:`synthstream.kernel.rounds.Fitting`."""

@@ -1,7 +1,7 @@
 """The durable state of a stream: one SQLite file in a folder of its own, one writer.
 
-One transaction holds cursor, counter state, noisy measurement and hash-chain head. The tables ``pending`` and
-``counter`` hold exact counts: they are as secret as the rows.
+One transaction holds cursor, counter state, noisy measurement and hash-chain head. The tables ``pending``,
+``counter`` and ``answer`` hold exact counts, or noise from which they follow: they are as secret as the rows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ CREATE TABLE pending (tick INTEGER PRIMARY KEY, counts BLOB NOT NULL) STRICT;
 CREATE TABLE counter (id INTEGER PRIMARY KEY CHECK (id = 0), state BLOB NOT NULL) STRICT;
 CREATE TABLE measurement (tick INTEGER PRIMARY KEY, released BLOB NOT NULL, head TEXT NOT NULL) STRICT;
 CREATE TABLE population (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, codes BLOB NOT NULL) STRICT;
-CREATE TABLE answer (tick INTEGER, call INTEGER, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)) STRICT;
+CREATE TABLE answer (
+    tick INTEGER, call INTEGER, question TEXT NOT NULL, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)
+) STRICT;
 CREATE TABLE models (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, arrays BLOB NOT NULL) STRICT;
 CREATE TRIGGER ledger_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
@@ -193,19 +195,6 @@ class Store:
         """Keep what was fitted while a tick was drawn."""
         self._db.execute("INSERT OR REPLACE INTO models VALUES (0, ?, ?)", (tick, _packed(arrays)))
 
-    def answer(self, tick: int, call: int) -> IntArray | None:
-        """What the gate answered to one call of a tick that is not yet closed, or ``None``."""
-        row = self._db.execute("SELECT drawn FROM answer WHERE tick = ? AND call = ?", (tick, call)).fetchone()
-        return None if row is None else _unpacked_ints(row[0])
-
-    def put_answer(self, tick: int, call: int, drawn: IntArray) -> None:
-        """Write down what the gate answered; it can never be drawn again."""
-        self._db.execute("INSERT INTO answer VALUES (?, ?, ?)", (tick, call, _packed_ints(drawn)))
-
-    def drop_answers(self, tick: int) -> None:
-        """Forget the single answers of a tick that has been closed."""
-        self._db.execute("DELETE FROM answer WHERE tick = ?", (tick,))
-
     # -- private ------------------------------------------------------------------------------------------------
 
     def ingested(self, item: str) -> str | None:
@@ -216,6 +205,30 @@ class Store:
     def put_ingested(self, item: str, mac: str) -> None:
         """Remember that a file or batch was counted."""
         self._db.execute("INSERT INTO ingested VALUES (?, ?)", (item, mac))
+
+    def half_drawn(self, tick: int) -> bool:
+        """Whether some answers of a tick were drawn although it is not closed."""
+        return self._db.execute("SELECT 1 FROM answer WHERE tick = ? LIMIT 1", (tick,)).fetchone() is not None
+
+    def answer(self, tick: int, call: int, question: str) -> IntArray | None:
+        """What the gate answered to one call of a tick that is not yet closed, or ``None``; empty if the question was
+        another. Private: with the counts it tells the noise of open tree nodes.
+        """
+        found = self._db.execute(
+            "SELECT question, drawn FROM answer WHERE tick = ? AND call = ?", (tick, call)
+        ).fetchone()
+        if found is None:
+            return None
+        return np.frombuffer(found[1], dtype="<i8").astype(np.int64) if found[0] == question else np.zeros(0, np.int64)
+
+    def put_answer(self, tick: int, call: int, question: str, drawn: IntArray) -> None:
+        """Write down what the gate answered; it can never be drawn again. Not compressed: its size tells nothing."""
+        blob = np.ascontiguousarray(drawn, dtype="<i8").tobytes()
+        self._db.execute("INSERT INTO answer VALUES (?, ?, ?, ?)", (tick, call, question, blob))
+
+    def drop_answers(self, tick: int) -> None:
+        """Forget the single answers of a tick that has been closed."""
+        self._db.execute("DELETE FROM answer WHERE tick = ?", (tick,))
 
     def pending(self, tick: int, cells: int) -> IntArray:
         """Exact counts that wait for a tick to close, int64, shape ``(cells,)``. Private."""

@@ -104,6 +104,7 @@ class Batchwise(InRounds):
             return sign * self._draw(exact[self.candidates.cells(position)], self.multiplier, gate)
 
         uniform = np.repeat(abs(total) / self.workload.lengths, self.workload.lengths)
+        # Of all batches together, for the reason given in selective.py.
         size = np.sqrt(2 / np.pi * self.counter.variance(0, multiplier=self.multiplier) / (tick + 1))
         noise = np.full(len(self.candidates), size)
         first = uniform, np.zeros_like(uniform)

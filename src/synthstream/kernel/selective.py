@@ -131,19 +131,23 @@ class Selective(InRounds):
             return np.asarray(state["estimate"][cells] + value - before)
 
         first = shares(state["fitted"], self.workload) * max(total, 0.0), state["fitted"]
-        measured, fitted = self._rounds(
-            counts, first, self._noise(state["calls"]) / np.sqrt(tick + 1), gate, fitting, measure
-        )
+        noise = self._noise(state["calls"], tick + 1)
+        measured, fitted = self._rounds(counts, first, noise, gate, fitting, measure)
         estimate = fitted.copy()
         for position, values in measured.items():
             estimate[self.candidates.cells(position)] = values
         after |= {"t": np.array(tick + 1), "fitted": fitted, "estimate": estimate}
         return after, self._measured(tick, measured, total, since=0)
 
-    def _noise(self, calls: IntArray) -> FloatArray:
-        """Mean size of the noise that one more call of each candidate's counter adds, shape ``(candidates,)``."""
+    def _noise(self, calls: IntArray, ticks: int) -> FloatArray:
+        """Mean size of the noise that one more call of each candidate's counter adds, shape ``(candidates,)``.
+
+        Divided by the square root of the number of ticks: what is not measured goes wrong the same way at every tick,
+        and its errors add up, where noise of as many ticks adds up to the square root.
+        """
         unique, inverse = np.unique(calls, return_inverse=True)
-        return np.sqrt(2 / np.pi * np.array([_added(self.counter, int(t), self.multiplier) for t in unique]))[inverse]
+        added = np.array([_added(self.counter, int(t), self.multiplier) for t in unique])
+        return np.sqrt(2 / np.pi * added / ticks)[inverse]
 
     def _since(self, tick: int) -> int:
         return 0
