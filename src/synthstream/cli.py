@@ -142,7 +142,6 @@ def run_command(
         if simulate:
             _warn(console)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        done = stream.closed
         try:
             with Progress(*columns, console=console, transient=not sys.stdout.isatty()) as progress:
                 task = progress.add_task("counting files", total=None)
@@ -152,10 +151,13 @@ def run_command(
                 for _ in range(due):
                     stream.release(until=moment)
                     progress.advance(task)
-        except KeyboardInterrupt:
-            console.print(f"Stopped after {stream.closed - done} new release(s). Run the same command again to go on.")
+        except (KeyboardInterrupt, SystemError) as error:
+            # Compiled code that is interrupted wraps it.
+            if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            console.print(f"Stopped after {stream.new} new release(s). Run the same command again to go on.")
             raise SystemExit(130) from None
-        _summary(console, stream, config, files=files, new=stream.closed - done, simulate=simulate)
+        _summary(console, stream, config, files=files, new=stream.new, simulate=simulate)
 
 
 def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: int, simulate: bool) -> None:

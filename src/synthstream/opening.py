@@ -32,6 +32,11 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
     stored = store.meta("config") or "{}"
     if changed := config.differences(stored):
         budget = config.privacy.budget
+        if store.untouched():
+            raise StateMismatch(
+                f"{config.state} was opened with other settings: {', '.join(changed)}. Nothing has been counted or "
+                "released in it: delete that folder, and run again."
+            )
         raise StateMismatch(
             f"{config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
             "keeps its privacy, clock, schema and synthesizer. Undo the change, or open a successor with another "

@@ -84,6 +84,7 @@ class Stream:
         self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
         self._gates, self._now = gates, now
         self.closed: int
+        self.new = 0  # releases published since it was opened
         self._head: str
         self._secure = gates(0).secure
         self._sink = sink_of(config)
@@ -316,6 +317,7 @@ class Stream:
         with self._store.transaction():
             self._store.put_population(tick, {"codes": model.codes})
         self._model, self._published = model, release
+        self.new += 1
 
     def _models(self, tick: int) -> Models:
         """What was fitted while a tick was drawn; nothing if draws do not wait for fits."""

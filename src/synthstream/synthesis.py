@@ -53,7 +53,7 @@ class SynthesizerSection(Section):
     measure: Measure = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
     picks: int | None = Field(default=None, ge=1)
-    events_per_tick: float | None = Field(default=None, gt=0)
+    events_per_tick: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     fit: FitKind = "pgm"
     queries: Queries = "workloads"
     score: Score = "corrected"
@@ -143,6 +143,8 @@ def workload_of(section: SynthesizerSection, schema: Schema) -> Workload:
             if name not in schema.names:
                 raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
         found.append(tuple(sorted({schema.names.index(name) for name in names})))
+    if not any(found):
+        raise ConfigError('list at least one table, as in [["ward", "age"]]')
     return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
 
 

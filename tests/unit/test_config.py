@@ -88,6 +88,7 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("[sink]", "[synthesizer]\norder = 9\n[sink]", ["synthesizer.order"]),
         ("[sink]", '[synthesizer]\nmarginals = [["wrad"]]\n[sink]', ["'wrad' is not a column", "Did you mean 'ward'?"]),
         ("[sink]", '[synthesizer]\ncounter = "bltt"\n[sink]', ["Did you mean 'blt'?"]),
+        ("[sink]", "[synthesizer]\nmarginals = []\n[sink]", ["at least one table"]),
         ("[sink]", '[synthesizer]\nkind = "selective"\n[sink]', ["synthesizer: picks", "events_per_tick"]),
         ('kind = "parquet"', 'kind = "delta"', ["sink.kind = 'delta'", "parquet"]),
         ('path = "releases"', 'path = "releases"\nkeep = 0', ["sink.keep"]),

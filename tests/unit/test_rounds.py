@@ -215,7 +215,11 @@ def test_mixtures_are_stored_and_give_rows() -> None:
     assert len(mixture.rows(31, np.random.default_rng(0))) == 31
 
 
-BAD = [({"picks": 4}, "3 tables"), ({"picks": 0}, "picks"), ({"budget": Budget(epsilon=1e-12, delta=0.0)}, "too small")]
+BAD = [
+    ({"picks": 4}, "between 1 and 3"),
+    ({"picks": 0}, "picks"),
+    ({"budget": Budget(epsilon=1e-12, delta=0.0)}, "too small"),
+]
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -350,6 +350,13 @@ def test_an_edited_config_is_refused(folder: Path, config: StreamConfig, old: st
         Stream(edited)
 
 
+def test_a_state_in_which_nothing_was_counted_may_be_deleted(folder: Path, config: StreamConfig) -> None:
+    Stream(config).close()
+    other = StreamConfig.from_toml(TOML.replace('column = "when"', 'column = "time"'), base=folder)
+    with pytest.raises(StateMismatch, match="Nothing has been counted"):
+        Stream(other)
+
+
 def test_until_may_move(folder: Path, config: StreamConfig) -> None:
     Stream(config).close()
     Stream(StreamConfig.from_toml(TOML.replace("until = 2026-01-06", ""), base=folder)).close()

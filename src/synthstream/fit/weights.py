@@ -201,7 +201,7 @@ def domain(sizes: Sequence[int]) -> int:
     if cells > LARGEST_DOMAIN:
         raise DomainTooLarge(
             f"{cells:,} combinations of codes are too many for weights over all of them: at most {LARGEST_DOMAIN:,}. "
-            "Use fewer columns, or fewer bins and values"
+            'Use fit = "pgm", fewer columns, or fewer bins and values'
         )
     return cells
 

@@ -206,6 +206,11 @@ class Store:
         """Remember that a file or batch was counted."""
         self._db.execute("INSERT INTO ingested VALUES (?, ?)", (item, mac))
 
+    def untouched(self) -> bool:
+        """Whether nothing was ever counted or drawn."""
+        tables = ("pending", "ingested", "answer", "measurement")
+        return not any(self._db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
+
     def half_drawn(self, tick: int) -> bool:
         """Whether some answers of a tick were drawn although it is not closed."""
         return self._db.execute("SELECT 1 FROM answer WHERE tick = ? LIMIT 1", (tick,)).fetchone() is not None

@@ -81,10 +81,8 @@ class InRounds(ABC):
             raise ValueError("workload: the total () must be measured, and at least one table")
         if not 1 <= self.picks <= len(self.candidates):
             what = "cells" if self.queries == "single" else "tables that no other one contains"
-            raise ValueError(
-                f"picks = {self.picks} at a tick, but there are {len(self.candidates)} {what} to choose from. Set "
-                "picks to between 1 and that."
-            )
+            most = len(self.candidates)
+            raise ValueError(f"picks = {self.picks} must be between 1 and {most}: there are so many {what} to select")
         last = 10**11 if self.horizon is None else self.horizon - 1  # no tick of any stream comes later
         widest = max(c.sensitivity(t) * 2.0**c.grid_bits for c in self._counters for t in (0, last))
         if not max(self.total_multiplier, self.multiplier) * max(1.0, widest) < LARGEST_SCALE:
