@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -140,21 +140,25 @@ class Mortal:
         return self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
 
 
-@pytest.mark.parametrize(("kind", "fit"), KINDS)
-def test_an_interrupted_tick_goes_on_from_the_answers_that_were_drawn(tmp_path: Path, kind: str, fit: str) -> None:
-    """Each call of every tick is the last of its process once; releases are those of a run without interruption."""
+def in_epochs(folder: Path) -> StreamConfig:
+    """Our own tables, of which one is chosen in an epoch."""
+    return StreamConfig.from_toml(TOML.replace('"selective"\npicks = 2', '"table"\npicks = 1'), base=folder)
 
-    def whole() -> None:
-        with Stream(config(tmp_path / "whole", kind, fit), gates=lambda t: SeededGate(f"x/{t}")) as stream:
-            stream.update(visits(DAYS))
-            for _ in range(stream.due()):
-                stream.release()
+
+@pytest.mark.parametrize("make", [*(partial(config, kind=k, fit=f) for k, f in KINDS), in_epochs])
+def test_an_interrupted_tick_goes_on_from_the_answers_that_were_drawn(
+    tmp_path: Path, make: Callable[[Path], StreamConfig]
+) -> None:
+    """Each call of every tick is the last of its process once; releases are those of a run without interruption."""
 
     def mortal(lives: int, tick: int) -> Gate:
         return Mortal(SeededGate(f"x/{tick}"), lives, [])
 
-    whole()
-    broken = config(tmp_path / "broken", kind, fit)
+    with Stream(make(tmp_path / "whole"), gates=lambda t: SeededGate(f"x/{t}")) as stream:
+        stream.update(visits(DAYS))
+        for _ in range(stream.due()):
+            stream.release()
+    broken = make(tmp_path / "broken")
     with Stream(broken, gates=lambda t: SeededGate(f"x/{t}")) as stream:
         stream.update(visits(DAYS))
     deaths = 0
@@ -167,7 +171,9 @@ def test_an_interrupted_tick_goes_on_from_the_answers_that_were_drawn(tmp_path: 
                 break
             except Interrupted:
                 deaths += 1
-    assert deaths == 5 * 5  # a total, and two times a choice and a measurement, at each of five ticks
+    # A total, and two times a choice and a measurement, at each of five ticks; in epochs a total at each, and a choice
+    # and four tables at four of them.
+    assert deaths == (5 + 4 * 5 if make is in_epochs else 5 * 5)
     assert published(tmp_path / "broken") == published(tmp_path / "whole")
 
 
