@@ -11,6 +11,7 @@ from synthstream.io.store import Store
 
 _KINDS_OF_RUN = {
     "secure": "runs with simulated noise and real runs never share a state folder",
+    "seed": "its noise was simulated with another seed; use that one, or delete this folder and its releases",
     "mechanism": "this version of Synthstream, or of its libraries, would count with other coefficients",
 }
 
@@ -36,6 +37,11 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
             raise StateMismatch(
                 f"{config.state} was opened with other settings: {', '.join(changed)}. Nothing has been counted or "
                 "released in it: delete that folder, and run again."
+            )
+        if store.meta("secure") == "False":
+            raise StateMismatch(
+                f"{config.state} was simulated with other settings: {', '.join(changed)}. Delete that folder and the "
+                "releases that were simulated with it, and simulate again."
             )
         raise StateMismatch(
             f"{config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "

@@ -47,7 +47,7 @@ def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A
     config = load(Path(path))
     if simulate is None:
         return Stream(config)
-    return Stream(simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"))
+    return Stream(simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate)
 
 
 def _system_gate(tick: int) -> Gate:
@@ -64,6 +64,7 @@ class Stream:
     Args:
         config: what to protect, count and publish.
         gates: the source of noise for each tick; anything but the system's stamps every release as not private.
+        seed: of simulated gates, if they have one: a state goes on only with its own.
         now: the machine's clock.
 
     Raises:
@@ -76,13 +77,14 @@ class Stream:
         config: StreamConfig,
         *,
         gates: Callable[[int], Gate] = _system_gate,
+        seed: int | None = None,
         now: Callable[[], datetime] = _machine_clock,
     ) -> None:
         self.config = config
         self._synthesizer = synthesizer_of(config)
         self.mechanism = self._synthesizer.mechanism
         self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
-        self._gates, self._now = gates, now
+        self._gates, self._now, self._seed = gates, now, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
         self._head: str
@@ -112,6 +114,7 @@ class Stream:
         identity = {
             "config": self.config.public_json(),
             "secure": str(self._secure),
+            "seed": str(self._seed),
             "mechanism": self.mechanism.fingerprint(),
         }
         if self._store.meta("config") is None:

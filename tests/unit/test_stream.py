@@ -474,6 +474,17 @@ def test_simulated_and_real_runs_never_share_a_state(config: StreamConfig) -> No
         Stream(config)
 
 
+def test_a_simulation_goes_on_with_its_own_seed_and_settings(folder: Path) -> None:
+    visits([1, 2, 3]).write_parquet(folder / "visits-1.parquet")
+    with synthstream.open(folder / "stream.toml", simulate=1) as stream:
+        assert len(list(stream.run())) == 5
+    with pytest.raises(StateMismatch, match="another seed"):
+        synthstream.open(folder / "stream.toml", simulate=2)
+    (folder / "stream.toml").write_text(TOML.replace("bins = 4", "bins = 5"))
+    with pytest.raises(StateMismatch, match="simulate again"):
+        synthstream.open(folder / "stream.toml", simulate=1)
+
+
 def test_a_real_release_carries_no_stamp(folder: Path, config: StreamConfig) -> None:
     with Stream(config) as stream:
         stream.release()
