@@ -30,6 +30,10 @@ _WORDS: dict[str, Sequence[str]] = {
 }
 
 
+# What a key takes that takes a word or a number.
+_EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
+
+
 class Problems:
     """Collects what is wrong with a configuration, and says all of it at once."""
 
@@ -68,8 +72,16 @@ class Problems:
     def add_validation(self, error: ValidationError) -> None:
         """What pydantic found; keys that are still to be filled in are not named twice."""
         unfilled = {line for line, _ in self._found}
+        either: set[Path] = set()
         for detail in error.errors():
             loc = detail["loc"]
+            if len(loc) == 3 and loc[1] in _EITHER:  # one error for each form that the key may have
+                if loc[:2] not in either:
+                    either.add(loc[:2])
+                    self.add(
+                        loc[:2], f"{'.'.join(map(str, loc[:2]))} = {detail['input']!r}: use {_EITHER[str(loc[1])]}"
+                    )
+                continue
             # The discriminator of a column (its type) stands in the location, but not in the file.
             path = (*loc[:2], *loc[3:]) if len(loc) > 2 and loc[0] == "columns" else loc
             if self._lines.get(path) not in unfilled:

@@ -75,7 +75,7 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("bins = 4", "bins = 10000000", ["too many"]),
         ("until = 2026-01-06", "until = 2026-02-01", ["horizon = 8", "31 ticks"]),
         ("horizon = 8", "horizon = 0", ["horizon = 0"]),
-        ("horizon = 8", 'horizon = "for ever"', ["line 12", "clock.horizon"]),
+        ("horizon = 8", 'horizon = "for ever"', ["line 12", "= 'for ever': use a number of ticks, or \"unbounded\""]),
         ("horizon = 8\n", "", ["clock.horizon", "unbounded"]),
         ('type = "category"', 'type = "categroy"', ["line 13", "column 'ward': type = 'categroy'", "'category'?"]),
         ('type = "category"\n', "", ["type"]),
