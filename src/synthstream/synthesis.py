@@ -122,8 +122,6 @@ def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfi
             "picks: say how many tables to select at a tick; or give events_per_tick, a public guess of how many "
             "events a tick brings, and let a rule decide. Never look it up in the private data"
         )
-    if (settings.queries, settings.fit) == ("single", "pgm"):
-        raise ConfigError('queries: "single" cells are fitted by fit = "mw" only')
     return settings
 
 

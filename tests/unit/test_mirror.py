@@ -61,6 +61,15 @@ def test_old_potentials_give_way_where_there_is_no_room() -> None:
         towards(first, CLIQUES, values, 500.0, steps=5, cap_mb=room / 2)
 
 
+def test_single_cells_are_met_and_say_nothing_of_others() -> None:
+    values = [np.full((2, 3), np.nan), np.array([np.nan, 350.0])]
+    values[0][1, 2] = 300.0
+    model = towards(Graphical.uniform(SIZES, 500.0), [(0, 1), (3,)], values, 500.0, steps=500, cap_mb=1.0)
+    assert model.table((0, 1))[1, 2] == pytest.approx(300, abs=0.5)
+    assert model.table((3,)) == pytest.approx([150, 350], abs=0.5)
+    assert np.ptp(np.delete(model.table((0, 1)).ravel(), 5)) < 1e-6
+
+
 @pytest.mark.parametrize("total", [0.0, -40.0])
 def test_no_rows(total: float) -> None:
     model = towards(Graphical.uniform(SIZES, total), CLIQUES, tables(3), total, steps=5, cap_mb=1.0)

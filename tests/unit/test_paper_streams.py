@@ -98,9 +98,9 @@ def test_a_stream_by_a_method_of_the_paper(tmp_path: Path, kind: str, fit: str) 
         assert again.last.rows().equals(releases[-1].rows())
 
 
-@pytest.mark.parametrize("kind", ["selective", "stream-mwem"])
-def test_single_queries(tmp_path: Path, kind: str) -> None:
-    single = config(tmp_path, kind, "mw", more='queries = "single"', text=TOML.replace("picks = 2", "picks = 5"))
+@pytest.mark.parametrize(("kind", "fit"), KINDS)
+def test_single_queries(tmp_path: Path, kind: str, fit: str) -> None:
+    single = config(tmp_path, kind, fit, more='queries = "single"', text=TOML.replace("picks = 2", "picks = 5"))
     with Stream(single, gates=lambda tick: SeededGate(tick)) as stream:
         stream.update(visits(DAYS))
         for _ in range(stream.due()):
@@ -231,7 +231,6 @@ BAD = [
     ("picks = 2", "", "events_per_tick, a public guess"),
     ("picks = 2", "picks = 4", "between 1 and 3: there are so many tables"),
     ("picks = 2", "picks = 2\ngrowth = 2.0", 'growth: has no effect with kind = "selective"'),
-    ("picks = 2", 'picks = 2\nqueries = "single"\nfit = "pgm"', 'fit = "mw" only'),
     ('kind = "selective"', "", "picks: has no effect when"),
 ]
 

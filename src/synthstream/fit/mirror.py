@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synthstream.fit.descent import Calibrated, match
 from synthstream.fit.graphical import Graphical, carried
@@ -40,8 +41,8 @@ def towards(
 
     Args:
         start: where to begin.
-        cliques: columns of each measured table.
-        values: noisy counts of each, in the shape of its columns' sizes; any finite numbers.
+        cliques: columns of each measured table, strictly increasing, none twice.
+        values: noisy counts of each, in the shape of its columns' sizes; NaN for cells that were not measured.
         total: number of rows; 0 or less gives a model of zeros.
         steps: how many, 0 or more.
         cap_mb: largest size of the junction tree's tables in MB of float64.
@@ -58,7 +59,9 @@ def towards(
         >>> np.round(model.table((0,)), 2).tolist()
         [3.0, 1.0]
     """
-    problem = Problem.of(start.sizes, cliques, values, np.ones(len(cliques)), total)
+    known = [np.isfinite(table) for table in values]
+    filled = [np.where(here, table, 0.0) for table, here in zip(values, known, strict=True)]
+    problem = Problem.of(start.sizes, cliques, filled, np.ones(len(cliques)), total)
     megabytes = model_megabytes(problem.sizes, problem.cliques)
     if megabytes > cap_mb:
         raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
@@ -71,7 +74,12 @@ def towards(
     if problem.total > 0 and problem.cliques:
         tree = junction(problem.sizes, (*problem.cliques, *kept))
         calibrated = Calibrated(tree, tree.attach(problem.cliques), held_fast(tree, kept))
-        potentials = _descended(calibrated, problem, potentials, steps)
+        # Where all cells of a table are measured, what they add up to beside the total tells nothing.
+        wanted = [
+            table if np.all(here) else part / problem.total
+            for table, part, here in zip(problem.values, filled, known, strict=True)
+        ]
+        potentials = _descended(calibrated, potentials, wanted, known, steps)
     pairs = [*zip(problem.cliques, potentials, strict=True), *kept.items()]
     return Graphical(
         sizes=problem.sizes,
@@ -100,14 +108,20 @@ def _with_margins(
     return {**kept, **{single: part for single, part in margins.items() if single not in problem.cliques}}
 
 
-def _descended(tree: Calibrated, problem: Problem, potentials: list[FloatArray], steps: int) -> list[FloatArray]:
-    lengths = [table.size for table in problem.values]
-    weights = np.repeat(problem.weights, lengths)
+def _descended(
+    tree: Calibrated,
+    potentials: list[FloatArray],
+    wanted: list[FloatArray],
+    known: list[NDArray[np.bool_]],
+    steps: int,
+) -> list[FloatArray]:
+    """Potentials after some steps towards the cells of the wanted tables that are known."""
+    weights = np.concatenate([here.reshape(-1) for here in known]).astype(np.float64)
     # No probability is further out than this; what is would only overflow.
-    values = np.clip(np.concatenate([table.reshape(-1) for table in problem.values]), -1e6, 1e6)
+    values = np.clip(np.concatenate([table.reshape(-1) for table in wanted]), -1e6, 1e6)
     now = np.concatenate([potential.reshape(-1) for potential in potentials])
     _, tables = tree.evaluate(now)
-    length = 2.0 / float(weights.max())
+    length = 2.0
     for _ in range(steps):
         gradient = weights * (tables - values)
         loss = 0.5 * float((tables - values) @ gradient)
@@ -120,5 +134,5 @@ def _descended(tree: Calibrated, problem: Problem, potentials: list[FloatArray],
         else:
             break  # no step is short enough to gain anything that floats can show
         now, tables, length = after, moved, 2 * length
-    parts = np.split(now, np.cumsum(lengths)[:-1])
-    return [part.reshape(shape) for part, shape in zip(parts, problem.shapes, strict=True)]
+    parts = np.split(now, np.cumsum([potential.size for potential in potentials])[:-1])
+    return [part.reshape(potential.shape) for part, potential in zip(parts, potentials, strict=True)]

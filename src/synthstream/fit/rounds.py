@@ -148,9 +148,13 @@ class Rounds:
                 rate=_RATE,
                 cells=self._cells,
             )
-        shapes = [self._workload.shapes[q] for q in self._tables]
-        values = [part.reshape(shape) for part, shape in zip(self._values, shapes, strict=True)]
-        return towards(self._model, self._cliques(), values, self._total, steps=_STEPS, cap_mb=self._cap)
+        tables: dict[int, FloatArray] = {}
+        for q, cell, part in zip(self._tables, self._cells, self._values, strict=True):
+            whole = tables.setdefault(q, np.full(self._workload.lengths[q], np.nan))
+            whole[slice(None) if cell is None else cell] = part if cell is None else part[0]
+        cliques = [self._workload.marginals[q] for q in tables]
+        values = [table.reshape(self._workload.shapes[q]) for q, table in tables.items()]
+        return towards(self._model, cliques, values, self._total, steps=_STEPS, cap_mb=self._cap)
 
     def result(self) -> Mixture:
         """The mean of all rounds; without rounds, what the tick began with."""
