@@ -65,7 +65,8 @@ def towards(
     megabytes = model_megabytes(problem.sizes, problem.cliques)
     if megabytes > cap_mb:
         raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
-    old = dict(zip(start.cliques, start.potentials, strict=True))
+    # Small tables first: of a large one a cell's noise hides most, and it takes the room of many.
+    old = dict(sorted(zip(start.cliques, start.potentials, strict=True), key=lambda pair: pair[1].size))
     held, kept = carried(problem, old, True, cap_mb)
     potentials = held or [np.zeros(shape) for shape in problem.shapes]
     forgotten = [c for c in old if c not in kept and not any(set(c) <= set(new) for new in problem.cliques)]
