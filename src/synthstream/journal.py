@@ -31,6 +31,8 @@ class JournalGate:
     def __init__(self, gate: Gate, store: Store, tick: int) -> None:
         self._gate, self._store, self._tick = gate, store, tick
         self._calls = 0
+        # Another version may offer other candidates in the same number.
+        self._version = version("synthstream")
 
     @property
     def secure(self) -> bool:
@@ -58,8 +60,7 @@ class JournalGate:
 
     def _answer(self, question: str, size: int, draw: Callable[[], IntArray]) -> IntArray:
         call, self._calls = self._calls, self._calls + 1
-        # Another version may offer other candidates in the same number.
-        asked = hashlib.sha256(f"{version('synthstream')} {size} {question}".encode()).hexdigest()
+        asked = hashlib.sha256(f"{self._version} {size} {question}".encode()).hexdigest()
         known = self._store.answer(self._tick, call, asked)
         if known is None:
             drawn = draw()

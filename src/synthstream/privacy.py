@@ -23,6 +23,11 @@ _MARGIN = 1e-9
 _SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
 
 
+def moved_by(neighbours: Neighbours) -> int:
+    """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
+    return 1 if neighbours == "add-remove" else 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """Who is protected: a single ``event``, one row of the stream.

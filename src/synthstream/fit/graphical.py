@@ -174,25 +174,32 @@ def fit_graphical(
     problem = Problem.of(tuple(sizes), cliques, values, weights, total)
     if start is not None and start.sizes != problem.sizes:
         raise ValueError(f"start: sizes are {start.sizes}, those measured {problem.sizes}")
-    megabytes = model_megabytes(problem.sizes, problem.cliques)
-    if megabytes > cap_mb:
-        raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
     old = {} if start is None else dict(zip(start.cliques, start.potentials, strict=True))
     held, kept = carried(problem, old, keep, cap_mb)
     potentials = solve(problem, held, kept, iterations=iterations, tolerance=tolerance)
-    pairs = [*zip(problem.cliques, potentials, strict=True), *kept.items()]
+    return assembled(problem, potentials, kept)
+
+
+def assembled(problem: Problem, potentials: Sequence[FloatArray], kept: Mapping[Clique, FloatArray]) -> Graphical:
+    """The model of the measured cliques' potentials, which come first, and of those that are kept."""
     return Graphical(
         sizes=problem.sizes,
         total=problem.total,
-        cliques=tuple(clique for clique, _ in pairs),
-        potentials=tuple(potential for _, potential in pairs),
+        cliques=(*problem.cliques, *kept),
+        potentials=(*potentials, *kept.values()),
     )
 
 
 def carried(
     problem: Problem, old: Mapping[Clique, FloatArray], keep: bool, cap_mb: float
 ) -> tuple[list[FloatArray] | None, dict[Clique, FloatArray]]:
-    """Old potentials: summed over each measured clique that holds theirs (None: there are none), and those kept."""
+    """Old potentials: summed over each measured clique that holds theirs (None: there are none), and those kept.
+
+    Raises ``ModelTooLarge`` if the measured cliques alone need larger tables than ``cap_mb``.
+    """
+    megabytes = model_megabytes(problem.sizes, problem.cliques)
+    if megabytes > cap_mb:
+        raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
     held = [np.zeros(shape) for shape in problem.shapes]
     kept: dict[Clique, FloatArray] = {}
     found = False

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.fit.descent import Calibrated, match
-from synthstream.fit.graphical import Graphical, carried
-from synthstream.fit.junction import Clique, ModelTooLarge, junction, model_megabytes
+from synthstream.fit.graphical import Graphical, assembled, carried
+from synthstream.fit.junction import Clique, junction
 from synthstream.fit.solving import Problem, held_fast
 from synthstream.release import FloatArray
 
@@ -62,9 +62,6 @@ def towards(
     known = [np.isfinite(table) for table in values]
     filled = [np.where(here, table, 0.0) for table, here in zip(values, known, strict=True)]
     problem = Problem.of(start.sizes, cliques, filled, np.ones(len(cliques)), total)
-    megabytes = model_megabytes(problem.sizes, problem.cliques)
-    if megabytes > cap_mb:
-        raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
     # Small tables first: of a large one a cell's noise hides most, and it takes the room of many.
     old = dict(sorted(zip(start.cliques, start.potentials, strict=True), key=lambda pair: pair[1].size))
     held, kept = carried(problem, old, True, cap_mb)
@@ -81,13 +78,7 @@ def towards(
             for table, part, here in zip(problem.values, filled, known, strict=True)
         ]
         potentials = _descended(calibrated, potentials, wanted, known, steps)
-    pairs = [*zip(problem.cliques, potentials, strict=True), *kept.items()]
-    return Graphical(
-        sizes=problem.sizes,
-        total=problem.total,
-        cliques=tuple(clique for clique, _ in pairs),
-        potentials=tuple(potential for _, potential in pairs),
-    )
+    return assembled(problem, potentials, kept)
 
 
 def _with_margins(

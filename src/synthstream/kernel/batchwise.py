@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters import Counter, State
-from synthstream.kernel.counters.base import clip, rounded_up
+from synthstream.kernel.counters.base import clip
 from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.rounds import Fitting, InRounds
@@ -52,7 +51,7 @@ class Batchwise(InRounds):
 
     @cached_property
     def counter(self) -> Counter:
-        """Knows the law of one draw."""
+        """Begun anew for every measurement: one call of it is one draw."""
         return Simple(horizon=self.horizon, noise="laplace" if self.budget.pure else "gaussian")
 
     def variance(self, tick: int) -> FloatArray:
@@ -92,9 +91,7 @@ class Batchwise(InRounds):
         Raises:
             HorizonExhausted: all ticks have been released.
         """
-        tick = int(state["t"])
-        if self.horizon is not None and tick >= self.horizon:
-            raise HorizonExhausted(f"All {self.horizon} ticks of this stream have been released.")
+        tick = self.counter.tick_of(state)
         exact = clip(counts)
         total = float(self._draw(exact[self.workload.slice_of(())], self.total_multiplier, gate)[0])
         sign = -1 if total < 0 else 1
@@ -113,10 +110,9 @@ class Batchwise(InRounds):
         return {"t": np.array(tick + 1)}, self._measured(tick, signed, total, since=tick)
 
     def _draw(self, exact: IntArray, multiplier: float, gate: Gate) -> FloatArray:
-        scale = float(rounded_up(np.array(multiplier)))
-        if self.budget.pure:
-            return gate.laplace(exact, scale=scale).astype(np.float64)
-        return gate.gaussian(exact, sigma=scale).astype(np.float64)
+        """Counts with fresh noise."""
+        begun = self.counter.init(exact.size)
+        return self.counter.step(begun, exact, gate, multiplier=np.full(exact.size, multiplier))[1]
 
     def _since(self, tick: int) -> int:
         return tick

@@ -17,7 +17,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.packing import pack, unpack
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import Candidates, Guess, chosen, expected_distances, l1_scores
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
@@ -122,7 +122,7 @@ class Epochs:
     @property
     def changed(self) -> int:
         """Sum over a table's cells of the change that one unit makes: 1 if a row comes or goes, 2 if it is replaced."""
-        return 1 if self.neighbours == "add-remove" else 2
+        return moved_by(self.neighbours)
 
     @cached_property
     def total_multiplier(self) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from synthstream.kernel.counters import Counter, Kind, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
@@ -119,7 +119,7 @@ class Marginals:
     @property
     def _moved(self) -> int:
         """Sum over a marginal's cells of the change that one unit makes: 1 if a row comes or goes, 2 if replaced."""
-        return 1 if self.neighbours == "add-remove" else 2
+        return moved_by(self.neighbours)
 
     @property
     def _squared(self) -> int:

@@ -19,7 +19,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.packing import pack, unpack
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.release import FloatArray, Measured
 from synthstream.workload import IntArray, Workload
 
@@ -109,7 +109,7 @@ class InRounds(ABC):
     @property
     def changed(self) -> int:
         """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
-        return 1 if self.neighbours == "add-remove" else 2
+        return moved_by(self.neighbours)
 
     @property
     def choice_epsilon(self) -> float:
@@ -224,11 +224,14 @@ class InRounds(ABC):
             chosen = gate.choose(scores[left], sensitivity=self.score_sensitivity, epsilon=self.choice_epsilon)
             position = int(left[chosen])
             measured[position] = np.rint(measure(position) / RESOLUTION) * RESOLUTION
-            table = int(self.candidates.tables[position])
-            start = int(self.candidates.starts[position] - self.workload.offsets[table])
-            tables = fitting.add(table, start, measured[position])
+            tables = fitting.add(*self._place(position), measured[position])
             fitted += tables
         return measured, fitted / len(measured) if measured else tables
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """The table of a candidate, and where in it its cells begin."""
+        table = int(self.candidates.tables[position])
+        return table, int(self.candidates.starts[position] - self.workload.offsets[table])
 
     def _scores(self, counts: IntArray, guess: FloatArray, bias: FloatArray) -> IntArray:
         if self.score == "corrected":
@@ -247,10 +250,9 @@ class InRounds(ABC):
         """What passed the gate: the total and the selected candidates; NaN in cells of their tables that were not."""
         tables = {self.workload.marginals.index(()): np.array([total])}
         for position, part in values.items():
-            table = int(self.candidates.tables[position])
+            table, first = self._place(position)
             whole = tables.setdefault(table, np.full(self.workload.lengths[table], np.nan))
-            start = int(self.candidates.starts[position] - self.workload.offsets[table])
-            whole[start : start + len(part)] = part
+            whole[first : first + len(part)] = part
         return self._unpacked(tick, list(tables), np.concatenate(list(tables.values())), since=since)
 
     def _unpacked(self, tick: int, positions: list[int], values: FloatArray, *, since: int) -> Measured:

@@ -93,7 +93,6 @@ class Selective(InRounds):
             "fitted": nothing,  # public: tables of the newest synthetic data
             "estimate": nothing,  # public: the same, or what was measured where a candidate was just selected
             "value": nothing,  # public: values of the candidates' counters
-            "calls": np.zeros(len(self.candidates), dtype=np.int64),
         }
 
     def step(self, state: State, counts: IntArray, gate: Gate, fitting: Fitting) -> tuple[State, Measured]:
@@ -117,7 +116,7 @@ class Selective(InRounds):
         total = float(np.rint(released[0] / RESOLUTION) * RESOLUTION)
         fitting.begin(total)
         after = dict(state) | outer(after_total, "total.")
-        after |= {"value": state["value"].copy(), "calls": state["calls"].copy()}
+        after |= {"value": state["value"].copy()}
 
         def measure(position: int) -> FloatArray:
             """C_j + r of the paper: what was estimated before, and what the counter added."""
@@ -126,12 +125,11 @@ class Selective(InRounds):
             own = inner(after, f"{position}.") or self.counter.init(before.size)
             own, value = self.counter.step(own, counts[cells], gate, multiplier=np.full(before.size, self.multiplier))
             after["value"][cells] = value
-            after["calls"][position] += 1
             after.update(outer(own, f"{position}."))
             return np.asarray(state["estimate"][cells] + value - before)
 
         first = shares(state["fitted"], self.workload) * max(total, 0.0), state["fitted"]
-        noise = self._noise(state["calls"], tick + 1)
+        noise = self._noise(state, tick + 1)
         measured, fitted = self._rounds(counts, first, noise, gate, fitting, measure)
         estimate = fitted.copy()
         for position, values in measured.items():
@@ -139,12 +137,13 @@ class Selective(InRounds):
         after |= {"t": np.array(tick + 1), "fitted": fitted, "estimate": estimate}
         return after, self._measured(tick, measured, total, since=0)
 
-    def _noise(self, calls: IntArray, ticks: int) -> FloatArray:
+    def _noise(self, state: State, ticks: int) -> FloatArray:
         """Mean size of the noise that one more call of each candidate's counter adds, shape ``(candidates,)``.
 
         Divided by the square root of the number of ticks: what is not measured goes wrong the same way at every tick,
         and its errors add up, where noise of as many ticks adds up to the square root.
         """
+        calls = [int(state.get(f"{position}.t", 0)) for position in range(len(self.candidates))]
         unique, inverse = np.unique(calls, return_inverse=True)
         added = np.array([_added(self.counter, int(t), self.multiplier) for t in unique])
         return np.sqrt(2 / np.pi * added / ticks)[inverse]
