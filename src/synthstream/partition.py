@@ -1,0 +1,98 @@
+"""The binary partition of a box: halves of halves, one coordinate after the other. Public geometry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numba
+import numpy as np
+
+from synthstream.workload import CodeArray, IntArray
+
+# Cells are numbered in 32 bits where rows are kept one by one, and vectors over all cells must fit in memory.
+DEEPEST = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """Halves of the unit cube, down to ``depth`` splits; split j is along coordinate ``j % dimension``.
+
+    The node at level j that holds a point has the first j bits of the point's cell as its number, so that its halves
+    are ``2 * node`` (the lower one) and ``2 * node + 1``. A cell is a node of level ``depth``.
+
+    Args:
+        dimension: number of coordinates.
+        depth: number of splits, from ``dimension`` to 30.
+
+    Example:
+        >>> partition = Partition(dimension=2, depth=3)
+        >>> partition.bits
+        (2, 1)
+        >>> partition.cells(np.array([[3, 0], [0, 1]], dtype=np.int32)).tolist()
+        [5, 2]
+        >>> partition.codes(np.array([5, 2])).tolist()
+        [[3, 0], [0, 1]]
+    """
+
+    dimension: int
+    depth: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.dimension <= self.depth <= DEEPEST:
+            raise ValueError(
+                f"a partition in {self.dimension} dimensions needs a depth from {max(self.dimension, 1)} to {DEEPEST}, "
+                f"not {self.depth}"
+            )
+
+    @property
+    def cells_number(self) -> int:
+        """Number of cells."""
+        return int(2**self.depth)
+
+    @cached_property
+    def bits(self) -> tuple[int, ...]:
+        """Binary digits of each coordinate, shape ``(dimension,)``; coordinate c has ``2**bits[c]`` codes."""
+        return tuple((self.depth - c + self.dimension - 1) // self.dimension for c in range(self.dimension))
+
+    def diameter(self, level: int) -> float:
+        """Longest side of a node of a level, where the cube's is 1: the largest distance in the maximum norm."""
+        return float(2.0 ** -(level // self.dimension))
+
+    def cells(self, codes: CodeArray) -> IntArray:
+        """Cells of points.
+
+        Args:
+            codes: shape ``(points, dimension)``, each in ``range(2**bits[c])``: the coordinate's first binary digits.
+
+        Returns:
+            int64, shape ``(points,)``.
+        """
+        return _interleave(np.ascontiguousarray(codes, dtype=np.int32), np.array(self.bits), self.depth)  # type: ignore[no-any-return]
+
+    def codes(self, cells: IntArray) -> CodeArray:
+        """Codes of the coordinates of cells, int32, shape ``(points, dimension)``; undoes :meth:`cells`."""
+        return _separate(np.ascontiguousarray(cells, dtype=np.int64), self.dimension, self.depth)  # type: ignore[no-any-return]
+
+
+@numba.njit(cache=True, nogil=True)
+def _interleave(codes, bits, depth):  # type: ignore[no-untyped-def]
+    points, dimension = codes.shape
+    out = np.zeros(points, dtype=np.int64)
+    for i in range(points):
+        cell = np.int64(0)
+        for level in range(depth):
+            c = level % dimension
+            cell = cell << 1 | (codes[i, c] >> (bits[c] - 1 - level // dimension)) & 1
+        out[i] = cell
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _separate(cells, dimension, depth):  # type: ignore[no-untyped-def]
+    out = np.zeros((cells.size, dimension), dtype=np.int32)
+    for i in range(cells.size):
+        for level in range(depth):
+            c = level % dimension
+            out[i, c] = out[i, c] << 1 | (cells[i] >> (depth - 1 - level)) & 1
+    return out
