@@ -29,6 +29,7 @@ import numpy as np
 from benchmarks.data import Batches, adult_batches, evictions
 from benchmarks.environment import environment, peak_mb
 from synthstream.assembly import synthesizer_for
+from synthstream.counts import Counts
 from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, changed_share
 from synthstream.fit.rounds import Mixture
@@ -120,7 +121,7 @@ class Private:
         """See :class:`Runner`."""
         tick = len(self._history)
         gate = SeededGate(f"{self._seed}/{tick}")
-        after, measured, models = self.made.step(self._state, counts, gate, self.last, self._models)
+        after, measured, models = self.made.step(self._state, Counts.of(counts), gate, self.last, self._models)
         self._state = after
         self._models = dict(models)
         self._history.append(measured)
@@ -132,7 +133,8 @@ class Private:
 
     def _fitted(self, tick: int, models: Models) -> Population:
         seed = self._seed * 1_000_003 + tick
-        return self.made.fit(tick, self._history.__getitem__, self.last, models, seed=seed)
+        fitted: Population = self.made.fit(tick, self._history.__getitem__, self.last, models, seed=seed)
+        return fitted
 
     def tables(self) -> FloatArray:
         """See :class:`Runner`."""

@@ -9,16 +9,19 @@ from typing import Any
 
 from synthstream.bounds import picks_rule
 from synthstream.config import StreamConfig
+from synthstream.coordinates import Coordinate
 from synthstream.errors import ConfigError
 from synthstream.fit.weights import domain
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
+from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
 from synthstream.synthesis import SynthesizerConfig
-from synthstream.synthesizer import Continual, FromBatches, FromSelection, InEpochs, Synthesizer
+from synthstream.synthesizer import Continual, FromBatches, FromNodes, FromSelection, InEpochs, Synthesizer
 from synthstream.workload import Workload
 
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
@@ -32,6 +35,8 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         ConfigError: they do not fit together.
     """
     try:
+        if config.workload is None:
+            return _of_points(config)
         return synthesizer_for(
             config.synthesizer,
             workload=config.workload,
@@ -42,6 +47,21 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         )
     except ValueError as error:
         raise ConfigError(f"{config.name}: {error}") from error
+
+
+def _of_points(config: StreamConfig) -> Synthesizer:
+    """The mechanism and the fit of a points stream."""
+    coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
+    partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
+    mechanism = Points(
+        partition=partition,
+        budget=config.privacy.budget,
+        horizon=config.clock.horizon,
+        unit=replace(config.privacy.unit, signed=config.op is not None),
+        neighbours=config.privacy.neighbours,
+        schedule=config.synthesizer.schedule,
+    )
+    return FromNodes(mechanism=mechanism)
 
 
 def synthesizer_for(

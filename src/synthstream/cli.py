@@ -16,6 +16,7 @@ from synthstream.errors import SynthstreamError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from synthstream.plan import Plan
     from synthstream.stream import Stream
 
 app = typer.Typer(
@@ -86,6 +87,9 @@ def plan_command(config: ConfigPath) -> None:
         "           Whoever sees all releases learns almost the same whether or not any one row was in the stream.\n"
         "           Someone with many rows is protected less: the promise is for each row."
     )
+    if found.distances:
+        _print_distances(console, found)
+        return
     tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
     console.print(f"Tables     {tables}; {found.cells:,} cells")
     console.print(f"Measured   {found.how}")
@@ -114,6 +118,24 @@ def plan_command(config: ConfigPath) -> None:
     if found.largest_words:
         console.print(found.largest_words)
     console.print(f"{found.caveat} Streams about the same people add up: two of these would cost twice the epsilon.")
+
+
+def _print_distances(console: Console, found: Plan) -> None:
+    """The forecast of a points stream."""
+    from rich.table import Table
+
+    console.print(f"Measured   {found.how}")
+    console.print(f"Memory     about {150 + 2 * found.state_bytes / 1e6:.0f} MB for at most {found.cells:,} cells")
+    table = Table(title="Expected Wasserstein distance W1 to the true events, in widths of the box")
+    for title in ("events", "W1"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for events, distance in found.distances:
+        table.add_row(f"{events:,}", f"{distance:.4f}")
+    console.print(table)
+    console.print(
+        "The mean of any function over the points is off by about its steepest slope times W1, at most.\n"
+        f"{found.caveat} Streams about the same people add up: two of these would cost twice the epsilon."
+    )
 
 
 @app.command("run")

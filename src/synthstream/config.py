@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os.path
 import tomllib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime
 from functools import partial
@@ -15,12 +16,14 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from synthstream.clock import Clock, known_zone
 from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
+from synthstream.coordinates import Coordinate
 from synthstream.errors import ConfigError
 from synthstream.io.sources import Kind as SourceKind
+from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.problems import Problems
 from synthstream.schema import Schema
-from synthstream.synthesis import Section, SynthesizerConfig, SynthesizerSection, settings_of, workload_of
+from synthstream.synthesis import Section, SynthesizerConfig, SynthesizerSection, partition_of, settings_of, workload_of
 from synthstream.workload import Workload
 
 
@@ -78,7 +81,7 @@ class _Number(Section):
     name: str
     min: float
     max: float
-    bins: int
+    bins: int | None = None
     missing: float | None = None
 
 
@@ -195,7 +198,7 @@ class StreamConfig:
     privacy: PrivacyConfig
     clock: Clock
     schema: Schema
-    workload: Workload
+    workload: Workload | None
     op: str | None = None
     synthesizer: SynthesizerConfig = field(default_factory=SynthesizerConfig)
     source: SourceConfig | None = None
@@ -245,7 +248,7 @@ class StreamConfig:
             "clock.timezone": clock.timezone,
             "clock.horizon": clock.horizon,
             **{f"synthesizer.{key}": value for key, value in asdict(self.synthesizer).items()},
-            "synthesizer.marginals": self.workload.marginals,
+            "synthesizer.marginals": None if self.workload is None else self.workload.marginals,
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
@@ -296,17 +299,25 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems."""
     privacy = problems.attempt("privacy", lambda: Budget(epsilon=file.privacy.epsilon, delta=file.privacy.delta))
     clock = problems.attempt("clock", lambda: _clock(file.clock))
-    columns = [
-        problems.attempt(f"columns.{i}", partial(_column, c, file.clock.timezone)) for i, c in enumerate(file.columns)
-    ]
+    partition = None
+    if file.synthesizer.kind == "points":
+        partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
+    columns: list[Column | None] = []
+    for i, section in enumerate(file.columns):
+        read: Callable[[], Column] = partial(_column, section, file.clock.timezone)
+        if file.synthesizer.kind == "points":
+            read = partial(_coordinate, section, partition, i)
+        columns.append(problems.attempt(f"columns.{i}", read))
     schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
-    workload = schema and problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
+    workload = None
+    if schema is not None and file.synthesizer.kind != "points":
+        workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     problems.attempt("op", lambda: _of_its_own(file))
     settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
     if file.sink is not None:
         problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
     problems.raise_if_any()
-    if privacy is None or clock is None or schema is None or workload is None or settings is None:
+    if privacy is None or clock is None or schema is None or settings is None:
         raise problems.error()
     return {
         "name": file.name,
@@ -350,7 +361,23 @@ def _clock(section: _Clock) -> Clock:
     return clock
 
 
+def _coordinate(section: Any, partition: Partition | None, position: int) -> Coordinate:
+    """A column of a points stream."""
+    if section.type != "number":
+        raise ConfigError(
+            f'type = "{section.type}": kind = "points" takes numbers only. Leave this column out, or use kind = "table"'
+        )
+    if section.bins is not None:
+        raise ConfigError('bins: has no effect with kind = "points", which cuts columns as fine as the data allow')
+    if section.missing is None:
+        raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
+    bits = 1 if partition is None else partition.bits[position]
+    return Coordinate(name=section.name, min=section.min, max=section.max, missing=section.missing, bits=bits)
+
+
 def _column(section: Any, timezone: str) -> Column:
+    if section.type == "number" and section.bins is None:
+        raise ConfigError("bins: is missing; say in how many equal bins the range is cut")
     kinds = {"category": Category, "boolean": Boolean, "integer": Integer, "number": Number, "datetime": Datetime}
     settings = section.model_dump(exclude={"type"}, exclude_none=True)
     if section.type == "category":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from synthstream.config import StreamConfig
+from synthstream.counts import Counts
 from synthstream.reading import Frame, polars_frame, signs
-from synthstream.workload import CodeArray, IntArray, Workload
+from synthstream.workload import CodeArray, IntArray
+
+# Exact counts of rows, from their codes and weights.
+Count = Callable[[CodeArray, IntArray | None], Counts]
 
 
 class Rows(NamedTuple):
@@ -47,7 +51,7 @@ def encode(config: StreamConfig, frame: Frame) -> Rows:
     return Rows(codes, ticks, weights)
 
 
-def counted(rows: Rows, *, workload: Workload, open_tick: int) -> Iterator[tuple[int, IntArray]]:
+def counted(rows: Rows, *, count: Count, open_tick: int) -> Iterator[tuple[int, Counts]]:
     """Exact counts for each tick that some of the rows belong to. Rows of closed ticks belong to the open one."""
     if len(rows.codes) == 0:
         return
@@ -56,4 +60,4 @@ def counted(rows: Rows, *, workload: Workload, open_tick: int) -> Iterator[tuple
     present, starts = np.unique(ticks[order], return_index=True)
     for tick, here in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
         weights = None if rows.weights is None else rows.weights[here]
-        yield tick, workload.count(rows.codes[here], weights)
+        yield tick, count(rows.codes[here], weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from synthstream.assembly import synthesizer_of
 from synthstream.bounds import BETA, covered, largest_error
 from synthstream.config import StreamConfig
 from synthstream.privacy import Claim
-from synthstream.synthesizer import Mechanism
+from synthstream.synthesizer import FromNodes, TableMechanism, forecast
 
 AT_TICKS = (1, 10, 100, 1000)
+_AT_EVENTS = (1_000, 10_000, 100_000, 1_000_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,8 @@ class Plan:
         state_bytes, tick_bytes: counter state, and what each tick adds on disk.
         forecasts: errors to expect, by number of ticks.
         largest_words: the forecasts' ``largest`` in a sentence; empty if no bound is known.
+        distances: of a points stream, pairs of a number of events and the Wasserstein distance W1 to expect, in widths
+            of the box.
     """
 
     claim: Claim
@@ -59,11 +63,15 @@ class Plan:
     tick_bytes: int
     forecasts: tuple[Forecast, ...]
     largest_words: str
+    distances: tuple[tuple[int, float], ...] = ()
 
 
 def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
     """Forecast a configuration. Ticks beyond the horizon are left out; the horizon itself is put in their place."""
-    mechanism = synthesizer_of(config).mechanism
+    made = synthesizer_of(config)
+    if isinstance(made, FromNodes):
+        return _of_points(config, made)
+    mechanism = cast("TableMechanism", made.mechanism)
     workload = mechanism.workload
     claim = mechanism.claim()
     horizon = config.clock.horizon
@@ -84,7 +92,25 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
     )
 
 
-def _forecast(mechanism: Mechanism, ticks: int) -> Forecast:
+def _of_points(config: StreamConfig, made: FromNodes) -> Plan:
+    mechanism = made.mechanism
+    claim = mechanism.claim()
+    return Plan(
+        claim=claim,
+        words=claim.words(config.privacy.budget),
+        how=mechanism.describe(),
+        caveat="Distances are for events spread evenly, the worst case; where events cluster, points are closer.",
+        tables={},
+        cells=mechanism.partition.cells_number,
+        state_bytes=3 * 8 * mechanism.partition.cells_number,  # the open epoch, its counters, the newest masses
+        tick_bytes=100,  # and 8 bytes for each node when an epoch ends
+        forecasts=(),
+        largest_words="",
+        distances=tuple((events, forecast(made, events)) for events in _AT_EVENTS),
+    )
+
+
+def _forecast(mechanism: TableMechanism, ticks: int) -> Forecast:
     variance = mechanism.expected_variance(ticks - 1)
     lengths = mechanism.workload.lengths
     order = np.array([len(m) for m in mechanism.workload.marginals])
@@ -111,7 +137,7 @@ def _largest_words(forecasts: Sequence[Forecast], what: str) -> str:
     )
 
 
-def _state_bytes(mechanism: Mechanism, horizon: int | None) -> int:
+def _state_bytes(mechanism: TableMechanism, horizon: int | None) -> int:
     """Bytes of counter state at the horizon (or in the first segment)."""
     cells = mechanism.workload.cells
     state = sum(array.nbytes for array in mechanism.init().values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -50,6 +51,14 @@ class Measured:
         if self.since is None:
             object.__setattr__(self, "since", np.zeros(len(self.workload.marginals), dtype=np.int64))
 
+    def facts(self) -> dict[str, Any]:
+        """See :meth:`Reading.facts`."""
+        return {"tick": self.tick, "tables": [self.workload.marginals, self.since.tolist()]}
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """See :meth:`Reading.numbers`."""
+        return self.values, self.variance
+
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
         """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""
         q = self.workload.marginals.index(tuple(columns))
@@ -57,8 +66,36 @@ class Measured:
         return values.reshape(self.workload.shapes[q]), float(np.sqrt(self.variance[q]))
 
 
+class Reading(Protocol):
+    """What passed the gate at one tick, of any kind."""
+
+    @property
+    def tick(self) -> int:
+        """0-based."""
+
+    def facts(self) -> dict[str, Any]:
+        """What was measured, without the values, for the hash chain."""
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """All values, and all variances, for the hash chain."""
+
+
 class Model(Protocol):
-    """What was fitted to a measurement: integer rows over the schema's columns."""
+    """What was fitted to measurements."""
+
+    @property
+    def number(self) -> int:
+        """Number of published rows."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All that makes it, for the store."""
+
+    def moved_from(self, before: Any) -> float:
+        """Share of the rows of the model before, of the same kind, that are no longer there; 0 if there were none."""
+
+
+class Rows(Model, Protocol):
+    """A model that is integer rows over the schema's columns."""
 
     @property
     def codes(self) -> NDArray[Any]:
@@ -66,15 +103,14 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class Release(ABC):
     """What is published for one tick. A pure function of what was committed.
 
     Args:
         name: of the stream.
         schema: the columns.
-        workload: the tables that every release of this stream holds.
-        measured: the noisy counts of this tick.
-        model: the rows fitted to them.
+        measured: what passed the gate at this tick: a :class:`Reading`.
+        model: what was fitted to it, and to what was measured before: a :class:`Model`.
         start, end: the tick's span; the rows stand for all events up to ``end``.
         facts: claim and chain, as they stand in the manifest.
         secure: whether the noise came from the operating system.
@@ -83,9 +119,8 @@ class Release:
 
     name: str
     schema: Schema
-    workload: Workload
-    measured: Measured
-    model: Model
+    measured: Any
+    model: Any
     start: datetime
     end: datetime
     facts: Mapping[str, Any]
@@ -95,12 +130,62 @@ class Release:
     @property
     def tick(self) -> int:
         """0-based number of the tick."""
-        return self.measured.tick
+        return int(self.measured.tick)
 
     @property
     def head(self) -> str:
         """Head of the hash chain after this tick."""
         return str(self.facts["chain"]["head"])
+
+    @abstractmethod
+    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
+        """Synthetic rows; ``n`` of them, or all that are published. ``rng``: public randomness; left out: always the
+        same.
+        """
+
+    @abstractmethod
+    def table(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Counts over all combinations of some columns."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> pl.DataFrame:
+        """All counts that are published beside the rows."""
+
+    def manifest(self) -> dict[str, Any]:
+        """The release described for machines; the sink adds the files' hashes."""
+        facts = dict(self.facts)
+        stamp: dict[str, Any] = {}
+        if not self.secure:
+            stamp = {"warning": NOT_PRIVATE}
+            facts["claim"] = {**facts["claim"], "words": f"{NOT_PRIVATE}. With real noise: {facts['claim']['words']}"}
+        return {
+            **stamp,
+            "format": 1,
+            "name": self.name,
+            "tick": self.tick,
+            "start": self.start.isoformat(),
+            "end": self.end.isoformat(),
+            "rows": self.model.number,
+            "changed_rows": None if self.changed is None else round(self.changed, 4),
+            "schema": self.schema.hash,
+            **facts,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRelease(Release):
+    """A release of a stream of tables.
+
+    Args:
+        workload: the tables that every release of this stream holds.
+        measured: the noisy counts of this tick.
+        model: the rows fitted to them.
+    """
+
+    workload: Workload
+    measured: Measured
+    model: Rows
 
     def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
         """Synthetic rows.
@@ -169,26 +254,6 @@ class Release:
         filled = {name: pl.Series(array).fill_nan(None) for name, array in series.items()}
         return filled | {"since": filled["since"].cast(pl.Int64)}
 
-    def manifest(self) -> dict[str, Any]:
-        """The release described for machines; the sink adds the files' hashes."""
-        facts = dict(self.facts)
-        stamp: dict[str, Any] = {}
-        if not self.secure:
-            stamp = {"warning": NOT_PRIVATE}
-            facts["claim"] = {**facts["claim"], "words": f"{NOT_PRIVATE}. With real noise: {facts['claim']['words']}"}
-        return {
-            **stamp,
-            "format": 1,
-            "name": self.name,
-            "tick": self.tick,
-            "start": self.start.isoformat(),
-            "end": self.end.isoformat(),
-            "rows": len(self.model.codes),
-            "changed_rows": None if self.changed is None else round(self.changed, 4),
-            "schema": self.schema.hash,
-            **facts,
-        }
-
 
 @lru_cache(maxsize=8)
 def cells(schema: Schema, workload: Workload) -> pl.DataFrame:
@@ -214,21 +279,19 @@ def cells(schema: Schema, workload: Workload) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def chain_head(previous: str, *, measured: Measured, claim: Mapping[str, Any], schema: str) -> str:
+def chain_head(previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str) -> str:
     """Hash that binds a tick's measurement to all before it: SHA-256, hexadecimal.
 
-    It covers tick, measured marginals, values and variances, claim, schema and the previous head, and nothing else.
+    It covers tick, what was measured, values and variances, claim, schema and the previous head, and nothing else.
     """
-    tables = [measured.workload.marginals, measured.since.tolist()]
-    facts = json.dumps(
-        {"tick": measured.tick, "tables": tables, "claim": dict(claim), "schema": schema}, sort_keys=True
-    )
+    facts = json.dumps({**measured.facts(), "claim": dict(claim), "schema": schema}, sort_keys=True)
+    values, variance = measured.numbers()
     digest = hashlib.sha256()
     for part in (
         previous.encode(),
         facts.encode(),
-        np.ascontiguousarray(measured.values, dtype="<f8").tobytes(),
-        np.ascontiguousarray(measured.variance, dtype="<f8").tobytes(),
+        np.ascontiguousarray(values, dtype="<f8").tobytes(),
+        np.ascontiguousarray(variance, dtype="<f8").tobytes(),
     ):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
@@ -246,7 +309,9 @@ __all__ = [
     "IntArray",
     "Measured",
     "Model",
+    "Reading",
     "Release",
+    "TableRelease",
     "cells",
     "chain_head",
     "seed_of",

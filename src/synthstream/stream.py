@@ -17,7 +17,6 @@ from synthstream.assembly import claim_facts, genesis, simulated, sink_of, synth
 from synthstream.config import StreamConfig, load
 from synthstream.counting import Rows, columns_of, counted, encode
 from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateError, TickNotOver
-from synthstream.fit.population import Population, changed_share
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
@@ -25,7 +24,7 @@ from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
 from synthstream.opening import compare_with_sink, refuse_lost_state, refuse_other_settings
 from synthstream.reading import Frame
-from synthstream.release import Measured, Release, chain_head, seed_of
+from synthstream.release import Model, Reading, Release, chain_head, seed_of
 from synthstream.synthesizer import Models
 from synthstream.testing.gates import SeededGate
 
@@ -82,7 +81,7 @@ class Stream:
     ) -> None:
         self.config = config
         self._synthesizer = synthesizer_of(config)
-        self.mechanism = self._synthesizer.mechanism
+        self.mechanism: Any = self._synthesizer.mechanism
         self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
         self._gates, self._now, self._seed = gates, now, seed
         self.closed: int
@@ -213,7 +212,7 @@ class Stream:
 
     def _add(self, encoded: Iterator[Rows]) -> None:
         for rows in encoded:
-            for tick, counts in counted(rows, workload=self.mechanism.workload, open_tick=self.closed):
+            for tick, counts in counted(rows, count=self._synthesizer.count, open_tick=self.closed):
                 self._store.add_pending(tick, counts)
 
     def _mac(self, *parts: bytes) -> str:
@@ -283,7 +282,7 @@ class Stream:
         try:
             if self._synthesizer.journaled:
                 gate = JournalGate(gate, self._store, tick)
-            counts = self._store.pending(tick, self.mechanism.workload.cells)
+            counts = self._store.pending(tick)
             models = self._models(tick - 1)
             after, measured, models = self._synthesizer.step(state, counts, gate, self._model, models)
             with self._store.transaction():
@@ -314,11 +313,11 @@ class Stream:
         measured, head = self._measured(tick)
         seed, models = seed_of(head, "fit"), self._models(tick)
         model = self._synthesizer.fit(tick, lambda t: self._measured(t)[0], self._model, models, seed=seed)
-        changed = None if self._model is None else changed_share(self._model.codes, model.codes)
+        changed = None if self._model is None else model.moved_from(self._model)
         release = replace(self._release(measured, model, head), changed=changed)
         self._sink.publish(release)
         with self._store.transaction():
-            self._store.put_population(tick, {"codes": model.codes})
+            self._store.put_population(tick, model.arrays())
         self._model, self._published = model, release
         self.new += 1
 
@@ -327,20 +326,19 @@ class Stream:
         found = self._store.models()
         return {} if found is None or found[0] != tick else found[1]
 
-    def _measured(self, tick: int) -> tuple[Measured, str]:
+    def _measured(self, tick: int) -> tuple[Reading, str]:
         committed = self._store.measurement(tick)
         if committed is None:
             raise LookupError(f"tick {tick} has not been measured")
         return self.mechanism.unpack(tick, committed.released), committed.head
 
-    def _release(self, measured: Measured, model: Population, head: str) -> Release:
+    def _release(self, measured: Reading, model: Model, head: str) -> Release:
         tick, clock = measured.tick, self.config.clock
         before = self._store.measurement(tick - 1) if tick else None
         previous = genesis(self.config) if before is None else before.head
-        return Release(
+        return self._synthesizer.release(
             name=self.config.name,
             schema=self.config.schema,
-            workload=self.mechanism.workload,
             measured=measured,
             model=model,
             start=clock.boundary(tick),
@@ -349,14 +347,14 @@ class Stream:
             secure=self._secure,
         )
 
-    def _rebuilt(self) -> tuple[Population | None, Release | None]:
+    def _rebuilt(self) -> tuple[Model | None, Release | None]:
         """The newest published rows and their release, from what was committed."""
         found = self._store.population()
         if found is None:
             return None, None
         tick, arrays = found
         measured, head = self._measured(tick)
-        model = Population(workload=self.mechanism.workload, codes=arrays["codes"])
+        model = self._synthesizer.model(arrays)
         return model, self._release(measured, model, head)
 
     # -- looking ------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from synthstream.fit.rounds import Kind as FitKind
 from synthstream.kernel.counters import Kind as CounterKind
 from synthstream.kernel.marginals import Split
 from synthstream.kernel.rounds import Queries, Score
+from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import Budget
 from synthstream.problems import nearest
 from synthstream.schema import Schema
@@ -20,11 +21,19 @@ from synthstream.workload import Workload
 # Beyond this many cells a tick would take minutes and gigabytes.
 _LARGEST_WORKLOAD = 20_000_000
 
-Kind = Literal["table", "selective", "stream-mwem"]
+# A million cells, 8 MB for each vector over them.
+_DEPTH = 20
+
+Kind = Literal["table", "selective", "stream-mwem", "points"]
 Measure = Literal["auto", "always", "epochs"]
 
 # Keys that only some kinds know.
 _OF_KIND: dict[str, tuple[Kind, ...]] = {
+    "order": ("table", "selective", "stream-mwem"),
+    "marginals": ("table", "selective", "stream-mwem"),
+    "picks": ("table", "selective", "stream-mwem"),
+    "depth": ("points",),
+    "schedule": ("points",),
     "counter": ("table", "selective"),
     "budget": ("table",),
     "measure": ("table",),
@@ -57,6 +66,8 @@ class SynthesizerSection(Section):
     fit: FitKind = "pgm"
     queries: Queries = "workloads"
     score: Score = "corrected"
+    depth: int | None = Field(default=None, ge=1, le=DEEPEST)
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +75,7 @@ class SynthesizerConfig:
     """What is measured and how.
 
     Args:
-        kind: ``table``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2.
+        kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2.
         counter, budget: see :class:`synthstream.kernel.marginals.Marginals`.
         measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
         growth: see :class:`synthstream.kernel.epochs.Epochs`.
@@ -73,6 +84,8 @@ class SynthesizerConfig:
         events_per_tick: a public guess for that rule.
         fit: see :class:`synthstream.fit.rounds.Rounds`.
         queries, score: see :class:`synthstream.kernel.rounds.InRounds`.
+        depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
+        schedule: see :class:`synthstream.kernel.points.Points`.
     """
 
     kind: Kind = "table"
@@ -85,6 +98,8 @@ class SynthesizerConfig:
     fit: FitKind = "pgm"
     queries: Queries = "workloads"
     score: Score = "corrected"
+    depth: int | None = None
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
 
     def measures(self, budget: Budget) -> Literal["always", "epochs"]:
         """Whether all tables are measured at every tick, or some once an epoch.
@@ -108,6 +123,8 @@ def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfi
         if section.kind not in _OF_KIND[key]:
             belongs = " or ".join(f'"{kind}"' for kind in _OF_KIND[key])
             raise ConfigError(f'{key}: has no effect with kind = "{section.kind}"; it belongs to kind = {belongs}')
+    if section.kind == "points":
+        return settings
     if section.kind == "table":
         measure = settings.measures(budget)
         for key in sorted(given & {"always": {"growth", "picks"}, "epochs": {"counter", "budget"}}[measure]):
@@ -123,6 +140,21 @@ def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfi
             "events a tick brings, and let a rule decide. Never look it up in the private data"
         )
     return settings
+
+
+def partition_of(section: SynthesizerSection, columns: int) -> Partition:
+    """The partition of the box of a points stream.
+
+    Raises:
+        ConfigError: there are too many columns, or too few cells for them.
+    """
+    depth = section.depth or max(_DEPTH, min(columns, DEEPEST))
+    if columns > depth:
+        raise ConfigError(
+            f"{columns} columns need at least {columns} cuts, one along each; at most {DEEPEST} are served "
+            f"(2^{DEEPEST} cells). Name fewer columns, or give a larger depth"
+        )
+    return Partition(dimension=columns, depth=depth)
 
 
 def workload_of(section: SynthesizerSection, schema: Schema) -> Workload:

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.counts import Counts
+from synthstream.fit.cloud import Cloud
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit, without
 from synthstream.fit.rounds import Kind, Mixture, Rounds
+from synthstream.fit.tree import NodeReading, Span, masses
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
+from synthstream.points import PointRelease
 from synthstream.privacy import Claim
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray, Workload
+from synthstream.release import FloatArray, Measured, Model, Release, TableRelease
+from synthstream.tree import TreeMeasured
+from synthstream.workload import CodeArray, IntArray, Workload
 
-# Looks up what was measured at a tick.
-History = Callable[[int], Measured]
+# Looks up what was measured at a tick: a ``Measured`` or ``TreeMeasured``, as the mechanism gives it.
+History = Callable[[int], Any]
 
 # What was fitted while a tick was drawn, as it is stored; empty for those who draw first and fit then. Public.
 Models = Mapping[str, NDArray[Any]]
@@ -32,25 +40,11 @@ Models = Mapping[str, NDArray[Any]]
 class Mechanism(Protocol):
     """What synthesizers' mechanisms have in common; everything here follows from the configuration alone."""
 
-    @property
-    def workload(self) -> Workload:
-        """The tables that it may measure."""
-
     def claim(self) -> Claim:
         """What it promises for its whole life."""
 
-    @property
-    def caveat(self) -> str:
-        """What its expected variance is the error of, in a sentence."""
-
     def describe(self) -> str:
         """How it measures, in a few plain words."""
-
-    def expected_variance(self, tick: int) -> FloatArray:
-        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
-
-        NaN for tables that are never measured.
-        """
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
@@ -58,15 +52,33 @@ class Mechanism(Protocol):
     def init(self) -> State:
         """The private state before the first tick."""
 
-    def pack(self, measured: Measured) -> IntArray:
+    def pack(self, measured: Any) -> IntArray:
         """What passed the gate at one tick as integers."""
 
-    def unpack(self, tick: int, released: IntArray) -> Measured:
+    def unpack(self, tick: int, released: IntArray) -> Any:
         """The measurement that ``pack`` was given."""
 
 
+class TableMechanism(Mechanism, Protocol):
+    """A mechanism that measures tables."""
+
+    @property
+    def workload(self) -> Workload:
+        """The tables that it may measure."""
+
+    @property
+    def caveat(self) -> str:
+        """What its expected variance is the error of, in a sentence."""
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
+
+        NaN for tables that are never measured.
+        """
+
+
 class Synthesizer(Protocol):
-    """Measures ticks and makes rows."""
+    """Counts rows, measures ticks and makes rows."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -79,25 +91,54 @@ class Synthesizer(Protocol):
         Each answer is then committed before the next is drawn.
         """
 
-    def step(
-        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
-    ) -> tuple[State, Measured, Models]:
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """Exact counts of rows. Linear: counts of parts add up."""
+
+    def step(self, state: State, counts: Counts, gate: Gate, last: Any, models: Models) -> tuple[State, Any, Models]:
         """Close one tick: see ``step`` of the mechanisms.
 
         Args:
-            last: the rows of the newest release.
+            last: the model of the newest release, ``None`` before the first.
             models: what was fitted while the tick before was drawn.
 
         Returns:
             The next state, what was measured, and what was fitted meanwhile.
         """
 
-    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
-        """Rows for a tick: a pure function of measurements, models, the rows before, and the seed."""
+    def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
+        """The model for a tick: a pure function of measurements, models, the model before, and the seed."""
+
+    def model(self, arrays: Models) -> Model:
+        """The model whose ``arrays()`` these are."""
+
+    def release(self, **facts: Any) -> Release:
+        """A release with these facts: those of :class:`synthstream.release.Release`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continual:
+class _OfTables:
+    """What synthesizers of tables have in common."""
+
+    mechanism: TableMechanism
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`Synthesizer`."""
+        return Counts.of(self.mechanism.workload.count(codes, weights))
+
+    def model(self, arrays: Models) -> Population:
+        """See :class:`Synthesizer`."""
+        return Population(workload=self.mechanism.workload, codes=arrays["codes"])
+
+    def release(self, **facts: Any) -> TableRelease:
+        """See :class:`Synthesizer`."""
+        return TableRelease(workload=self.mechanism.workload, **facts)
+
+    def _dense(self, counts: Counts) -> IntArray:
+        return counts.dense(self.mechanism.workload.cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continual(_OfTables):
     """All tables at every tick, and a living population fitted to them."""
 
     mechanism: Marginals
@@ -105,10 +146,10 @@ class Continual:
     journaled = False
 
     def step(
-        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         """See :class:`Synthesizer`."""
-        return *self.mechanism.step(state, counts, gate), {}
+        return *self.mechanism.step(state, self._dense(counts), gate), {}
 
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`."""
@@ -116,7 +157,7 @@ class Continual:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InEpochs:
+class InEpochs(_OfTables):
     """The total at every tick, other tables once an epoch, and a living population fitted to all epochs together."""
 
     mechanism: Epochs
@@ -127,11 +168,12 @@ class InEpochs:
         return self.mechanism.chooses
 
     def step(
-        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         """See :class:`Synthesizer`."""
         workload = self.mechanism.workload
-        return *self.mechanism.step(state, counts, gate, lambda events: guessed(workload, last, events)), {}
+        guess = partial(guessed, workload, last)
+        return *self.mechanism.step(state, self._dense(counts), gate, guess), {}
 
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`."""
@@ -150,7 +192,7 @@ class InEpochs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromSelection:
+class FromSelection(_OfTables):
     """Paper 2, main: a few selected tables at every tick, and rows drawn from the models fitted to them."""
 
     mechanism: Selective
@@ -159,12 +201,12 @@ class FromSelection:
     journaled = True
 
     def step(
-        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         """See :class:`Synthesizer`. The models of a tick begin with those of the tick before."""
         workload = self.mechanism.workload
         rounds = Rounds(workload, self.kind, Mixture.from_arrays(workload.sizes, models) if models else None)
-        return *self.mechanism.step(state, counts, gate, rounds), rounds.result().arrays()
+        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
 
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
@@ -175,7 +217,7 @@ class FromSelection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromBatches:
+class FromBatches(_OfTables):
     """Paper 2, baseline: each tick's rows are fitted on their own, and added to those before."""
 
     mechanism: Batchwise
@@ -184,11 +226,11 @@ class FromBatches:
     journaled = True
 
     def step(
-        self, state: State, counts: IntArray, gate: Gate, last: Population | None, models: Models
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         """See :class:`Synthesizer`."""
         rounds = Rounds(self.mechanism.workload, self.kind)
-        return *self.mechanism.step(state, counts, gate, rounds), rounds.result().arrays()
+        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
 
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`. Of a batch with fewer than no rows, rows like those drawn are taken away."""
@@ -197,6 +239,74 @@ class FromBatches:
         rows = Mixture.from_arrays(workload.sizes, models).rows(abs(number), rng)
         before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if last is None else last.codes.astype(np.int32)
         return Population.of(workload, without(before, rows, rng) if number < 0 else np.concatenate([before, rows]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromNodes:
+    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
+
+    mechanism: Points
+
+    journaled = False
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`Synthesizer`."""
+        return Counts.at(self.mechanism.partition.cells(codes), weights)
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, TreeMeasured, Models]:
+        """See :class:`Synthesizer`."""
+        shape = np.ones(1) if last is None else last.masses
+        return *self.mechanism.step(state, counts, gate, shape), {}
+
+    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+        """See :class:`Synthesizer`."""
+        now: TreeMeasured = history(tick)
+        return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+
+    def model(self, arrays: Models) -> Cloud:
+        """See :class:`Synthesizer`."""
+        return Cloud.from_arrays(self.mechanism.partition, arrays)
+
+    def release(self, **facts: Any) -> PointRelease:
+        """See :class:`Synthesizer`."""
+        return PointRelease(**facts)
+
+
+def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
+    """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
+    now = history[-1]
+    epochs: dict[float, dict[int, NodeReading]] = {}
+    for measured in history:
+        readings = epochs.setdefault(measured.begun, {})
+        for block in measured.blocks:
+            events = measured.total - measured.begun
+            readings[block.level] = NodeReading(block.values, block.variance, events)
+    begins = [*epochs, now.total]
+    depth = max([mechanism.depth_of(now.total), *(max(r, default=-1) + 1 for r in epochs.values())])
+    spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
+    fitted = masses(
+        spans, depth=depth, dimension=mechanism.partition.dimension, shrink=mechanism.schedule == "adaptive"
+    )
+    noise = [sum(span.readings[level].variance for span in spans if level in span.readings) for level in range(depth)]
+    total = float(fitted.sum())
+    scale = max(now.total, 0.0) / total if total > 0 else 0.0
+    return Cloud(
+        partition=mechanism.partition, masses=fitted * scale, noise=np.array(noise), total_variance=now.variance
+    )
+
+
+def forecast(made: FromNodes, events: int) -> float:
+    """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
+    mechanism = made.mechanism
+    depth = mechanism.depth_of(events)
+    return Cloud(
+        partition=mechanism.partition,
+        masses=np.full(2**depth, events / 2**depth),
+        noise=mechanism.expected_variance(events)[:depth],
+        total_variance=0.0,
+    ).distance()
 
 
 def guessed(workload: Workload, rows: Population | None, events: float) -> FloatArray:

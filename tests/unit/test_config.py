@@ -55,6 +55,7 @@ def test_a_good_one(tmp_path: Path) -> None:
     assert config.sink is not None
     assert config.sink.path == tmp_path / "releases"
     assert config.schema.sizes == (4, 5)
+    assert config.workload
     assert config.workload.marginals == ((), (0,), (1,), (0, 1))
 
 
@@ -151,6 +152,7 @@ def test_chosen_marginals() -> None:
     config = StreamConfig.from_toml(
         GOOD.replace("[sink]", '[synthesizer]\nmarginals = [["age", "ward"], ["ward"]]\n[sink]')
     )
+    assert config.workload
     assert config.workload.marginals == ((), (0, 1), (0,))
 
 

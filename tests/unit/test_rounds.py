@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthstream.counts import Counts
 from synthstream.fit.rounds import Kind as FitKind
 from synthstream.fit.rounds import Mixture, Rounds
 from synthstream.kernel.batchwise import Batchwise
@@ -67,7 +68,7 @@ def run(
     for t, rows in enumerate(stream):
         weights = np.full(len(rows), 1 if signs is None else signs[t])
         counts = mechanism.workload.count(rows.astype(np.int32).reshape(-1, 3), weights)
-        state, measured, models = made.step(state, counts, gate, None, models)
+        state, measured, models = made.step(state, Counts.of(counts), gate, None, models)
         out.append(measured)
         assert np.array_equal(mechanism.unpack(t, mechanism.pack(measured)).values, measured.values, equal_nan=True)
     return out
@@ -150,7 +151,7 @@ def test_a_table_that_was_not_selected_goes_on_from_the_synthetic_data() -> None
     for _ in range(12):
         counts = WORKLOAD.count(np.stack([rng.integers(0, s, 50) for s in SIZES], axis=1).astype(np.int32))
         before = state
-        state, measured, models = made.step(state, counts, ExactGate(), None, models)
+        state, measured, models = made.step(state, Counts.of(counts), ExactGate(), None, models)
         (table,) = [m for m in measured.workload.marginals if m]
         place = WORKLOAD.slice_of(table)
         # m_j = C_j + r: what was estimated before, and the tick's counts.
@@ -171,7 +172,7 @@ def test_odd_batches_are_counted_silently(make: Any, kind: FitKind) -> None:
         state, models, last, history = mechanism.init(), NO_MODELS, None, list[Measured]()
         for t in range(4):
             counts = WORKLOAD.count(np.stack([rng.integers(0, s, 1) for s in SIZES], axis=1).astype(np.int32)) * size
-            state, measured, models = made.step(state, counts, SeededGate(f"{seed}/{t}"), last, models)
+            state, measured, models = made.step(state, Counts.of(counts), SeededGate(f"{seed}/{t}"), last, models)
             history.append(measured)
             if abs(size) < 100:
                 last = made.fit(t, history.__getitem__, last, models, seed=t)
@@ -185,7 +186,7 @@ def test_batches_that_take_rows_away() -> None:
     row = np.array([[1, 2, 0]], dtype=np.int32)
     state, models, last, history = mechanism.init(), NO_MODELS, None, list[Measured]()
     for t, size in enumerate((40, 60, -90)):
-        state, measured, models = made.step(state, WORKLOAD.count(row) * size, SeededGate(t), last, models)
+        state, measured, models = made.step(state, Counts.of(WORKLOAD.count(row) * size), SeededGate(t), last, models)
         history.append(measured)
         last = made.fit(t, history.__getitem__, last, models, seed=1)
     assert last is not None

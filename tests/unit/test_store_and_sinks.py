@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError, StateLocked
 from synthstream.io.store import Committed, Store, _packed_ints, _unpacked_ints
 
@@ -78,22 +79,22 @@ def test_another_application_is_refused(tmp_path: Path) -> None:
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     def fail() -> None:
         with store.transaction():
-            store.add_pending(0, np.array([1, 2]))
+            store.add_pending(0, Counts.of(np.array([1, 2])))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
-    assert store.pending(0, 2).tolist() == [0, 0]
+    assert store.pending(0).dense(2).tolist() == [0, 0]
 
 
 def test_waiting_counts_add_up_and_are_forgotten(store: Store) -> None:
     with store.transaction():
-        store.add_pending(3, np.array([1, 0, 5]))
-        store.add_pending(3, np.array([1, 0, -5]))
-    assert store.pending(3, 3).tolist() == [2, 0, 0]
+        store.add_pending(3, Counts.of(np.array([1, 0, 5])))
+        store.add_pending(3, Counts.of(np.array([1, 0, -5])))
+    assert store.pending(3).dense(3).tolist() == [2, 0, 0]
     with store.transaction():
         store.drop_pending(3)
-    assert store.pending(3, 3).tolist() == [0, 0, 0]
+    assert store.pending(3).dense(3).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("table", ["ledger", "measurement"])

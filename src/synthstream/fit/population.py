@@ -42,6 +42,19 @@ class Population:
         """Rows in the smallest type."""
         return cls(workload=workload, codes=codes.astype(np.min_scalar_type(max(workload.sizes) - 1)))
 
+    @property
+    def number(self) -> int:
+        """Number of rows."""
+        return len(self.codes)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The rows, for the store."""
+        return {"codes": self.codes}
+
+    def moved_from(self, before: Population) -> float:
+        """See :func:`changed_share`."""
+        return changed_share(before.codes, self.codes)
+
     def table(self, columns: Sequence[int]) -> IntArray:
         """Counts of the rows over some columns, in the shape of their sizes."""
         single = Workload(sizes=self.workload.sizes, marginals=(tuple(columns),))

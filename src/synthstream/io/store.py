@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError, StateLocked
 from synthstream.workload import IntArray
 
@@ -235,20 +236,18 @@ class Store:
         """Forget the single answers of a tick that has been closed."""
         self._db.execute("DELETE FROM answer WHERE tick = ?", (tick,))
 
-    def pending(self, tick: int, cells: int) -> IntArray:
-        """Exact counts that wait for a tick to close, int64, shape ``(cells,)``. Private."""
+    def pending(self, tick: int) -> Counts:
+        """Exact counts that wait for a tick to close. Private."""
         row = self._db.execute("SELECT counts FROM pending WHERE tick = ?", (tick,)).fetchone()
-        counts = np.zeros(cells, dtype=np.int64)
-        if row is not None:
-            sparse = _unpacked(row[0])
-            counts[sparse["cell"]] = sparse["count"]
-        return counts
+        if row is None:
+            return Counts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        sparse = _unpacked(row[0])
+        return Counts(sparse["cell"], sparse["count"])
 
-    def add_pending(self, tick: int, counts: IntArray) -> None:
-        """Add exact counts to those that wait for a tick. Stored by non-zero cell. Private."""
-        counts = counts + self.pending(tick, counts.size)
-        cell = np.flatnonzero(counts)
-        blob = _packed({"cell": cell, "count": counts[cell]})
+    def add_pending(self, tick: int, counts: Counts) -> None:
+        """Add exact counts to those that wait for a tick. Private."""
+        total = self.pending(tick).plus(counts)
+        blob = _packed({"cell": total.cells, "count": total.numbers})
         self._db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?)", (tick, blob))
 
     def drop_pending(self, tick: int) -> None:

@@ -1,0 +1,79 @@
+"""A number column of a points stream: as many binary digits of it as the partition asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from synthstream.columns import Column
+from synthstream.errors import SchemaError
+from synthstream.reading import numbers
+from synthstream.release import FloatArray
+from synthstream.workload import CodeArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coordinate(Column):
+    """A number from ``min`` to ``max`` in ``2**bits`` equal cells; numbers out of range are clamped.
+
+    Args:
+        missing: the number that missing cells count as.
+        bits: binary digits, at most 30.
+
+    Raises:
+        SchemaError: the range is empty or infinite, or too narrow for numbers to be told apart.
+
+    Example:
+        >>> lat = Coordinate(name="lat", min=32, max=36, missing=32, bits=2)
+        >>> lat.encode(pl.Series([33.5, 99.0, -1.0, None, float("nan"), float("inf")])).tolist()
+        [1, 3, 0, 0, 0, 3]
+    """
+
+    type: ClassVar[str] = "number"
+    min: float
+    max: float
+    missing: float
+    bits: int
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.min) and math.isfinite(self.max) and self.min < self.max):
+            raise SchemaError(f"column {self.name!r}: min must be below max, and both finite")
+        width = (self.max - self.min) / 2**self.bits
+        if not width > 4 * np.spacing(max(abs(self.min), abs(self.max))) or math.isinf(width):
+            raise SchemaError(f"column {self.name!r}: its range is too narrow or too wide for so many cells")
+        if math.isnan(self.missing):
+            raise SchemaError(f"column {self.name!r}: missing must be a number")
+
+    @property
+    def value_labels(self) -> tuple[str, ...]:
+        """None: there are too many cells to name them."""
+        return ()
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return int(2**self.bits)
+
+    def share_of(self, value: float) -> float:
+        """Where a number lies between min, 0, and max, 1; clamped."""
+        return min(max((value - self.min) / (self.max - self.min), 0.0), 1.0)
+
+    def at(self, codes: IntArray | CodeArray) -> FloatArray:
+        """Lower ends of cells, in the column's own units."""
+        return np.asarray(self.min + (self.max - self.min) * (codes / 2**self.bits))
+
+    def encode(self, series: pl.Series) -> CodeArray:
+        """See :meth:`Column.encode`."""
+        values = numbers(series)
+        values = np.clip(np.where(np.isnan(values), self.missing, values), self.min, self.max)
+        codes = np.floor((values - self.min) / (self.max - self.min) * 2.0**self.bits)
+        return np.asarray(np.minimum(codes, 2**self.bits - 1).astype(np.int32))
+
+    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
+        """See :meth:`Column.decode`: uniform within the cell."""
+        values = self.min + (self.max - self.min) * ((codes + rng.random(codes.size)) / 2.0**self.bits)
+        return pl.Series(self.name, np.minimum(values, self.max))

@@ -1,0 +1,53 @@
+"""Exact counts of the cells that are not empty. Private."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from synthstream.workload import IntArray
+
+
+class Counts(NamedTuple):
+    """Counts by cell.
+
+    Args:
+        cells: int64, shape ``(n,)``, strictly increasing.
+        numbers: int64, shape ``(n,)``.
+
+    Example:
+        >>> counts = Counts.of(np.array([0, 3, 0, -1]))
+        >>> counts.cells.tolist(), counts.dense(4).tolist()
+        ([1, 3], [0, 3, 0, -1])
+        >>> counts.plus(Counts.of(np.array([0, -3, 1, 0]))).dense(4).tolist()
+        [0, 0, 1, -1]
+    """
+
+    cells: IntArray
+    numbers: IntArray
+
+    @classmethod
+    def of(cls, dense: IntArray) -> Self:
+        """Counts from a vector over all cells."""
+        cells = np.flatnonzero(dense)
+        return cls(cells, dense[cells])
+
+    @classmethod
+    def at(cls, cells: IntArray, weights: IntArray | None = None) -> Self:
+        """Counts of events that lie in cells, each of weight 1 or as given."""
+        found, place = np.unique(cells, return_inverse=True)
+        numbers = np.zeros(found.size, dtype=np.int64)
+        np.add.at(numbers, place.reshape(-1), 1 if weights is None else weights)
+        kept = numbers != 0
+        return cls(found[kept].astype(np.int64), numbers[kept])
+
+    def plus(self, other: Counts) -> Self:
+        """Sums, cell by cell."""
+        return type(self).at(np.concatenate([self.cells, other.cells]), np.concatenate([self.numbers, other.numbers]))
+
+    def dense(self, size: int) -> IntArray:
+        """A vector over all cells."""
+        out = np.zeros(size, dtype=np.int64)
+        out[self.cells] = self.numbers
+        return out

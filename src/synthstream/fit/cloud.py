@@ -1,0 +1,132 @@
+"""Masses of the cells of a partition, and points drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.partition import Partition
+from synthstream.release import FloatArray
+from synthstream.workload import CodeArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cloud:
+    """Mass by cell.
+
+    Args:
+        partition: its depth says how fine codes of drawn points are.
+        masses: at least 0, float64, over the nodes of one level of the partition, shape ``(2**level,)``.
+        noise: by level, variance of the sum of all epochs' left-minus-right readings in one node, shape ``(level,)``; 0
+            where nothing was measured.
+        total_variance: of the estimated number of events.
+    """
+
+    partition: Partition
+    masses: FloatArray
+    noise: FloatArray
+    total_variance: float
+
+    @property
+    def level(self) -> int:
+        """Level of the nodes."""
+        return int(self.masses.size).bit_length() - 1
+
+    @property
+    def nodes(self) -> Partition:
+        """The partition down to these nodes; one cut along each coordinate at least."""
+        return Partition(dimension=self.partition.dimension, depth=max(self.level, self.partition.dimension))
+
+    @property
+    def number(self) -> int:
+        """Number of published points: the masses' sum, rounded."""
+        return round(float(self.masses.sum()))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All of it but the partition, for the store."""
+        return {"masses": self.masses, "noise": self.noise, "total_variance": np.array(self.total_variance)}
+
+    @classmethod
+    def from_arrays(cls, partition: Partition, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The cloud whose :meth:`arrays` these are."""
+        return cls(
+            partition=partition,
+            masses=arrays["masses"],
+            noise=arrays["noise"],
+            total_variance=float(arrays["total_variance"]),
+        )
+
+    def moved_from(self, before: Cloud) -> float:
+        """Share of the points before that have left their node, as far as masses tell; 0 if there were none."""
+        old, new = before.masses, self.masses
+        if old.size < new.size:
+            old = np.repeat(old, new.size // old.size) / (new.size // old.size)
+        else:
+            new = np.repeat(new, old.size // new.size) / (old.size // new.size)
+        return float(np.maximum(old - new, 0.0).sum() / old.sum()) if old.sum() > 0 else 0.0
+
+    def counts(self, n: int, rng: np.random.Generator) -> IntArray:
+        """Whole numbers of points in each node, adding up to ``n``.
+
+        One systematic pass in the order of the tree: any node, of any level, is less than 1 off its share.
+        """
+        total = float(self.masses.sum())
+        if total <= 0:
+            return np.zeros(self.masses.size, dtype=np.int64)
+        steps = np.floor(np.cumsum(self.masses) * (n / total) + rng.random()).astype(np.int64)
+        steps[-1] = n
+        return np.diff(np.minimum(steps, n), prepend=0)
+
+    def points(self, n: int, rng: np.random.Generator) -> CodeArray:
+        """Codes of ``n`` points, int32, shape ``(n, dimension)``, in random order; uniform within their node.
+
+        Time: O(n (dimension + depth)) and one pass over the nodes. None if there is no mass.
+        """
+        nodes = np.repeat(np.arange(self.masses.size), self.counts(n, rng))
+        rng.shuffle(nodes)
+        finer = self.partition.depth - self.level
+        return self.partition.codes(nodes << finer | rng.integers(0, 2**finer, size=nodes.size))
+
+    def levels(self) -> list[FloatArray]:
+        """Masses over the nodes of every level, the root's first."""
+        found = [self.masses]
+        while found[-1].size > 1:
+            found.append(found[-1][0::2] + found[-1][1::2])
+        return found[::-1]
+
+    def mass(self, inside: FloatArray) -> tuple[float, float]:
+        """Mass of a region, and the standard error of its unshrunk estimate.
+
+        Args:
+            inside: share of each node's volume that lies in the region, shape ``(2**level,)``.
+
+        An estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
+        in each node half the difference of its share in the left and right half times left minus right. So its variance
+        is a sum too. Resolution below the nodes, and events that no reading has counted yet, are not part of it.
+        """
+        variance, share = 0.0, np.asarray(inside, dtype=np.float64)
+        for level in range(self.level - 1, -1, -1):
+            left, right = share[0::2], share[1::2]
+            variance += float(self.noise[level] * np.sum(((left - right) / 2) ** 2))
+            share = (left + right) / 2
+        variance += self.total_variance * float(share[0]) ** 2
+        return float(self.masses @ inside), float(np.sqrt(variance))
+
+    def distance(self) -> float:
+        """A forecast of W1 to the true events, in widths of the cube and the maximum norm.
+
+        In each node the noise moves at most half its mean size, and at most half the node's mass, from one half to the
+        other, no further than the node is wide; within the last nodes points are off by half a width on average.
+        """
+        total = float(self.masses.sum())
+        if total <= 0:
+            return 1.0
+        moved = 0.0
+        for level, mass in enumerate(self.levels()[:-1]):
+            size = np.sqrt(2 / np.pi * self.noise[level])
+            moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
+        return min(1.0, moved / total + self.partition.diameter(self.level) / 2)

@@ -1,0 +1,174 @@
+"""From noisy differences in the nodes of a partition, epoch by epoch, to the mass of every cell. Post-processing.
+
+For every epoch and node, from the top down, r = (left - right) / node is estimated; the halves of a node of mass m hold
+m (1 + r) / 2 and m (1 - r) / 2. What is known of r before it is measured comes from other nodes (empirical Bayes; see
+Morris 1983 for the method):
+
+- r looks like that of the ancestor that was cut along the same coordinate, times one factor for the whole level;
+- from epoch to epoch it moves by a random walk, of one step size for the whole level;
+- what is left is around 0, of one variance for nodes of like mass.
+
+All three are estimated by moments from the released differences. A Kalman filter and smoother (Rauch, Tung, Striebel
+1965) over the epochs then weighs them against the noise, node by node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from synthstream.release import FloatArray
+
+# A difference counts as real where it stands out of the noise of its estimate by so many standard deviations.
+_CAUTION = 2.0
+
+
+class NodeReading(NamedTuple):
+    """Left minus right in every node of a level.
+
+    Args:
+        differences: shape ``(2**level,)``.
+        variance: of the noise of each.
+        events: number of events that they count, of those of their epoch.
+    """
+
+    differences: FloatArray
+    variance: float
+    events: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """One epoch.
+
+    Args:
+        events: estimated number.
+        readings: by level; levels may be missing.
+    """
+
+    events: float
+    readings: Mapping[int, NodeReading]
+
+
+def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True) -> FloatArray:
+    """Mass of every cell over all epochs, float64, shape ``(2**depth,)``: at least 0, adding up to that of the root.
+
+    Args:
+        spans: epochs in order.
+        depth: number of levels of the result; levels without any reading are cut in halves.
+        dimension: number of coordinates; splits take turns.
+        shrink: whether differences are weighed against noise and each other; otherwise each epoch is taken as it was
+            read (theorem ``points-accuracy``).
+
+    Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
+    """
+    mass = np.array([[max(span.events, 0.0)] for span in spans])
+    ratios: list[FloatArray] = []
+    for level in range(depth):
+        if shrink:
+            r = _ratios(level, mass, spans, ratios[level - dimension] if level >= dimension else None, dimension)
+        else:
+            r = _plain(level, mass, spans)
+        ratios.append(r)
+        if len(ratios) > dimension:
+            ratios[level - dimension] = np.empty(0)  # no longer needed
+        mass = np.stack([mass * (1 + r) / 2, mass * (1 - r) / 2], axis=2).reshape(len(spans), -1)
+    return np.asarray(mass.sum(axis=0))
+
+
+def _plain(level: int, mass: FloatArray, spans: Sequence[Span]) -> FloatArray:
+    """Differences as they were read, in parts of the nodes' masses, shape ``(epochs, 2**level)``."""
+    read = [span.readings.get(level) for span in spans]
+    d = np.array([np.zeros(2**level) if reading is None else reading.differences for reading in read])
+    return np.asarray(np.divide(np.clip(d, -mass, mass), mass, out=np.zeros_like(mass), where=mass > 0))
+
+
+def _ratios(
+    level: int, mass: FloatArray, spans: Sequence[Span], ancestors: FloatArray | None, dimension: int
+) -> FloatArray:
+    """(left - right) / node of every epoch and node, shape ``(epochs, 2**level)``."""
+    readings = [span.readings.get(level) for span in spans]
+    y, noise = np.zeros_like(mass), np.full_like(mass, np.inf)
+    for e, reading in enumerate(readings):
+        if reading is not None and spans[e].events > 0:
+            counted = mass[e] * min(max(reading.events / spans[e].events, 0.0), 1.0)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                y[e] = np.where(counted > 0, reading.differences / counted, 0.0)
+                noise[e] = np.where(counted > 0, max(reading.variance, 1e-9) / counted**2, np.inf)
+    guess = np.zeros_like(mass) if ancestors is None else np.repeat(ancestors, 2**dimension, axis=1)
+    guess *= _slope(y, noise, guess)
+    x = _smoothed(y - guess, noise, mass)
+    return np.clip(x + guess, -1.0, 1.0)
+
+
+def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:
+    """Factor by which ancestors foretell a level: least squares, between 0 and 1."""
+    weight = 1 / noise
+    top, bottom = float(np.sum(weight * y * guess)), float(np.sum(weight * guess * guess))
+    if bottom <= 0:
+        return 0.0
+    # sd of the estimate is 1 / sqrt(bottom)
+    return min(max((top - math.sqrt(bottom)) / bottom, 0.0), 1.0)
+
+
+def _smoothed(y: FloatArray, noise: FloatArray, mass: FloatArray) -> FloatArray:
+    """Random walk over epochs seen through noise, shape ``(epochs, nodes)``."""
+    known = [e for e in range(len(y)) if np.isfinite(noise[e]).any()]
+    if not known:
+        return np.zeros_like(y)
+    walk = _walk(y, noise, known)
+    prior = _prior(y, noise, known, mass)
+    mean, variance = np.zeros(y.shape[1]), prior
+    means, variances = np.empty_like(y), np.empty_like(y)
+    for e in range(len(y)):
+        if e > 0:
+            variance = variance + walk
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gain = np.where(variance > 0, variance / (variance + noise[e]), 0.0)
+        mean = mean + gain * (y[e] - mean)
+        variance = (1 - gain) * variance
+        means[e], variances[e] = mean, variance
+    out = np.empty_like(y)
+    out[-1] = means[-1]
+    for e in range(len(y) - 2, -1, -1):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            back = np.where(variances[e] + walk > 0, variances[e] / (variances[e] + walk), 1.0)
+        out[e] = means[e] + back * (out[e + 1] - means[e])
+    return out
+
+
+def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:
+    """Variance of a step of the walk, from differences between neighbouring epochs."""
+    excess = weights = squares = 0.0
+    for a, b in pairwise(known):
+        explained = noise[a] + noise[b]
+        weight = np.where(np.isfinite(explained), explained, np.inf) ** -2.0
+        change = np.where(weight > 0, (y[b] - y[a]) ** 2 - explained, 0.0)
+        excess += float(np.sum(weight * np.where(weight > 0, change, 0.0)))
+        weights += float(weight.sum())
+        squares += 2 * float(np.sum(weight**2 * np.where(weight > 0, explained, 0.0) ** 2))
+    if weights <= 0:
+        return 0.0
+    return max(0.0, (excess - _CAUTION * math.sqrt(squares)) / weights)
+
+
+def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int], mass: FloatArray) -> FloatArray:
+    """Variance of a node's ratio around its guess, by moments over nodes of like mass, shape ``(nodes,)``."""
+    weight = 1 / noise[known]
+    total = weight.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pooled = np.where(total > 0, (weight * y[known]).sum(axis=0) / total, 0.0)
+        explained = np.where(total > 0, 1 / total, np.inf)
+    bins = np.clip(np.floor(np.log2(np.maximum(total, 1e-12))), -8, 24).astype(np.int64) + 8
+    importance = np.where(np.isfinite(explained), 1.0, 0.0)
+    excess = np.bincount(bins, importance * np.where(importance > 0, pooled**2 - explained, 0.0), minlength=40)
+    number = np.bincount(bins, importance, minlength=40)
+    spread = np.sqrt(2 * np.bincount(bins, np.where(importance > 0, explained, 0.0) ** 2, minlength=40))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        s = np.where(number > 0, np.maximum(0.0, (excess - _CAUTION * spread) / number), 0.0)
+    return np.asarray(np.minimum(s, 1.0)[bins])

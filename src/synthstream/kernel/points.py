@@ -1,0 +1,329 @@
+"""Ours, points: halves of halves of a box, measured epoch by epoch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from synthstream.counts import Counts
+from synthstream.kernel.counters import Counter, State, counter
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
+from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Within, differences
+from synthstream.partition import Partition
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
+from synthstream.release import FloatArray
+from synthstream.tree import Block, TreeMeasured
+from synthstream.workload import IntArray
+
+# Parts of the budget: the number of events, if it is private; readings while an epoch is open; readings at its end.
+_PARTS = (0.04, 0.30, 0.66)
+
+# A cell's count is kept within this size, so that the sum over 2^30 cells stays within 64 bits.
+_LARGEST_CELL = 2**32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """The number of events at every tick; left minus right in the nodes of a partition, afresh in every epoch.
+
+    An epoch ends when the number of events, as released, has about doubled: when it reaches ``2**e / epsilon`` for the
+    next whole e. All levels are measured then. Upper levels are also measured while the epoch is open, each by a
+    counter of its own, whenever the released number has grown by another part of what it should in this epoch.
+
+    Privacy:
+        Unit        one event; neighbours: add-remove (one cell changes by one in one tick) or replace-one (one event
+                    moves to another cell; the number of events of each tick is then public, unless events are signed)
+        Cost        the whole budget, once: the number's counter, and in one epoch all counters and the last readings
+        Theorem     points, and those of the counters
+        Trusts      the box, its partition and the clock are public; under replace-one the number of events too
+    Accuracy:       E W1 <= C (epsilon t)^(-1/d) for d >= 2 with ``schedule="fixed"`` (theorem ``points-accuracy``)
+    Time, memory:   O(cells) for a tick; state O(cells)
+
+    Args:
+        partition: of the unit cube; its depth bounds memory.
+        budget: what all releases together may cost.
+        horizon: number of ticks; ``None`` for no end.
+        schedule: ``adaptive``, parts of the budget by the newest release; ``fixed``, those of the theorem.
+
+    Raises:
+        ValueError: the budget is too small.
+
+    Example:
+        >>> mechanism = Points(
+        ...     partition=Partition(dimension=2, depth=12), budget=Budget(epsilon=1.0, delta=0.0), horizon=100
+        ... )
+        >>> 0.999999 < float(mechanism.claim().pure) <= 1
+        True
+        >>> [mechanism.epoch_of(total) for total in (0, 3, 4, 1000)]
+        [0, 1, 2, 9]
+    """
+
+    theorem: ClassVar[str] = "points"
+
+    partition: Partition
+    budget: Budget
+    horizon: int | None
+    unit: Unit = EVENT
+    neighbours: Neighbours = "add-remove"
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+
+    def __post_init__(self) -> None:
+        widest = max(self.scale(part, LEAST) for part in self.parts if part)
+        if not widest * 10**3 < LARGEST_SCALE:  # the sensitivity of a counter, and its grid
+            raise ValueError(
+                f"epsilon = {self.budget.epsilon:g} is too small for points: the noise would be wider than can be drawn"
+            )
+
+    # -- public facts -------------------------------------------------------------------------------------------
+
+    @property
+    def noise(self) -> Literal["laplace", "gaussian"]:
+        """Law of the noise."""
+        return "laplace" if self.budget.pure else "gaussian"
+
+    @property
+    def number_is_public(self) -> bool:
+        """Whether neighbours have the same number of events in every tick."""
+        return self.neighbours == "replace-one" and not self.unit.signed
+
+    @cached_property
+    def parts(self) -> tuple[float, float, float]:
+        """Cost of the number of events, of an open epoch, of its end: in epsilon (pure) or rho, rounded down."""
+        whole = self.budget.epsilon if self.budget.pure else float(self.budget.rho)
+        parts = np.array(_PARTS) * [not self.number_is_public, 1, 1]
+        number, within, end = (parts / parts.sum() * whole * (1 - 1e-9)).tolist()
+        return number, within, end
+
+    def scale(self, cost: float, units: int = UNITS) -> float:
+        """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / UNITS``; rounded up."""
+        moved = moved_by(self.neighbours)
+        exact = moved * (UNITS / units) / cost if self.budget.pure else moved * math.sqrt(UNITS / units / cost / 2)
+        return exact * (1 + 1e-12)
+
+    @cached_property
+    def total(self) -> Counter | None:
+        """The counter of the number of events; ``None`` if that is public."""
+        return None if self.number_is_public else counter("auto", horizon=self.horizon, noise=self.noise)
+
+    def epoch_of(self, total: float) -> int:
+        """The epoch in which a number of events lies: the largest e with ``2**e <= epsilon * total``, at least 0."""
+        return max(0, math.frexp(self.budget.epsilon * max(total, 0.0))[1] - 1)
+
+    def depth_of(self, total: float) -> int:
+        """Number of levels that are measured when so many events have come."""
+        return min(self.epoch_of(total), self.partition.depth)
+
+    def claim(self) -> Claim:
+        """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
+        moved = moved_by(self.neighbours)
+        cost = Fraction(self.parts[1]) + Fraction(self.parts[2])
+        if self.total is not None:
+            exact = Fraction(self.scale(self.parts[0]))
+            cost += moved / exact if self.budget.pure else moved**2 / (2 * exact * exact)
+        theorems = [self.theorem, *sorted({c.theorem for c in self._possible_counters()})]
+        public = "the number of events of every tick, " if self.number_is_public else ""
+        return Claim(
+            unit=self.unit,
+            neighbours=self.neighbours,
+            rho=cost * cost / 2 if self.budget.pure else cost,
+            pure=cost if self.budget.pure else None,
+            horizon=self.horizon,
+            theorems=tuple(theorems),
+            trusts=(f"{public}box, partition, clock and budget split are public",),
+        )
+
+    def _possible_counters(self) -> list[Counter]:
+        found = [] if self.total is None else [self.total]
+        return found + [counter("auto", horizon=steps, noise=self.noise) for steps in (1, 1000)]
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        return Schedule(dimension=self.partition.dimension, kind=self.schedule)
+
+    def expected_variance(self, events: float) -> FloatArray:
+        """By level, the variance of the sum of all last readings in one node, for events that are spread evenly.
+
+        Shape ``(depth of the last epoch that ended,)``. Public.
+        """
+        found = np.zeros(self.depth_of(events))
+        for epoch in range(1, self.epoch_of(events) + 1):
+            total = 2.0**epoch / self.budget.epsilon
+            units = self._schedule.end(np.ones(1), total / 2, self.depth_of(total), self.scale(self.parts[2]))
+            found[: units.size] += [self._variance(self.scale(self.parts[2], int(u))) for u in units]
+        return found
+
+    def _variance(self, scale: float) -> float:
+        return laplace_variance(scale) if self.budget.pure else gaussian_variance(scale)
+
+    def describe(self) -> str:
+        """How points are measured, in a few plain words."""
+        number = "the number of events is public" if self.number_is_public else "the number of events at every tick"
+        return (
+            f"{number}; left minus right in up to {self.partition.depth} levels of halves whenever it has doubled, "
+            "upper levels more often"
+        )
+
+    def fingerprint(self) -> str:
+        """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
+        facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, UNITS]
+        facts += [self.schedule, self._schedule.facts(), self.neighbours, self.unit.signed]
+        facts += [] if self.total is None else [self.total.facts()]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    # -- drawing ------------------------------------------------------------------------------------------------
+
+    def init(self) -> State:
+        """The state before the first tick."""
+        state = {} if self.total is None else _prefixed("total", self.total.init(1))
+        return state | {
+            "t": np.array(0),
+            "total": np.array(0.0),
+            "begun": np.array(0.0),
+            "cells": np.zeros(self.partition.cells_number, dtype=np.int64),
+            "planned": np.array(False),
+            "ends": np.zeros(0, dtype=np.int64),
+        }
+
+    def step(self, state: State, counts: Counts, gate: Gate, shape: FloatArray) -> tuple[State, TreeMeasured]:
+        """Close one tick.
+
+        Args:
+            state: what the last step returned; it is not changed.
+            counts: the tick's exact counts of cells.
+            gate: the source of noise.
+            shape: masses of the newest release over the nodes of any one level; public. It decides how the budget of
+                an epoch is divided, never how much it is.
+
+        Raises:
+            HorizonExhausted: all ticks have been released.
+        """
+        tick, begun = int(state["t"]), float(state["begun"])
+        after = dict(state) if bool(state["planned"]) else self._planned(state, shape)
+        cells = state["cells"].copy()
+        np.add.at(cells, counts.cells, np.clip(counts.numbers, -_LARGEST_CELL, _LARGEST_CELL))
+        np.clip(cells, -_LARGEST_CELL, _LARGEST_CELL, out=cells)
+        number, total, variance = self._number(state, counts, gate)
+        after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
+        closing = self.epoch_of(total) > self.epoch_of(begun)
+        needs = self._needs(after)
+        if closing:
+            blocks = self._end(cells, total, begun, gate, shape)
+            after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
+            after |= {
+                "cells": np.zeros_like(cells),
+                "begun": np.array(total),
+                "planned": np.array(False),
+                "ends": np.append(state["ends"], tick),
+            }
+        else:
+            blocks = self._open(after, cells, total - begun, gate)
+        return after, TreeMeasured(
+            tick=tick,
+            begun=begun,
+            total=total,
+            variance=variance,
+            blocks=blocks,
+            closing=closing,
+            needs=needs,
+        )
+
+    def _number(self, state: State, counts: Counts, gate: Gate) -> tuple[State, float, float]:
+        """Number of events: the state of its counter, the estimate, and its variance."""
+        here = np.array([counts.numbers.sum()])
+        if self.total is None:
+            return {}, float(state["total"]) + float(here[0]), 0.0
+        multiplier = np.array([self.scale(self.parts[0])])
+        inner, estimate = self.total.step(_inner("total", state), here, gate, multiplier=multiplier)
+        variance = self.total.variance(int(state["t"]), multiplier=float(multiplier[0]))
+        return _prefixed("total", inner), float(estimate[0]), variance
+
+    def _planned(self, state: State, shape: FloatArray) -> State:
+        """The state with a plan for the epoch that begins: how often each level is measured while it is open."""
+        begun = float(state["begun"])
+        plan = self._schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
+        _refuse_overspending(plan.units)
+        after = state | {"planned": np.array(True), "plan.units": plan.units, "plan.steps": plan.steps}
+        after |= {"plan.done": np.zeros_like(plan.steps), "plan.ticks": np.full_like(plan.steps, -1)}
+        for level, steps in enumerate(plan.steps.tolist()):
+            if steps > 1:
+                after |= _prefixed(f"level{level}", self._counter(steps).init(2**level))
+                after[f"level{level}.seen"] = np.zeros(2**level, dtype=np.int64)
+        return after
+
+    def _length(self, begun: float) -> float:
+        """Number of events that an epoch should have, of which ``begun`` came before."""
+        return 2.0 ** (self.epoch_of(begun) + 1) / self.budget.epsilon - max(begun, 0.0)
+
+    def _counter(self, steps: int) -> Counter:
+        return counter("auto", horizon=steps - 1, noise=self.noise)  # the last step is the epoch's end
+
+    def _open(self, after: State, cells: IntArray, events: float, gate: Gate) -> tuple[Block, ...]:
+        """Readings that are due in an open epoch; changes ``after``."""
+        plan = Within(units=after["plan.units"], steps=after["plan.steps"])
+        length = self._length(float(after["begun"]))
+        due = np.minimum(np.floor(max(events, 0.0) / length * plan.steps), plan.steps - 1).astype(np.int64)
+        levels = np.flatnonzero((due > after["plan.done"]) & (plan.steps > 1)).tolist()
+        if not levels:
+            return ()
+        exact = differences(cells, levels[-1] + 1)
+        done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), []
+        for level in levels:
+            inner = _inner(f"level{level}", after)
+            seen = inner.pop("seen")
+            multiplier = self.scale(self.parts[1], int(plan.units[level]))
+            how = self._counter(int(plan.steps[level]))
+            step = int(inner["t"])
+            inner, values = how.step(inner, exact[level] - seen, gate, multiplier=np.full(2**level, multiplier))
+            after |= _prefixed(f"level{level}", inner | {"seen": exact[level]})
+            done[level], ticks[level] = due[level], int(after["t"]) - 1
+            blocks.append(Block(level=level, values=values, variance=how.variance(step, multiplier=multiplier)))
+        after |= {"plan.done": done, "plan.ticks": ticks}
+        return tuple(blocks)
+
+    def _end(self, cells: IntArray, total: float, begun: float, gate: Gate, shape: FloatArray) -> tuple[Block, ...]:
+        """Readings of all levels at the end of an epoch."""
+        depth = self.depth_of(total)
+        units = self._schedule.end(shape, total - begun, depth, self.scale(self.parts[2]))
+        _refuse_overspending(units)
+        blocks = []
+        for level, exact in enumerate(differences(cells, depth)):
+            scale = self.scale(self.parts[2], int(units[level]))
+            noisy = gate.laplace(exact, scale=scale) if self.budget.pure else gate.gaussian(exact, sigma=scale)
+            blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=self._variance(scale)))
+        return tuple(blocks)
+
+    def _needs(self, after: State) -> tuple[int, ...]:
+        """Ticks whose blocks an estimate needs beside those of the tick that is being closed."""
+        ticks = after["plan.ticks"]
+        return tuple(sorted({*after["ends"].tolist(), *ticks[ticks >= 0].tolist()}))
+
+    def pack(self, measured: TreeMeasured) -> IntArray:
+        """What passed the gate at one tick as integers, for the store."""
+        return measured.pack()
+
+    def unpack(self, tick: int, released: IntArray) -> TreeMeasured:
+        """The measurement that :meth:`pack` was given."""
+        return TreeMeasured.unpack(tick, released)
+
+
+def _refuse_overspending(units: IntArray) -> None:
+    """Raise ``ValueError`` if parts of a budget add up to more than the whole: they cannot, whatever was released."""
+    if units.size and (units.min() < LEAST or sum(units.tolist()) > UNITS):
+        raise ValueError("parts of the budget of an epoch add up to more than the whole")
+
+
+def _prefixed(prefix: str, state: State) -> State:
+    return {f"{prefix}.{name}": array for name, array in state.items()}
+
+
+def _inner(prefix: str, state: State) -> State:
+    start = prefix + "."
+    return {name.removeprefix(start): array for name, array in state.items() if name.startswith(start)}

@@ -1,0 +1,145 @@
+"""How the budget of an epoch is divided among the levels of a partition. From public facts; it spends nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from synthstream.kernel.sampling import FloatArray, IntArray
+
+# A budget is divided into so many equal parts; no level gets fewer than this of them.
+UNITS, LEAST = 2**20, 2**7
+
+# With an adaptive schedule no level is measured more often than this in an epoch.
+_MOST_STEPS = 64
+# A level is measured so often that what its nodes miss in between is about this share of their noise.
+_KAPPA = 0.5
+# The longest counters with noise of one draw a step; longer ones are trees.
+_ROUNDS = 4
+
+
+class Within(NamedTuple):
+    """What is measured while an epoch is open.
+
+    Args:
+        units: parts of the budget by level, int64, shape ``(levels,)``.
+        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
+    """
+
+    units: IntArray
+    steps: IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Parts of a budget by level.
+
+    ``adaptive`` makes the expected displacement of mass, times its distance, small: a level in which A nodes stand out
+    of the noise, and whose nodes are w wide, gets a part in proportion to sqrt(A w). ``fixed`` is the schedule of
+    theorem ``points-accuracy``: parts fall by a = 2^((1 - 1/d) / 2) from a level to the one above it.
+
+    Args:
+        dimension: number of coordinates.
+    """
+
+    dimension: int
+    kind: Literal["adaptive", "fixed"] = "adaptive"
+
+    def facts(self) -> list[Any]:
+        """Every number that decides the schedule."""
+        return [_MOST_STEPS, _KAPPA, _ROUNDS]
+
+    def end(self, shape: FloatArray, events: float, depth: int, scale: float) -> IntArray:
+        """Parts at the end of an epoch, int64, shape ``(depth,)``, all at least ``LEAST``, at most ``UNITS`` together.
+
+        Args:
+            shape: masses over the nodes of one level, in any unit.
+            events: number of events of the epoch.
+            depth: number of levels.
+            scale: noise of a level that gets the whole budget.
+        """
+        if self.kind == "fixed":
+            return _units(self._falling(depth))
+        return _units(self._fair(shape, events, depth, scale)[0])
+
+    def within(self, shape: FloatArray, events: float, depth: int, scale: float) -> Within:
+        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out."""
+        if self.kind == "fixed":
+            steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
+            return Within(_units(self._falling(depth)), steps)
+        levels, steps = depth, np.zeros(0, dtype=np.int64)
+        share = np.zeros(0)
+        while levels:
+            share, nodes = self._fair(shape, events, levels, scale)
+            missed = nodes * scale / share
+            steps = np.clip(_KAPPA * events / missed, 1, _MOST_STEPS).astype(np.int64)
+            often = np.flatnonzero(steps > 1)
+            deepest = int(often[-1]) + 1 if often.size else 0
+            if deepest == levels:
+                break
+            levels = deepest
+        if not levels:
+            return Within(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        return Within(_units(share), steps)
+
+    def _falling(self, depth: int) -> FloatArray:
+        return np.asarray(2.0 ** ((1 - 1 / max(self.dimension, 2)) / 2 * (np.arange(depth) - depth)))
+
+    def _width(self, depth: int) -> FloatArray:
+        return np.asarray(2.0 ** -(np.arange(depth) // self.dimension))
+
+    def _fair(self, shape: FloatArray, events: float, depth: int, scale: float) -> tuple[FloatArray, FloatArray]:
+        """Parts of the budget, adding up to 1, and how many nodes of each level stand out of the noise."""
+        share = np.full(depth, 1 / max(depth, 1))
+        nodes = np.zeros(depth)
+        for _ in range(_ROUNDS):
+            nodes = standing_out(shape, events, scale / share)
+            share = np.sqrt(nodes * self._width(depth))
+            share = np.maximum(share / max(share.sum(), 1e-300), 2.0**-12)
+            share /= share.sum()
+        return share, nodes
+
+
+def standing_out(shape: FloatArray, events: float, noise: FloatArray) -> FloatArray:
+    """Sum over the nodes of each level of m / (m + noise), shape ``(levels,)``: about the number above the noise.
+
+    Args:
+        shape: masses over the nodes of one level; below it they are halved.
+        events: the masses' sum after scaling.
+        noise: of each level.
+    """
+    total, levels = float(shape.sum()), noise.size
+    mass = shape * (max(events, 1.0) / total) if total > 0 else np.full(shape.size, max(events, 1.0) / shape.size)
+    out = np.empty(levels)
+    known = int(shape.size).bit_length() - 1
+    for level in range(known, levels):
+        halved = mass * 2.0 ** (known - level)
+        out[level] = 2.0 ** (level - known) * np.sum(halved / (halved + noise[level]))
+    for level in range(known - 1, -1, -1):
+        mass = mass[0::2] + mass[1::2]
+        if level < levels:
+            out[level] = np.sum(mass / (mass + noise[level]))
+    return out
+
+
+def differences(cells: IntArray, depth: int) -> list[IntArray]:
+    """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
+    if depth == 0:
+        return []
+    nodes = cells.reshape(2**depth, -1).sum(axis=1)
+    found = []
+    for _ in range(depth):
+        left, right = nodes[0::2], nodes[1::2]
+        found.append(left - right)
+        nodes = left + right
+    return found[::-1]
+
+
+def _units(share: FloatArray) -> IntArray:
+    """Shares as whole parts, each at least ``LEAST``, at most ``UNITS`` together."""
+    if share.size == 0:
+        return np.zeros(0, dtype=np.int64)
+    units = np.floor(share / share.sum() * (UNITS - LEAST * share.size)) + LEAST
+    return np.asarray(units.astype(np.int64))

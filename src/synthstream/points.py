@@ -1,0 +1,133 @@
+"""The release of a points stream: rows in the user's own units, masses of boxes, means of Lipschitz functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from synthstream.coordinates import Coordinate
+from synthstream.errors import SchemaError
+from synthstream.fit.cloud import Cloud
+from synthstream.release import FloatArray, Release, seed_of
+from synthstream.tree import TreeMeasured
+
+# Nodes below this level are not listed in a release's table of nodes.
+_LISTED = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointRelease(Release):
+    """What is published for one tick of a points stream. A pure function of what was committed.
+
+    Args:
+        measured: readings of this tick.
+        model: the masses fitted to all readings.
+    """
+
+    measured: TreeMeasured
+    model: Cloud
+
+    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
+        """Synthetic rows.
+
+        Args:
+            n: how many; left out: the published rows, as many as the estimated number of events.
+            rng: public randomness; left out: derived from the chain head, so that the rows are always the same.
+        """
+        rng = rng or np.random.default_rng(seed_of(self.head, "rows"))
+        if n is not None and n < 0:
+            raise ValueError(f"n must be at least 0, not {n}")
+        return self.schema.decode(self.model.points(self.model.number if n is None else n, rng), rng)
+
+    def table(self, columns: Sequence[str]) -> pl.DataFrame:
+        """A points stream has no tables of columns: see :attr:`tables` and :meth:`mass`."""
+        raise SchemaError("table: a stream of points has none; ask mass(lower, upper) for the events in a box")
+
+    @cached_property
+    def tables(self) -> pl.DataFrame:
+        """Nodes of the tree down to level 12, a row each.
+
+        ``level`` and ``node``; for each column its range, ``<column> from`` and ``<column> to``; ``count``, the mass;
+        ``measured``, left minus right of the open epoch as it passed the gate at this tick, null where it did not;
+        ``stderr``, its standard error.
+        """
+        return pl.concat([self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])])
+
+    def _nodes(self, level: int, mass: FloatArray) -> pl.DataFrame:
+        number = np.arange(mass.size)
+        partition = self.model.partition
+        low = partition.codes(number << partition.depth - level)
+        high = partition.codes((number + 1 << partition.depth - level) - 1)
+        data = {"level": np.full(mass.size, level), "node": number}
+        for i, column in enumerate(self.coordinates):
+            data |= {f"{column.name} from": column.at(low[:, i]), f"{column.name} to": column.at(high[:, i] + 1)}
+        found = {block.level: block for block in self.measured.blocks}.get(level)
+        none = pl.Series([None], dtype=pl.Float64).new_from_index(0, mass.size)
+        return pl.DataFrame(data).with_columns(
+            count=pl.Series(mass),
+            measured=none if found is None else pl.Series(found.values),
+            stderr=none if found is None else pl.Series(np.full(mass.size, np.sqrt(found.variance))),
+        )
+
+    @property
+    def coordinates(self) -> tuple[Coordinate, ...]:
+        """The columns."""
+        return tuple(column for column in self.schema.columns if isinstance(column, Coordinate))
+
+    def mass(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> tuple[float, float]:
+        """Estimated number of events in a box, and its standard error.
+
+        The error is that of the readings without shrinkage; usually the estimate is closer. It leaves out what lies
+        below the finest nodes, and events that no reading has counted yet.
+
+        Args:
+            lower, upper: by column, in its own units; a column that is left out is not bounded.
+
+        Raises:
+            SchemaError: a column does not exist.
+
+        Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})``
+        """
+        names = [column.name for column in self.coordinates]
+        for name in [*lower, *upper]:
+            if name not in names:
+                raise SchemaError(f"mass: {name!r} is not a column; columns are {names}")
+        nodes = self.model.nodes
+        codes = nodes.codes(np.arange(nodes.cells_number))
+        inside = np.ones(nodes.cells_number)
+        for i, column in enumerate(self.coordinates):
+            edges = np.arange(2 ** nodes.bits[i] + 1) / 2 ** nodes.bits[i]
+            low = column.share_of(lower.get(column.name, column.min))
+            high = column.share_of(upper.get(column.name, column.max))
+            width = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
+            inside *= (np.maximum(width, 0.0) * 2 ** nodes.bits[i])[codes[:, i]]
+        # The finest nodes may be coarser than one cut along each coordinate.
+        inside = inside.reshape(self.model.masses.size, -1).mean(axis=1)
+        return self.model.mass(inside)
+
+    def mean(
+        self, f: Callable[[pl.DataFrame], FloatArray], *, lipschitz: float, points: int = 100_000
+    ) -> tuple[float, float]:
+        """Estimated mean of a function over all events, and how far it is expected to be off at most.
+
+        The bound is ``lipschitz`` times a forecast of the Wasserstein distance W1 between published and true points.
+
+        Args:
+            f: takes rows as a frame, returns float64, shape ``(rows,)``.
+            lipschitz: the most that f changes when no column changes by more than its whole range, from min to max, in
+                proportion: |f(x) - f(y)| <= lipschitz * max over columns of |x - y| / (max - min).
+            points: number of points of the mean.
+
+        Raises:
+            ValueError: the release has no points, or an argument is out of range.
+        """
+        if not lipschitz >= 0 or points < 1:
+            raise ValueError("mean: lipschitz must be at least 0, and points at least 1")
+        rows = self.rows(points, rng=np.random.default_rng(seed_of(self.head, "mean")))
+        if rows.is_empty():
+            raise ValueError("mean: this release has no points")
+        return float(np.mean(f(rows))), lipschitz * self.model.distance()

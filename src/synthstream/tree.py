@@ -1,0 +1,105 @@
+"""What leaves the kernel of a points stream: a private total, and left-minus-right differences in nodes of a tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from synthstream.release import FloatArray
+from synthstream.workload import IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Left minus right in every node of one level, over the events of an epoch so far.
+
+    Args:
+        level: of the nodes; the root's is 0.
+        values: noisy differences, float64, shape ``(2**level,)``.
+        variance: of the noise of each, from public facts.
+    """
+
+    level: int
+    values: FloatArray
+    variance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeMeasured:
+    """What was measured at one tick. Public.
+
+    Args:
+        tick: 0-based.
+        begun: estimated number of events before the epoch began.
+        total: estimated number of events up to this tick.
+        variance: of the noise of ``total``; 0 if the number of events is public.
+        blocks: the levels that were measured at this tick; all of them count the events of the open epoch so far.
+        closing: whether the epoch ends with this tick.
+        needs: ticks before this one, in order, whose blocks an estimate needs: those at which epochs ended, and in the
+            open epoch the newest of each level.
+    """
+
+    tick: int
+    begun: float
+    total: float
+    variance: float
+    blocks: tuple[Block, ...]
+    closing: bool
+    needs: tuple[int, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """What was measured, without the values, for the hash chain."""
+        return {
+            "tick": self.tick,
+            "levels": [b.level for b in self.blocks],
+            "closing": self.closing,
+            "needs": self.needs,
+        }
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """All values, and all variances, for the hash chain."""
+        values = np.concatenate([[self.begun, self.total], *(b.values for b in self.blocks)])
+        return values, np.array([self.variance, *(b.variance for b in self.blocks)])
+
+    def pack(self) -> IntArray:
+        """All of it as int64, shape ``(n,)``, without loss."""
+        head = np.array([self.closing, len(self.needs), len(self.blocks), *self.needs], dtype=np.int64)
+        parts = [head, _bits(np.array([self.begun, self.total, self.variance]))]
+        for block in self.blocks:
+            parts += [np.array([block.level]), _bits(np.array([block.variance])), _bits(block.values)]
+        return np.concatenate(parts)
+
+    @classmethod
+    def unpack(cls, tick: int, released: IntArray) -> TreeMeasured:
+        """The measurement that :meth:`pack` was called on."""
+        closing, needs, blocks = (int(n) for n in released[:3])
+        place = 3 + needs
+        begun, total, variance = _floats(released[place : place + 3]).tolist()
+        place += 3
+        found = []
+        for _ in range(blocks):
+            level = int(released[place])
+            values = released[place + 2 : place + 2 + 2**level]
+            found.append(
+                Block(level=level, values=_floats(values), variance=float(_floats(released[place + 1 : place + 2])[0]))
+            )
+            place += 2 + 2**level
+        return cls(
+            tick=tick,
+            begun=begun,
+            total=total,
+            variance=variance,
+            blocks=tuple(found),
+            closing=bool(closing),
+            needs=tuple(int(n) for n in released[3 : 3 + needs]),
+        )
+
+
+def _bits(values: FloatArray) -> IntArray:
+    return np.ascontiguousarray(values, dtype=np.float64).view(np.int64)
+
+
+def _floats(bits: IntArray) -> FloatArray:
+    return np.ascontiguousarray(bits, dtype=np.int64).view(np.float64)

@@ -1,0 +1,236 @@
+"""A stream of points from the user's side: configuration, rows in their own units, boxes, means, resuming."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import synthstream
+from synthstream.cli import app
+from synthstream.config import StreamConfig
+from synthstream.errors import ConfigError, SchemaError
+from synthstream.points import PointRelease
+from synthstream.stream import Stream
+from synthstream.testing.gates import SeededGate
+
+TOML = """
+name = "places"
+state = "state"
+[privacy]
+epsilon = 4.0
+delta = 0
+unit = "event"
+[clock]
+column = "when"
+start = 2026-01-01
+every = "1d"
+until = 2026-01-21
+horizon = 20
+[[columns]]
+name = "lat"
+type = "number"
+min = 30
+max = 40
+missing = 30
+[[columns]]
+name = "lon"
+type = "number"
+min = -120
+max = -100
+missing = -120
+[synthesizer]
+kind = "points"
+depth = 12
+[source]
+kind = "parquet"
+path = "rows.parquet"
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+
+def rows(number: int = 4000, seed: int = 0) -> pl.DataFrame:
+    """Two towns."""
+    rng = np.random.default_rng(seed)
+    town = rng.random(number) < 0.7
+    when = [datetime(2026, 1, 1) + timedelta(days=float(d)) for d in np.sort(rng.random(number)) * 20]
+    return pl.DataFrame(
+        {
+            "when": when,
+            "lat": np.where(town, 33, 38) + 0.3 * rng.standard_normal(number),
+            "lon": np.where(town, -117, -104) + 0.3 * rng.standard_normal(number),
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows().write_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "stream.toml").write_text(TOML)
+    return tmp_path
+
+
+def opened(folder: Path, **changes: str) -> Stream:
+    text = TOML
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+    config = StreamConfig.from_toml(text, base=folder)
+    return Stream(config, gates=lambda tick: SeededGate(f"0/{tick}"), seed=0)
+
+
+def test_rows_come_back_in_their_own_units_and_where_they_were(folder: Path) -> None:
+    with opened(folder) as stream:
+        for release in stream.run():
+            assert isinstance(release, PointRelease)
+        found = release.rows()
+        assert found.columns == ["lat", "lon"]
+        assert abs(len(found) - 4000) < 400
+        assert found["lat"].is_between(30, 40).all()
+        assert found["lon"].is_between(-120, -100).all()
+        south = found.filter(pl.col("lat") < 35.5)
+        assert len(south) / len(found) == pytest.approx(0.7, abs=0.05)
+        assert south["lon"].median() == pytest.approx(-117, abs=0.3)
+        assert release.rows().equals(found)
+        assert len(release.rows(17)) == 17
+        assert release.rows(0).columns == ["lat", "lon"]
+        assert len(release.rows(100_000, rng=np.random.default_rng(1))) == 100_000
+        with pytest.raises(ValueError, match="at least 0"):
+            release.rows(-1)
+
+
+def test_a_box_holds_what_it_should(folder: Path) -> None:
+    true = rows()
+    with opened(folder) as stream:
+        *_, release = stream.run()
+        assert isinstance(release, PointRelease)
+        everything, _ = release.mass({}, {})
+        assert everything == pytest.approx(release.model.masses.sum())
+        for lower, upper in (
+            ({"lat": 32.0}, {"lat": 34.0}),
+            ({"lat": 37.0, "lon": -110.0}, {}),
+            ({}, {"lon": -112.3}),
+        ):
+            inside = pl.lit(value=True)
+            for name, bound in lower.items():
+                inside &= pl.col(name) >= bound
+            for name, bound in upper.items():
+                inside &= pl.col(name) < bound
+            count, error = release.mass(lower, upper)
+            assert error > 0
+            assert abs(count - true.filter(inside).height) < 4 * error + 100
+        assert release.mass({"lat": 35.0}, {"lat": 35.0})[0] == 0
+        # A box finer than the finest nodes takes its share of their volume.
+        thin, _ = release.mass({"lat": 33.0}, {"lat": 33.001})
+        wide, _ = release.mass({"lat": 33.0}, {"lat": 33.002})
+        assert wide == pytest.approx(2 * thin, rel=1e-6)
+        with pytest.raises(SchemaError, match="'height' is not a column"):
+            release.mass({"height": 1.0}, {})
+        with pytest.raises(SchemaError, match="ask mass"):
+            release.table(["lat"])
+
+
+def test_a_mean_comes_with_its_bound(folder: Path) -> None:
+    true = rows()
+    with opened(folder) as stream:
+        *_, release = stream.run()
+        assert isinstance(release, PointRelease)
+        found, bound = release.mean(lambda frame: frame["lat"].to_numpy(), lipschitz=10.0)
+        assert abs(found - float(true["lat"].to_numpy().mean())) < bound < 2
+        with pytest.raises(ValueError, match="lipschitz"):
+            release.mean(lambda frame: frame["lat"].to_numpy(), lipschitz=-1.0)
+
+
+def test_nodes_are_published_with_their_ranges(folder: Path) -> None:
+    with opened(folder) as stream:
+        releases = list(stream.run())
+    tables = releases[-1].tables
+    assert tables.columns[:6] == ["level", "node", "lat from", "lat to", "lon from", "lon to"]
+    top = tables.filter(pl.col("level") == 1)
+    assert top["lat from"].to_list() == [30, 35]
+    assert top["lat to"].to_list() == [35, 40]
+    assert top["lon to"].to_list() == [-100, -100]
+    for level in tables["level"].unique():
+        assert tables.filter(pl.col("level") == level)["count"].sum() == pytest.approx(tables["count"][0])
+    read = [release.tables.drop_nulls("measured") for release in releases]
+    assert any(frame.height for frame in read)
+    assert all((frame["stderr"] > 0).all() for frame in read)
+
+
+def test_a_stream_that_stops_goes_on_as_if_it_had_not(folder: Path) -> None:
+    with opened(folder) as stream:
+        whole = [release.head for release in stream.run()]
+        final = stream.rows()
+    other = folder / "other"
+    other.mkdir()
+    rows().write_parquet(other / "rows.parquet")
+    heads = []
+    for day in (3, 9, 21):
+        with opened(other) as stream:
+            heads += [r.head for r in stream.run(until=datetime(2026, 1, day, tzinfo=UTC))]
+            assert stream.last is not None
+            last = stream.last.rows()
+        with opened(other) as stream:
+            assert stream.rows().equals(last)
+    assert heads == whole
+    assert last.equals(final)
+
+
+def test_bad_cells_have_their_places(folder: Path) -> None:
+    values: list[Any] = [None, float("nan"), float("inf"), -float("inf"), 1e300, 35.0]
+    frame = pl.DataFrame({"when": [datetime(2026, 1, 1)] * 6, "lat": values, "lon": [-110.0] * 6})
+    with opened(folder) as stream:
+        stream.update(frame)
+        stream.update(frame.select(pl.all().cast(pl.String)))
+        counts = stream._store.pending(0)
+    assert counts.numbers.sum() == 12
+    partition = stream.mechanism.partition
+    found = dict(zip(partition.codes(counts.cells)[:, 0].tolist(), counts.numbers.tolist(), strict=True))
+    assert found == {0: 6, 32: 2, 63: 4}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("max = 40\n", "max = 30\n", "min must be below max"),
+        ("max = 40\n", "max = inf\n", "finite"),
+        ("missing = 30\n", "", "missing: say as which number"),
+        ("missing = 30\n", "missing = nan\n", "missing"),
+        ("missing = 30\n", "missing = 30\nbins = 4\n", "bins: has no effect"),
+        ("depth = 12\n", "depth = 31\n", "30"),
+        ("depth = 12\n", "depth = 1\n", "2 columns need at least 2 cuts"),
+        ("depth = 12\n", "order = 2\n", 'order: has no effect with kind = "points"'),
+        ('kind = "points"\n', 'kind = "points"\npicks = 2\n', "picks: has no effect"),
+        ('type = "number"\nmin = 30', 'type = "integer"\nmin = 30', "takes numbers only"),
+        ("epsilon = 4.0", "epsilon = 1e-9", "too small for points"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(folder: Path, old: str, new: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        opened(folder, **{old: new})
+
+
+def test_a_number_of_a_table_needs_bins(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="in how many equal bins"):
+        opened(folder, **{'kind = "points"\ndepth = 12\n': 'kind = "table"\n'})
+
+
+def test_from_the_command_line(folder: Path) -> None:
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(app, [*words, str(folder / "stream.toml")])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "Wasserstein distance W1" in said("plan")
+    assert "20 new release(s)" in said("run")
+    assert "20 release(s)" in said("status")
+    assert "lat,lon" in said("sample", "-n", "3")
+    with synthstream.open(folder / "stream.toml") as stream:
+        assert len(stream.rows(5)) == 5

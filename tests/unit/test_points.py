@@ -1,0 +1,232 @@
+"""Points: what it costs, counted at the gate; what it gives without noise; what it remembers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthstream.counts import Counts
+from synthstream.fit.cloud import Cloud
+from synthstream.kernel.points import Points
+from synthstream.kernel.schedule import LEAST, UNITS, Schedule, differences, standing_out
+from synthstream.partition import Partition
+from synthstream.privacy import Budget, Neighbours, Unit
+from synthstream.synthesizer import FromNodes, cloud
+from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.tree import TreeMeasured
+
+SMALL = Partition(dimension=1, depth=3)
+
+
+def mechanism(
+    epsilon: float = 1.0, delta: float = 0.0, partition: Partition = SMALL, horizon: int | None = 12, **more: Any
+) -> Points:
+    return Points(partition=partition, budget=Budget(epsilon=epsilon, delta=delta), horizon=horizon, **more)
+
+
+def drawn(points: Points, batches: list[list[tuple[int, int]]], gate: Any) -> list[TreeMeasured]:
+    """Close a tick for each batch of (cell, sign), each with the shape of the release before, as a stream does."""
+    made, state, last, history = FromNodes(mechanism=points), points.init(), None, []
+    for batch in batches:
+        cells, signs = (np.array(part, dtype=np.int64) for part in (zip(*batch, strict=True) if batch else ((), ())))
+        state, measured, _ = made.step(state, Counts.at(cells, signs), gate, last, {})
+        history.append(points.unpack(measured.tick, points.pack(measured)))
+        last = made.fit(measured.tick, history.__getitem__, last, {}, seed=0)
+    return history
+
+
+def stream(seed: int, ticks: int = 12, cells: int = 8) -> list[list[tuple[int, int]]]:
+    rng = np.random.default_rng(seed)
+    return [[(int(c), 1) for c in rng.integers(0, cells, size=rng.integers(0, 6))] for _ in range(ticks)]
+
+
+def cost(points: Points, one: list[list[tuple[int, int]]], other: list[list[tuple[int, int]]], seed: int) -> Fraction:
+    traced = TracingGate(SeededGate(seed))
+    drawn(points, one, traced)
+    replayed = ReplayingGate(traced.trace)
+    drawn(points, other, replayed)
+    rho, epsilon = path_cost(traced.trace, replayed.trace)
+    assert (rho if points.budget.pure else epsilon) == 0
+    return epsilon if points.budget.pure else rho
+
+
+@pytest.mark.parametrize("schedule", ["adaptive", "fixed"])
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_no_event_costs_more_than_the_claim(schedule: Any, delta: float, signed: bool, neighbours: Neighbours) -> None:
+    points = mechanism(3.0, delta, unit=Unit(signed=signed), neighbours=neighbours, schedule=schedule)
+    claim = points.claim()
+    assert claim.fits(points.budget)
+    promised = claim.pure if points.budget.pure else claim.rho
+    assert promised is not None
+    worst = Fraction(0)
+    for seed, tick in product(range(2), range(12)):
+        plain = stream(seed)
+        for cell, new in ((0, 7), (3, 2), (7, 4)):
+            if neighbours == "add-remove":
+                batch = [*plain[tick], (cell, -1 if signed else 1)]
+                pair = plain, [*plain[:tick], batch, *plain[tick + 1 :]]
+            else:
+                one, two = ([*plain[tick], (c, s)] for c, s in ((cell, 1), (new, -1 if signed else 1)))
+                pair = [*plain[:tick], one, *plain[tick + 1 :]], [*plain[:tick], two, *plain[tick + 1 :]]
+            found = cost(points, *pair, seed=seed)
+            assert found <= promised
+            worst = max(worst, found)
+    # Pure DP nearly reaches its bound. For Gaussian noise, two nodes that move by 1 cost half of one that moves by 2.
+    assert worst > promised * Fraction(2, 5)
+
+
+def test_parts_of_a_budget_never_add_up_to_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    for kind, depth in product(("adaptive", "fixed"), (1, 2, 7, 20)):
+        for shape in (np.ones(1), np.zeros(4), rng.random(8) ** 20, np.array([1e300, 0.0])):
+            for events in (0.0, 1.0, 1e12):
+                schedule = Schedule(dimension=2, kind=kind)  # type: ignore[arg-type]
+                plan = schedule.within(shape, events, depth, 3.0)
+                for units in (schedule.end(shape, events, depth, 3.0), plan.units):
+                    assert units.sum() <= UNITS
+                    assert not units.size or units.min() >= LEAST
+    greedy = Schedule.end
+    monkeypatch.setattr(Schedule, "end", lambda *a, **k: greedy(*a, **k) * 2)
+    gate = TracingGate(ExactGate())
+    with pytest.raises(ValueError, match="add up to more"):
+        drawn(mechanism(), stream(1), gate)
+    assert {call.value.size for call in gate.trace} == {1}  # nothing but numbers of events was drawn
+
+
+def test_without_noise_the_cells_come_back() -> None:
+    points = mechanism(1e9, neighbours="replace-one")
+    batches = stream(3)
+    history = drawn(points, batches, ExactGate())
+    counts = np.bincount([cell for batch in batches for cell, _ in batch], minlength=8)
+    assert history[-1].total == counts.sum()
+    # From the first event on every tick ends an epoch, as the number of events is known to be large beside the noise.
+    found = cloud([*(history[t] for t in history[-1].needs), history[-1]], points)
+    assert found.masses.sum() == pytest.approx(counts.sum())
+    open_events = history[-1].total - history[-1].begun
+    assert np.abs(found.masses - counts).sum() <= 2 * open_events + 1e-6
+
+
+def test_differences_are_left_minus_right() -> None:
+    cells = np.arange(8)
+    assert [d.tolist() for d in differences(cells, 3)] == [[6 - 22], [1 - 5, 9 - 13], [-1, -1, -1, -1]]
+    assert [d.tolist() for d in differences(cells, 1)] == [[6 - 22]]
+    assert differences(cells, 0) == []
+
+
+def test_nodes_that_stand_out() -> None:
+    noise = np.array([1.0, 1.0, 1.0])
+    even = standing_out(np.ones(1), 8.0, noise)
+    assert even.tolist() == pytest.approx([8 / 9, 2 * 4 / 5, 4 * 2 / 3])
+    assert np.allclose(standing_out(np.ones(8), 8.0, noise), even)
+    assert standing_out(np.array([1.0, 0.0]), 8.0, noise)[1] == pytest.approx(8 / 9)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("schedule", ["adaptive", "fixed"])
+def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, schedule: Any) -> None:
+    """Every block against the exact differences, in units of the error that it states."""
+    rng, z = np.random.default_rng(5), []
+    partition = Partition(dimension=2, depth=8)
+    points = mechanism(2.0, delta, partition, horizon=None, schedule=schedule)
+    cells = rng.integers(0, 256, size=(40, 60))
+    history = drawn(points, [[(int(c), 1) for c in batch] for batch in cells], SeededGate(11))
+    start = 0
+    for measured in history:
+        exact = differences(np.bincount(cells[start : measured.tick + 1].ravel(), minlength=256), 8)
+        for block in measured.blocks:
+            z.append((block.values - exact[block.level]) / np.sqrt(block.variance))
+        if measured.closing:
+            start = measured.tick + 1
+    found = np.concatenate(z)
+    assert found.size > 500
+    assert np.sqrt(np.mean(found**2)) == pytest.approx(1.0, abs=0.12)
+
+
+def test_the_number_of_events_is_exact_where_it_is_public() -> None:
+    history = drawn(mechanism(neighbours="replace-one"), stream(2), SeededGate(0))
+    sizes = np.cumsum([len(batch) for batch in stream(2)])
+    assert [m.total for m in history] == sizes.tolist()
+    assert all(m.variance == 0 for m in history)
+    assert "the number of events of every tick" in mechanism(neighbours="replace-one").claim().trusts[0]
+    signed = mechanism(neighbours="replace-one", unit=Unit(signed=True))
+    assert any(m.variance > 0 for m in drawn(signed, stream(2), SeededGate(0)))
+
+
+def test_too_small_a_budget_is_refused() -> None:
+    with pytest.raises(ValueError, match="too small for points"):
+        mechanism(1e-9)
+
+
+def test_any_counts_are_taken() -> None:
+    """Private counts of any size pass without an error, and nothing overflows."""
+    points = mechanism(1.0)
+    huge = Counts(np.array([0, 7]), np.array([2**62, -(2**62)]))
+    state = points.init()
+    for _ in range(12):
+        state, measured = points.step(state, huge, SeededGate(1), np.ones(1))
+        assert all(np.isfinite(b.values).all() for b in measured.blocks)
+        assert np.abs(state["cells"]).max() <= 2**32
+
+
+def test_fingerprints_tell_settings_apart() -> None:
+    plain = mechanism()
+    others = [
+        mechanism(2.0),
+        mechanism(delta=1e-9),
+        mechanism(neighbours="replace-one"),
+        mechanism(schedule="fixed"),
+        mechanism(partition=Partition(dimension=3, depth=3)),
+        mechanism(unit=Unit(signed=True)),
+        mechanism(horizon=13),
+    ]
+    assert len({m.fingerprint() for m in [plain, *others]}) == 8
+    assert mechanism().fingerprint() == plain.fingerprint()
+
+
+def box(level: int = 4, seed: int = 0) -> Cloud:
+    masses = np.random.default_rng(seed).random(2**level)
+    return Cloud(partition=Partition(dimension=2, depth=8), masses=masses, noise=np.ones(level), total_variance=4.0)
+
+
+def test_whole_numbers_of_points_follow_the_masses() -> None:
+    made = box()
+    for n in (0, 1, 7, 1000):
+        counts = made.counts(n, np.random.default_rng(n))
+        assert counts.sum() == n
+        assert counts.min() >= 0
+        for level in range(5):
+            off = counts.reshape(2**level, -1).sum(1) - made.levels()[level] * n / made.masses.sum()
+            assert np.abs(off).max() < 1 + 1e-9
+    nodes = made.partition.cells(made.points(1000, np.random.default_rng(0))) >> 4
+    assert np.array_equal(np.bincount(nodes, minlength=16), made.counts(1000, np.random.default_rng(0)))
+
+
+def test_the_error_of_a_region_is_that_of_its_sum() -> None:
+    """Against the plain estimate of every node, written out for random noise."""
+    made, rng = box(3), np.random.default_rng(1)
+    inside = rng.random(8)
+    noise = rng.standard_normal((200_000, 7))
+    error = np.zeros((200_000, 1)) + 2 * rng.standard_normal((200_000, 1))
+    for level, start in enumerate((0, 1, 3)):
+        part = noise[:, start : start + 2**level]
+        error = np.stack([(error + part) / 2, (error - part) / 2], axis=2).reshape(200_000, -1)
+    found = made.mass(inside)
+    assert found[0] == pytest.approx(float(made.masses @ inside))
+    assert found[1] == pytest.approx(float((error @ inside).std()), rel=0.02)
+
+
+def test_moved_from_compares_levels() -> None:
+    made = box()
+    assert made.moved_from(made) == 0
+    finer = Cloud(partition=made.partition, masses=np.repeat(made.masses, 4) / 4, noise=np.ones(6), total_variance=0.0)
+    assert finer.moved_from(made) == pytest.approx(0)
+    assert made.moved_from(finer) == pytest.approx(0)
+    none = Cloud(partition=made.partition, masses=made.masses * 0, noise=np.ones(4), total_variance=0.0)
+    assert none.moved_from(made) == pytest.approx(1)
+    assert made.moved_from(none) == 0
