@@ -45,7 +45,7 @@ def shares(partition: Partition) -> FloatArray:
     """
     levels = range(1, partition.depth + 1)
     roots: FloatArray = np.sqrt([2.0**j * partition.diameter(j - 1) for j in levels])
-    return roots / roots.sum()
+    return roots / float(roots.sum())
 
 
 def pmm(counts: IntArray, partition: Partition, *, epsilon: float, rng: np.random.Generator) -> FloatArray:
