@@ -53,12 +53,15 @@ _INTRODUCTION = """# Synthetic points
 
 Made by `make bench-points`; the lines are in `points.jsonl`. NOT PRIVATE: compared with the true data.
 
-W1 is the distance of the synthetic measure to the true one after the last point, at epsilon = {epsilon:g} and delta =
-{delta:g}: the mean over seeds, ± half the range; in brackets its ratio to `offline-pmm`. Lower is better. `points` and
-`hypercube`, where they stand, follow the stream; `offline-pmm` and `offline-haar` see all points at once and release
-once; `uniform` ignores the data. In one dimension W1 is exact; in two it is exact between masses on a grid of 128 x 128
-cells (256 x 256 from a million points) in the maximum norm, so figures near 1/128 of the cube carry some of the grid.
-There are {earthquakes:,} earthquakes; they are the same for all seeds, the noise is not.
+W1 is the distance of the synthetic measure to the true one after the last point, at epsilon = {epsilon:g} and
+delta = {delta:g}: the mean over seeds, ± half the range; in brackets its ratio to `offline-pmm`. Lower is better.
+
+- `points` and `hypercube`, where they stand, follow the stream. `offline-pmm` and `offline-haar` see all points at once
+  and release once. `uniform` ignores the data.
+- In one dimension W1 is exact. In two it is exact in the maximum norm between masses at the centres of 128 x 128 cells
+  (256 x 256 from a million points); what happens within a cell is not seen.
+- There are {earthquakes:,} earthquakes; they are the same for all seeds, the noise is not.
+- In the figures the grey line has the slope of the theory, -1 / dimension, and goes through `offline-pmm`.
 """
 
 
@@ -155,7 +158,10 @@ def _cell(values: Sequence[float], basis: float | None) -> str:
     shown = f"{mean:.{digits}f}"
     if len(values) > 1:
         shown += f" ±{(max(values) - min(values)) / 2:.{digits}f}"
-    return shown + (f" ({mean / basis:.2f})" if basis else "")
+    if not basis:
+        return shown
+    ratio = mean / basis
+    return f"{shown} ({ratio:.2f})" if ratio < 10 else f"{shown} ({ratio:,.0f})"
 
 
 def _costs(lines: Sequence[Line]) -> str:
@@ -189,7 +195,9 @@ def _accuracy(dim: int, lines: Sequence[Line], folder: Path) -> str:
     """W1 against the number of points, a panel for each data set, with lines of the theory's slope."""
     clouds = [c for c in get_args(Cloud) if any(line["data"] == c for line in lines)]
     methods = _methods(lines)
-    figure, axes = plt.subplots(1, len(clouds), figsize=(3.3 * len(clouds) + 0.6, 4.0), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(clouds), figsize=(3.3 * len(clouds) + 0.6, 4.0), squeeze=False, sharex=True, sharey=True
+    )
     for axis, cloud in zip(axes[0], clouds, strict=True):
         own = [line for line in lines if line["data"] == cloud]
         for method in methods:

@@ -207,3 +207,11 @@ def test_the_document_holds_all_methods(tmp_path: Path) -> None:
     path = tmp_path / "points.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert len(done(path)) == len(lines)
+
+
+def test_the_document_is_written_of_what_there_is(tmp_path: Path) -> None:
+    facts = {"w1": 0.1, "points_per_second": 1000, "release_seconds": 0.01, "peak_mb": 200.0}
+    write([{**asdict(replace(FIRST, dim=3, method="other")), **facts}], tmp_path)
+    text = (tmp_path / "points.md").read_text()
+    assert "## Three dimensions" in text
+    assert "| clustered | 2,000 | 1 | 0.100 |" in text
