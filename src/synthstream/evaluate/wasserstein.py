@@ -76,7 +76,7 @@ def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None
     number of a king's moves, the cheapest flow costs as much as the best transport. It is found as a linear program by
     the interior point method of HiGHS.
 
-    128 x 128 cells take about 11 s, 256 x 256 about 90 s and 0.7 GB.
+    128 x 128 cells take about 10 s on one core, 256 x 256 about 90 s and 0.7 GB.
 
     Args:
         mass_a, mass_b: shape ``(side, side)``, at least 0, each scaled to add up to 1.
