@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow bench bench-tables check clean
+.PHONY: demo test test-slow bench bench-tables bench-points check clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -25,6 +25,9 @@ bench: $(VENV)/ready
 
 bench-tables: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.tables
+
+bench-points: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.points_report
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

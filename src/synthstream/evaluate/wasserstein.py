@@ -1,0 +1,160 @@
+"""NOT PRIVATE. Wasserstein distances of synthetic points to the true ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from synthstream.workload import IntArray
+
+FloatArray = NDArray[np.float64]
+
+
+def w1_line(
+    a: FloatArray, b: FloatArray, weights_a: FloatArray | None = None, weights_b: FloatArray | None = None
+) -> float:
+    """W1 of two weighted sets of points on the line, exact: the integral of ``|F - G|``.
+
+    Args:
+        a, b: coordinates, shapes ``(points_a,)`` and ``(points_b,)``.
+        weights_a, weights_b: at least 0, scaled to add up to 1; left out: all equal.
+
+    Raises:
+        ValueError: no points, coordinates that are not numbers, weights that are negative, all 0 or of a wrong shape.
+
+    Example:
+        >>> w1_line(np.array([0.0, 1.0]), np.array([0.5]))
+        0.5
+        >>> w1_line(np.array([0.0, 1.0]), np.array([0.0]), weights_a=np.array([3.0, 1.0]))
+        0.25
+    """
+    points = np.concatenate([np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)])
+    if points.ndim != 1 or not np.all(np.isfinite(points)):
+        raise ValueError("coordinates must be numbers, in one dimension")
+    steps = np.concatenate([_weights(weights_a, len(a)), -_weights(weights_b, len(b))])
+    order = np.argsort(points)
+    return float(np.abs(np.cumsum(steps[order])[:-1]) @ np.diff(points[order]))
+
+
+def w1_sliced(
+    a: FloatArray,
+    b: FloatArray,
+    *,
+    rng: np.random.Generator,
+    directions: int = 64,
+    weights_a: FloatArray | None = None,
+    weights_b: FloatArray | None = None,
+) -> float:
+    """Sliced W1: the mean of W1 of the points' shadows on lines of random directions.
+
+    It needs no grid and so serves three and more dimensions. It is at most the W1 of the Euclidean distance; how far
+    below depends on the data. Compare its values with each other alone.
+
+    Args:
+        a, b: shapes ``(points_a, dimension)`` and ``(points_b, dimension)``.
+        rng: for the directions, uniform on the unit sphere.
+        directions: how many.
+        weights_a, weights_b: as for :func:`w1_line`.
+
+    Raises ``ValueError`` as :func:`w1_line` does, or if the dimensions differ.
+    """
+    if np.ndim(a) != 2 or np.ndim(b) != 2 or np.shape(a)[1] != np.shape(b)[1]:
+        raise ValueError(f"points of shapes {np.shape(a)} and {np.shape(b)} are not in one space")
+    if directions < 1:
+        raise ValueError(f"directions must be at least 1, not {directions}")
+    lines = rng.normal(size=(directions, np.shape(a)[1]))
+    lines /= np.linalg.norm(lines, axis=1, keepdims=True)
+    return float(np.mean([w1_line(a @ line, b @ line, weights_a, weights_b) for line in lines]))
+
+
+def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None) -> float:
+    """W1 of two masses on a square grid in the maximum norm, exact up to rounding.
+
+    Mass flows from cell to cell, as a king moves, at a cost of one side for each move. As the maximum norm is the
+    number of a king's moves, the cheapest flow costs as much as the best transport. It is found as a linear program by
+    the interior point method of HiGHS.
+
+    128 x 128 cells take about 10 s on one core, 256 x 256 about 90 s and 0.7 GB.
+
+    Args:
+        mass_a, mass_b: shape ``(side, side)``, at least 0, each scaled to add up to 1.
+        cell: side of a cell; left out: that of the unit square, ``1 / side``.
+
+    Raises:
+        ValueError: masses are negative, all 0 or not on one square grid.
+        RuntimeError: the solver gives up.
+
+    Example:
+        >>> w1_grid(np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 1.0]]))
+        0.5
+    """
+    side = np.shape(mass_a)[0] if np.ndim(mass_a) else 0
+    if not side or np.shape(mass_a) != (side, side) or np.shape(mass_b) != (side, side):
+        raise ValueError(f"masses of shapes {np.shape(mass_a)} and {np.shape(mass_b)}, not on one square grid")
+    cells = side * side
+    # The solver's tolerances are absolute: a mean cell holds 1.
+    supply = cells * (_weights(np.ravel(mass_a), cells) - _weights(np.ravel(mass_b), cells))
+    if not supply.any():
+        return 0.0
+    tails, heads = _moves(side)
+    moves = np.arange(tails.size)
+    leaves, arrives = np.ones(tails.size), -np.ones(tails.size)
+    entries = np.concatenate([leaves, arrives]), (np.concatenate([tails, heads]), np.concatenate([moves, moves]))
+    balance = csr_array(entries, shape=(cells, tails.size))
+    flow = linprog(leaves, A_eq=balance, b_eq=supply, method="highs-ipm")  # type: ignore[call-overload]
+    if flow.status != 0:
+        raise RuntimeError(f"no transport found: {flow.message}")
+    return float(flow.fun) / cells * (1 / side if cell is None else cell)
+
+
+def histogram(points: FloatArray, bins: int, weights: FloatArray | None = None) -> FloatArray:
+    """Shares of points in the cells of a grid over the unit cube; a share stands for mass at its cell's centre.
+
+    Args:
+        points: shape ``(points, dimension)``, in the unit cube; a coordinate of 1 belongs to the last cell.
+        bins: cells along each coordinate.
+        weights: as for :func:`w1_line`.
+
+    Returns:
+        Shape ``(bins,) * dimension``; adds up to 1.
+
+    Raises:
+        ValueError: a point lies outside, or as for :func:`w1_line`.
+
+    Example:
+        >>> histogram(np.array([[0.1, 0.9], [0.2, 1.0]]), 2).tolist()
+        [[0.0, 1.0], [0.0, 0.0]]
+    """
+    if np.ndim(points) != 2 or not np.all((points >= 0) & (points <= 1)):
+        raise ValueError("points must lie in the unit cube, one a row")
+    number, dimension = np.shape(points)
+    places = np.minimum((points * bins).astype(np.int64), bins - 1)
+    shape = (bins,) * dimension
+    cells = np.ravel_multi_index(tuple(places.T), shape)
+    return np.bincount(cells, weights=_weights(weights, number), minlength=bins**dimension).reshape(shape)
+
+
+def _weights(weights: FloatArray | None, points: int) -> FloatArray:
+    if points == 0:
+        raise ValueError("there are no points")
+    if weights is None:
+        return np.full(points, 1 / points)
+    found = np.asarray(weights, dtype=np.float64)
+    total = float(found.sum())
+    if found.shape != (points,) or not np.all(found >= 0) or not 0 < total < np.inf:
+        raise ValueError(f"weights or masses must be {points} numbers of at least 0, not all 0")
+    return found / total
+
+
+def _moves(side: int) -> tuple[IntArray, IntArray]:
+    """All moves of a king on a board: from which cell to which."""
+    cell = np.arange(side * side)
+    row, column = np.divmod(cell, side)
+    tails, heads = [], []
+    for down, right in [(d, r) for d in (-1, 0, 1) for r in (-1, 0, 1) if d or r]:
+        on_board = (row + down >= 0) & (row + down < side) & (column + right >= 0) & (column + right < side)
+        tails.append(cell[on_board])
+        heads.append(cell[on_board] + down * side + right)
+    return np.concatenate(tails), np.concatenate(heads)
