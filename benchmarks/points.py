@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from benchmarks import offline
 from benchmarks.clouds import Cloud, points
 from benchmarks.environment import environment, peak_mb
+from benchmarks.online import scheduled
 from synthstream.evaluate.wasserstein import histogram, w1_grid, w1_line, w1_sliced
 from synthstream.partition import Partition
 
@@ -97,7 +98,12 @@ def _uniform(cloud: FloatArray, epsilon: float, delta: float, seed: int) -> Outc
     return Outcome(masses=masses, depth=partition.depth, seconds_ingest=0.0, seconds_release=seconds)
 
 
-METHODS: dict[str, Method] = {"offline-pmm": _pmm, "offline-haar": _haar, "uniform": _uniform}
+def _points(cloud: FloatArray, epsilon: float, delta: float, seed: int) -> Outcome:
+    found, ingest, release = scheduled(cloud, epsilon, delta, seed)
+    return Outcome(masses=found.masses, depth=found.level, seconds_ingest=ingest, seconds_release=release)
+
+
+METHODS: dict[str, Method] = {"points": _points, "offline-pmm": _pmm, "offline-haar": _haar, "uniform": _uniform}
 
 
 def run(setting: Setting) -> dict[str, Any]:

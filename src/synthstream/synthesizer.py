@@ -23,6 +23,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
+from synthstream.kernel.schedule import Shape
 from synthstream.kernel.selective import Selective
 from synthstream.points import PointRelease
 from synthstream.privacy import Claim
@@ -257,7 +258,7 @@ class FromNodes:
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, TreeMeasured, Models]:
         """See :class:`Synthesizer`."""
-        shape = np.ones(1) if last is None else last.masses
+        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.masses, last.moving)
         return *self.mechanism.step(state, counts, gate, shape), {}
 
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
@@ -286,14 +287,18 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     begins = [*epochs, now.total]
     depth = max([mechanism.depth_of(now.total), *(max(r, default=-1) + 1 for r in epochs.values())])
     spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
-    fitted = masses(
+    fitted, moving = masses(
         spans, depth=depth, dimension=mechanism.partition.dimension, shrink=mechanism.schedule == "adaptive"
     )
     noise = [sum(span.readings[level].variance for span in spans if level in span.readings) for level in range(depth)]
     total = float(fitted.sum())
     scale = max(now.total, 0.0) / total if total > 0 else 0.0
     return Cloud(
-        partition=mechanism.partition, masses=fitted * scale, noise=np.array(noise), total_variance=now.variance
+        partition=mechanism.partition,
+        masses=fitted * scale,
+        noise=np.array(noise),
+        total_variance=now.variance,
+        moving=moving,
     )
 
 
@@ -306,6 +311,7 @@ def forecast(made: FromNodes, events: int) -> float:
         masses=np.full(2**depth, events / 2**depth),
         noise=mechanism.expected_variance(events)[:depth],
         total_variance=0.0,
+        moving=0.0,
     ).distance()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
-from synthstream.kernel.schedule import LEAST, UNITS, Schedule, differences, standing_out
+from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, differences, standing_out
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizer import FromNodes, cloud
@@ -84,13 +85,15 @@ def test_no_event_costs_more_than_the_claim(schedule: Any, delta: float, signed:
 def test_parts_of_a_budget_never_add_up_to_more(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     for kind, depth in product(("adaptive", "fixed"), (1, 2, 7, 20)):
-        for shape in (np.ones(1), np.zeros(4), rng.random(8) ** 20, np.array([1e300, 0.0])):
-            for events in (0.0, 1.0, 1e12):
-                schedule = Schedule(dimension=2, kind=kind)  # type: ignore[arg-type]
+        for masses in (np.ones(1), np.zeros(4), rng.random(8) ** 20, np.array([1e300, 0.0])):
+            for events, moving in product((0.0, 1.0, 1e12), (0.0, 1e-9, 1.0)):
+                schedule, shape = Schedule(dimension=2, kind=kind), Shape(masses, moving)  # type: ignore[arg-type]
                 plan = schedule.within(shape, events, depth, 3.0)
-                for units in (schedule.end(shape, events, depth, 3.0), plan.units):
-                    assert units.sum() <= UNITS
-                    assert not units.size or units.min() >= LEAST
+                left = UNITS - plan.units.sum()
+                end = schedule.end(shape, events, depth, 3.0, left)
+                assert plan.units.sum() <= UNITS // 2
+                assert end.sum() <= left
+                assert min(end.min(), plan.units.min(initial=LEAST)) >= LEAST
     greedy = Schedule.end
     monkeypatch.setattr(Schedule, "end", lambda *a, **k: greedy(*a, **k) * 2)
     gate = TracingGate(ExactGate())
@@ -169,7 +172,7 @@ def test_any_counts_are_taken() -> None:
     huge = Counts(np.array([0, 7]), np.array([2**62, -(2**62)]))
     state = points.init()
     for _ in range(12):
-        state, measured = points.step(state, huge, SeededGate(1), np.ones(1))
+        state, measured = points.step(state, huge, SeededGate(1), Shape(np.ones(1), 0.0))
         assert all(np.isfinite(b.values).all() for b in measured.blocks)
         assert np.abs(state["cells"]).max() <= 2**32
 
@@ -191,7 +194,9 @@ def test_fingerprints_tell_settings_apart() -> None:
 
 def box(level: int = 4, seed: int = 0) -> Cloud:
     masses = np.random.default_rng(seed).random(2**level)
-    return Cloud(partition=Partition(dimension=2, depth=8), masses=masses, noise=np.ones(level), total_variance=4.0)
+    return Cloud(
+        partition=Partition(dimension=2, depth=8), masses=masses, noise=np.ones(level), total_variance=4.0, moving=0.0
+    )
 
 
 def test_whole_numbers_of_points_follow_the_masses() -> None:
@@ -224,9 +229,11 @@ def test_the_error_of_a_region_is_that_of_its_sum() -> None:
 def test_moved_from_compares_levels() -> None:
     made = box()
     assert made.moved_from(made) == 0
-    finer = Cloud(partition=made.partition, masses=np.repeat(made.masses, 4) / 4, noise=np.ones(6), total_variance=0.0)
+    finer = Cloud(
+        partition=made.partition, masses=np.repeat(made.masses, 4) / 4, noise=np.ones(6), total_variance=0.0, moving=0.0
+    )
     assert finer.moved_from(made) == pytest.approx(0)
     assert made.moved_from(finer) == pytest.approx(0)
-    none = Cloud(partition=made.partition, masses=made.masses * 0, noise=np.ones(4), total_variance=0.0)
+    none = replace(made, masses=made.masses * 0)
     assert none.moved_from(made) == pytest.approx(1)
     assert made.moved_from(none) == 0

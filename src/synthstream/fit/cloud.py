@@ -24,12 +24,14 @@ class Cloud:
         noise: by level, variance of the sum of all epochs' left-minus-right readings in one node, shape ``(level,)``; 0
             where nothing was measured.
         total_variance: of the estimated number of events.
+        moving: how far mass has moved between the two newest epochs, in widths of the cube.
     """
 
     partition: Partition
     masses: FloatArray
     noise: FloatArray
     total_variance: float
+    moving: float
 
     @property
     def level(self) -> int:
@@ -48,7 +50,8 @@ class Cloud:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it but the partition, for the store."""
-        return {"masses": self.masses, "noise": self.noise, "total_variance": np.array(self.total_variance)}
+        single = {"total_variance": self.total_variance, "moving": self.moving}
+        return {"masses": self.masses, "noise": self.noise, **{key: np.array(n) for key, n in single.items()}}
 
     @classmethod
     def from_arrays(cls, partition: Partition, arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -58,6 +61,7 @@ class Cloud:
             masses=arrays["masses"],
             noise=arrays["noise"],
             total_variance=float(arrays["total_variance"]),
+            moving=float(arrays["moving"]),
         )
 
     def moved_from(self, before: Cloud) -> float:

@@ -24,8 +24,9 @@ import numpy as np
 
 from synthstream.release import FloatArray
 
-# A difference counts as real where it stands out of the noise of its estimate by so many standard deviations.
-_CAUTION = 2.0
+# A variance counts as real where it stands out of the noise of its estimate by so many standard deviations; the square
+# of a Laplace draw has a variance of 5 times its squared mean.
+_CAUTION, _SQUARE = 3.0, 5.0
 
 
 class NodeReading(NamedTuple):
@@ -55,8 +56,8 @@ class Span:
     readings: Mapping[int, NodeReading]
 
 
-def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True) -> FloatArray:
-    """Mass of every cell over all epochs, float64, shape ``(2**depth,)``: at least 0, adding up to that of the root.
+def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True) -> tuple[FloatArray, float]:
+    """Mass of every cell over all epochs, and how far it has moved between the two newest.
 
     Args:
         spans: epochs in order.
@@ -65,20 +66,38 @@ def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = 
         shrink: whether differences are weighed against noise and each other; otherwise each epoch is taken as it was
             read (theorem ``points-accuracy``).
 
+    Returns:
+        float64, shape ``(2**depth,)``, at least 0, adding up to the mass of the root; and a bound on the Wasserstein
+        distance between the newest two epochs as estimated, in widths of the cube.
+
     Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
     """
     mass = np.array([[max(span.events, 0.0)] for span in spans])
     ratios: list[FloatArray] = []
+    moved, last = 0.0, max(float(mass[-1, 0]), 1e-9)
     for level in range(depth):
+        done = max(_without_readings(spans, level), 1)
+        if done > 1:  # from here on nothing tells these epochs apart
+            mass = np.concatenate([mass[:done].sum(axis=0, keepdims=True), mass[done:]])
+            spans = [Span(events=sum(span.events for span in spans[:done]), readings={}), *spans[done:]]
+            ratios = [r[done - 1 :] for r in ratios]
         if shrink:
             r = _ratios(level, mass, spans, ratios[level - dimension] if level >= dimension else None, dimension)
         else:
             r = _plain(level, mass, spans)
         ratios.append(r)
+        if len(spans) > 1:
+            moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ np.abs(r[-1] - r[-2])) / last
         if len(ratios) > dimension:
             ratios[level - dimension] = np.empty(0)  # no longer needed
         mass = np.stack([mass * (1 + r) / 2, mass * (1 - r) / 2], axis=2).reshape(len(spans), -1)
-    return np.asarray(mass.sum(axis=0))
+    return np.asarray(mass.sum(axis=0)), moved
+
+
+def _without_readings(spans: Sequence[Span], level: int) -> int:
+    """How many of the first epochs, the last one left out, have no reading from a level on."""
+    deep = [any(read >= level for read in span.readings) for span in spans[:-1]]
+    return deep.index(True) if True in deep else len(deep)
 
 
 def _plain(level: int, mass: FloatArray, spans: Sequence[Span]) -> FloatArray:
@@ -151,7 +170,7 @@ def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:
         change = np.where(weight > 0, (y[b] - y[a]) ** 2 - explained, 0.0)
         excess += float(np.sum(weight * np.where(weight > 0, change, 0.0)))
         weights += float(weight.sum())
-        squares += 2 * float(np.sum(weight**2 * np.where(weight > 0, explained, 0.0) ** 2))
+        squares += _SQUARE * float(np.sum(weight**2 * np.where(weight > 0, explained, 0.0) ** 2))
     if weights <= 0:
         return 0.0
     return max(0.0, (excess - _CAUTION * math.sqrt(squares)) / weights)
@@ -168,7 +187,7 @@ def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int], mass: FloatAr
     importance = np.where(np.isfinite(explained), 1.0, 0.0)
     excess = np.bincount(bins, importance * np.where(importance > 0, pooled**2 - explained, 0.0), minlength=40)
     number = np.bincount(bins, importance, minlength=40)
-    spread = np.sqrt(2 * np.bincount(bins, np.where(importance > 0, explained, 0.0) ** 2, minlength=40))
+    spread = np.sqrt(_SQUARE * np.bincount(bins, np.where(importance > 0, explained, 0.0) ** 2, minlength=40))
     with np.errstate(divide="ignore", invalid="ignore"):
         s = np.where(number > 0, np.maximum(0.0, (excess - _CAUTION * spread) / number), 0.0)
     return np.asarray(np.minimum(s, 1.0)[bins])

@@ -16,15 +16,15 @@ from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
-from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Within, differences
+from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, Within, differences
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.release import FloatArray
 from synthstream.tree import Block, TreeMeasured
 from synthstream.workload import IntArray
 
-# Parts of the budget: the number of events, if it is private; readings while an epoch is open; readings at its end.
-_PARTS = (0.04, 0.30, 0.66)
+# Parts of the budget: the number of events, if it is private; an epoch.
+_PARTS = (0.04, 0.96)
 
 # A cell's count is kept within this size, so that the sum over 2^30 cells stays within 64 bits.
 _LARGEST_CELL = 2**32
@@ -95,12 +95,12 @@ class Points:
         return self.neighbours == "replace-one" and not self.unit.signed
 
     @cached_property
-    def parts(self) -> tuple[float, float, float]:
-        """Cost of the number of events, of an open epoch, of its end: in epsilon (pure) or rho, rounded down."""
+    def parts(self) -> tuple[float, float]:
+        """Cost of the number of events, and of an epoch: in epsilon (pure) or rho, rounded down."""
         whole = self.budget.epsilon if self.budget.pure else float(self.budget.rho)
-        parts = np.array(_PARTS) * [not self.number_is_public, 1, 1]
-        number, within, end = (parts / parts.sum() * whole * (1 - 1e-9)).tolist()
-        return number, within, end
+        parts = np.array(_PARTS) * [not self.number_is_public, 1]
+        number, epoch = (parts / parts.sum() * whole * (1 - 1e-9)).tolist()
+        return number, epoch
 
     def scale(self, cost: float, units: int = UNITS) -> float:
         """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / UNITS``; rounded up."""
@@ -124,7 +124,7 @@ class Points:
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
         moved = moved_by(self.neighbours)
-        cost = Fraction(self.parts[1]) + Fraction(self.parts[2])
+        cost = Fraction(self.parts[1])
         if self.total is not None:
             exact = Fraction(self.scale(self.parts[0]))
             cost += moved / exact if self.budget.pure else moved**2 / (2 * exact * exact)
@@ -156,8 +156,9 @@ class Points:
         found = np.zeros(self.depth_of(events))
         for epoch in range(1, self.epoch_of(events) + 1):
             total = 2.0**epoch / self.budget.epsilon
-            units = self._schedule.end(np.ones(1), total / 2, self.depth_of(total), self.scale(self.parts[2]))
-            found[: units.size] += [self._variance(self.scale(self.parts[2], int(u))) for u in units]
+            depth, left = self.depth_of(total), UNITS * 3 // 4
+            units = self._schedule.end(Shape(np.ones(1), 0.0), total / 2, depth, self.scale(self.parts[1]), left)
+            found[: units.size] += [self._variance(self.scale(self.parts[1], int(u))) for u in units]
         return found
 
     def _variance(self, scale: float) -> float:
@@ -192,30 +193,30 @@ class Points:
             "ends": np.zeros(0, dtype=np.int64),
         }
 
-    def step(self, state: State, counts: Counts, gate: Gate, shape: FloatArray) -> tuple[State, TreeMeasured]:
+    def step(self, state: State, counts: Counts, gate: Gate, shape: Shape) -> tuple[State, TreeMeasured]:
         """Close one tick.
 
         Args:
-            state: what the last step returned; it is not changed.
+            state: what the last step returned; it is used up, and must not be used again.
             counts: the tick's exact counts of cells.
             gate: the source of noise.
-            shape: masses of the newest release over the nodes of any one level; public. It decides how the budget of
-                an epoch is divided, never how much it is.
+            shape: of the newest release; public. It decides how the budget of an epoch is divided, never how much it
+                is.
 
         Raises:
             HorizonExhausted: all ticks have been released.
         """
         tick, begun = int(state["t"]), float(state["begun"])
         after = dict(state) if bool(state["planned"]) else self._planned(state, shape)
-        cells = state["cells"].copy()
-        np.add.at(cells, counts.cells, np.clip(counts.numbers, -_LARGEST_CELL, _LARGEST_CELL))
-        np.clip(cells, -_LARGEST_CELL, _LARGEST_CELL, out=cells)
+        cells = state["cells"]  # in place: there may be a million
+        cells[counts.cells] = _clipped(cells[counts.cells] + _clipped(counts.numbers))
         number, total, variance = self._number(state, counts, gate)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.epoch_of(total) > self.epoch_of(begun)
         needs = self._needs(after)
         if closing:
-            blocks = self._end(cells, total, begun, gate, shape)
+            left = UNITS - sum(after["plan.units"].tolist())
+            blocks = self._end(cells, total, total - begun, left, gate, shape)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
             after |= {
                 "cells": np.zeros_like(cells),
@@ -245,11 +246,11 @@ class Points:
         variance = self.total.variance(int(state["t"]), multiplier=float(multiplier[0]))
         return _prefixed("total", inner), float(estimate[0]), variance
 
-    def _planned(self, state: State, shape: FloatArray) -> State:
+    def _planned(self, state: State, shape: Shape) -> State:
         """The state with a plan for the epoch that begins: how often each level is measured while it is open."""
         begun = float(state["begun"])
         plan = self._schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
-        _refuse_overspending(plan.units)
+        _refuse_overspending(plan.units, UNITS)
         after = state | {"planned": np.array(True), "plan.units": plan.units, "plan.steps": plan.steps}
         after |= {"plan.done": np.zeros_like(plan.steps), "plan.ticks": np.full_like(plan.steps, -1)}
         for level, steps in enumerate(plan.steps.tolist()):
@@ -288,14 +289,16 @@ class Points:
         after |= {"plan.done": done, "plan.ticks": ticks}
         return tuple(blocks)
 
-    def _end(self, cells: IntArray, total: float, begun: float, gate: Gate, shape: FloatArray) -> tuple[Block, ...]:
+    def _end(
+        self, cells: IntArray, total: float, events: float, left: int, gate: Gate, shape: Shape
+    ) -> tuple[Block, ...]:
         """Readings of all levels at the end of an epoch."""
         depth = self.depth_of(total)
-        units = self._schedule.end(shape, total - begun, depth, self.scale(self.parts[2]))
-        _refuse_overspending(units)
+        units = self._schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
+        _refuse_overspending(units, left)
         blocks = []
         for level, exact in enumerate(differences(cells, depth)):
-            scale = self.scale(self.parts[2], int(units[level]))
+            scale = self.scale(self.parts[1], int(units[level]))
             noisy = gate.laplace(exact, scale=scale) if self.budget.pure else gate.gaussian(exact, sigma=scale)
             blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=self._variance(scale)))
         return tuple(blocks)
@@ -314,10 +317,15 @@ class Points:
         return TreeMeasured.unpack(tick, released)
 
 
-def _refuse_overspending(units: IntArray) -> None:
-    """Raise ``ValueError`` if parts of a budget add up to more than the whole: they cannot, whatever was released."""
-    if units.size and (units.min() < LEAST or sum(units.tolist()) > UNITS):
-        raise ValueError("parts of the budget of an epoch add up to more than the whole")
+def _clipped(counts: IntArray) -> IntArray:
+    """Counts of cells within their limits. Moves no two counts further apart."""
+    return np.clip(counts, -_LARGEST_CELL, _LARGEST_CELL)
+
+
+def _refuse_overspending(units: IntArray, left: int) -> None:
+    """Raise ``ValueError`` if parts of a budget add up to more than is left: they cannot, whatever was released."""
+    if units.size and (units.min() < LEAST or sum(units.tolist()) > left):
+        raise ValueError("parts of the budget of an epoch add up to more than is left")
 
 
 def _prefixed(prefix: str, state: State) -> State:

@@ -20,6 +20,24 @@ _KAPPA = 0.5
 _ROUNDS = 4
 
 
+# Parts of an epoch's budget for readings while it is open: where the newest epochs look alike, and where they do not.
+_CALM, _MOVING = 0.08, 0.45
+# An epoch's move counts by as much as its half, half of the time, so against four times the noise.
+_FAR = 4.0
+
+
+class Shape(NamedTuple):
+    """What the newest release says of the events to come. Public.
+
+    Args:
+        masses: over the nodes of one level, in any unit, at least 0, float64, shape ``(2**level,)``.
+        moving: how far mass has moved between the two newest epochs, in widths of the cube.
+    """
+
+    masses: FloatArray
+    moving: float
+
+
 class Within(NamedTuple):
     """What is measured while an epoch is open.
 
@@ -49,31 +67,38 @@ class Schedule:
 
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
-        return [_MOST_STEPS, _KAPPA, _ROUNDS]
+        return [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR]
 
-    def end(self, shape: FloatArray, events: float, depth: int, scale: float) -> IntArray:
-        """Parts at the end of an epoch, int64, shape ``(depth,)``, all at least ``LEAST``, at most ``UNITS`` together.
+    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
+        """Parts at the end of an epoch, int64, shape ``(depth,)``, all at least ``LEAST``, at most ``left`` together.
 
         Args:
-            shape: masses over the nodes of one level, in any unit.
+            shape: the newest release.
             events: number of events of the epoch.
             depth: number of levels.
             scale: noise of a level that gets the whole budget.
+            left: parts that are left.
         """
         if self.kind == "fixed":
-            return _units(self._falling(depth))
-        return _units(self._fair(shape, events, depth, scale)[0])
+            return _units(self._falling(depth), left)
+        return _units(self._fair(shape.masses, events, depth, scale * UNITS / left)[0], left)
 
-    def within(self, shape: FloatArray, events: float, depth: int, scale: float) -> Within:
-        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out."""
+    def within(self, shape: Shape, events: float, depth: int, scale: float) -> Within:
+        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
+
+        Of an epoch's budget they get between a tenth, where the newest epochs look alike, and nearly a half, where the
+        shape moves farther in an epoch than the noise of these readings.
+        """
         if self.kind == "fixed":
             steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
-            return Within(_units(self._falling(depth)), steps)
+            return Within(_units(self._falling(depth), UNITS // 3), steps)
         levels, steps = depth, np.zeros(0, dtype=np.int64)
-        share = np.zeros(0)
+        share, part = np.zeros(0), _CALM
         while levels:
-            share, nodes = self._fair(shape, events, levels, scale)
-            missed = nodes * scale / share
+            share, nodes = self._fair(shape.masses, events, levels, scale / _MOVING)
+            noise = float(np.sum(nodes * self._width(levels) * scale / share)) / _MOVING / max(events, 1.0)
+            part = _CALM + (_MOVING - _CALM) * shape.moving / (shape.moving + _FAR * noise)
+            missed = nodes * scale / part / share
             steps = np.clip(_KAPPA * events / missed, 1, _MOST_STEPS).astype(np.int64)
             often = np.flatnonzero(steps > 1)
             deepest = int(often[-1]) + 1 if often.size else 0
@@ -82,7 +107,7 @@ class Schedule:
             levels = deepest
         if not levels:
             return Within(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        return Within(_units(share), steps)
+        return Within(_units(share, int(part * UNITS)), steps)
 
     def _falling(self, depth: int) -> FloatArray:
         return np.asarray(2.0 ** ((1 - 1 / max(self.dimension, 2)) / 2 * (np.arange(depth) - depth)))
@@ -137,9 +162,9 @@ def differences(cells: IntArray, depth: int) -> list[IntArray]:
     return found[::-1]
 
 
-def _units(share: FloatArray) -> IntArray:
-    """Shares as whole parts, each at least ``LEAST``, at most ``UNITS`` together."""
+def _units(share: FloatArray, whole: int) -> IntArray:
+    """Shares as whole parts, each at least ``LEAST``, at most ``whole`` together."""
     if share.size == 0:
         return np.zeros(0, dtype=np.int64)
-    units = np.floor(share / share.sum() * (UNITS - LEAST * share.size)) + LEAST
+    units = np.floor(share / share.sum() * (whole - LEAST * share.size)) + LEAST
     return np.asarray(units.astype(np.int64))

@@ -1,0 +1,66 @@
+"""Continual mechanisms for :mod:`benchmarks.points`: points arrive in order, under replace-one neighbours."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.counts import Counts
+from synthstream.fit.cloud import Cloud
+from synthstream.kernel.points import Points
+from synthstream.partition import Partition
+from synthstream.privacy import Budget
+from synthstream.synthesizer import FromNodes
+from synthstream.testing.gates import SeededGate
+from synthstream.tree import TreeMeasured
+
+FloatArray = NDArray[np.float64]
+
+# Clock ticks in an epoch: no level is read more often than 64 times in it.
+_TICKS = 128
+
+
+def ticks(number: int, epsilon: float) -> Iterator[slice]:
+    """Arrivals of one clock tick after another."""
+    start = 0
+    while start < number:
+        epoch = max(0, math.floor(math.log2(max(epsilon * start, 1))))
+        length = max(1, round(2.0**epoch / epsilon / _TICKS))
+        end = min(start + length, number, max(start + 1, math.ceil(2.0 ** (epoch + 1) / epsilon)))
+        yield slice(start, end)
+        start = end
+
+
+def coded(cloud: FloatArray, partition: Partition) -> NDArray[np.int32]:
+    """Codes of points in the unit cube."""
+    scale = 2.0 ** np.array(partition.bits)
+    return np.minimum(np.floor(cloud * scale), scale - 1).astype(np.int32)
+
+
+def scheduled(
+    cloud: FloatArray, epsilon: float, delta: float, seed: int, **settings: Any
+) -> tuple[Cloud, float, float]:
+    """Ours, ``kind = "points"``: the last release, and the seconds of taking in all points, and of releasing."""
+    number, dimension = cloud.shape
+    depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 24)
+    budget = Budget(epsilon=epsilon, delta=delta)
+    partition = Partition(dimension=dimension, depth=depth)
+    mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours="replace-one", **settings)
+    made, history = FromNodes(mechanism=mechanism), dict[int, TreeMeasured]()
+    gate, state, last = SeededGate(seed), mechanism.init(), None
+    begin = time.perf_counter()
+    for tick, span in enumerate(ticks(number, epsilon)):
+        cells = partition.cells(coded(cloud[span], partition))
+        state, measured, _ = made.step(state, Counts.at(cells), gate, last, {})
+        history[tick] = measured
+        if measured.closing:  # the next epoch is planned from this release; those between are not looked at
+            last = made.fit(tick, history.__getitem__, last, {}, seed=seed)
+        history = {t: history[t] for t in (*measured.needs, tick)}
+    taken = time.perf_counter()
+    found = made.fit(tick, history.__getitem__, last, {}, seed=seed)
+    return found, taken - begin, time.perf_counter() - taken
