@@ -230,7 +230,8 @@ def _fixed_point(margin: int, scale: Fraction, digits: int) -> int:
     else:
         fails = _small_exponential(Fraction(margin + 1) / scale, context)
         hazard = Fraction(context.subtract(beside, context.ln(context.subtract(context.add(1, p), fails))))
-    return math.floor(hazard * 10**digits)
+    cut: int = math.floor(hazard * 10**digits)
+    return cut
 
 
 def _small_exponential(x: Fraction, context: Context) -> Decimal:
