@@ -94,8 +94,9 @@ class Hypercube:
             raise ValueError("this mechanism tells the number of points: a point may be replaced, not added or removed")
         if not 0 <= self.threshold_factor < 2**20:
             raise ValueError(f"threshold_factor must be at least 0 and below 2^20, not {self.threshold_factor}")
-        for level in self.levels:
-            if level and not float(self.sparse(level, nodes=False).tree_scale.max()) < LARGEST_SCALE:
+        for level in filter(self.deepest, self.levels):
+            widest = self.sparse(level, nodes=False)
+            if not widest.tree_scale(widest.scale).max() < LARGEST_SCALE:
                 raise ValueError(
                     f"epsilon = {self.budget.epsilon:g} is too small for {self.points} points: the noise would be "
                     "wider than can be drawn. Plan for fewer points or fewer levels, or allow more."

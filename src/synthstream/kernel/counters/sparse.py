@@ -71,21 +71,25 @@ class Sparse:
         noise = gate.laplace(zeros, scale=self.scale)
         return {"room": self.threshold + noise, "segment": zeros, "ended": zeros, "exact": none, "noisy": none}
 
-    def step(self, state: State, arrivals: Arrivals, gate: Gate) -> State:
-        """Go on by ``arrivals.steps`` steps. The state given is not changed.
+    def step(self, before: State, arrivals: Arrivals, gate: Gate) -> State:
+        """Go on by ``arrivals.steps`` steps, to another state.
 
         Noise is drawn afresh for each comparison, so nothing is kept of those that passed. Which nodes are looked at
         again, and how often, follows from the gate's answers.
         """
-        state = {name: array.copy() for name, array in state.items()}
+        state = before | {"segment": before["segment"].copy()}
         active = np.flatnonzero(state["ended"] < self.horizon)
-        reached, seen = np.zeros_like(active), arrivals.starts[active]
+        reached, seen = np.zeros_like(active), _at(arrivals.starts[:-1], active).copy()
         while active.size:
             room = _at(state["room"], active) - _at(state["segment"], active)
             margins, repeats, starts = _runs(arrivals, active, reached, seen, room)
             reached = reached + gate.passes(margins, repeats, starts, scale=_at(self.scale, active))
             _add(state["segment"], arrivals, active, reached, seen)
             fired = np.flatnonzero(reached < arrivals.steps)
+            if not fired.size:
+                break
+            if state["ended"] is before["ended"]:  # the rest is copied only if it changes, which is seldom
+                state |= {name: array.copy() for name, array in before.items() if name != "segment"}
             active = active[fired]
             self._end(state, active, gate)
             going = np.flatnonzero(state["ended"][active] < self.horizon)
@@ -94,8 +98,6 @@ class Sparse:
 
     def _end(self, state: State, nodes: IntArray, gate: Gate) -> None:
         """End the open segments of some nodes: feed the tree, and draw new thresholds. Changes the state."""
-        if not nodes.size:
-            return
         state["ended"][nodes] += 1
         number = state["ended"][nodes]
         # The span that a tick completes has the length of the largest power of two that divides the tick's number.
@@ -112,15 +114,14 @@ class Sparse:
             state["exact"][shorter, part] = 0
             state["noisy"][shorter, part] = 0
         state["exact"][row, nodes] = exact
-        state["noisy"][row, nodes] = gate.laplace(exact, scale=self.tree_scale[nodes])
+        state["noisy"][row, nodes] = gate.laplace(exact, scale=self.tree_scale(self.scale[nodes]))
         state["segment"][nodes] = 0
         noise = gate.laplace(np.zeros_like(nodes), scale=self.scale[nodes])
         state["room"][nodes] = self.threshold[nodes] + noise
 
-    @property
-    def tree_scale(self) -> FloatArray:
-        """Scale of the noise of a span of segments, shape ``(nodes,)``: as of ``Binary`` over ``horizon`` ticks."""
-        return rounded_up(self.horizon.bit_length() * self.scale)
+    def tree_scale(self, scale: FloatArray) -> FloatArray:
+        """Scale of the noise of a span of segments, for nodes of a scale: that of ``Binary`` over ``horizon`` ticks."""
+        return rounded_up(self.horizon.bit_length() * scale)
 
 
 def _at(array: NDArray[Any], nodes: IntArray) -> NDArray[Any]:
