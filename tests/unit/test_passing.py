@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from synthstream.errors import StateCorrupt
+from synthstream.io.store import Store
+from synthstream.journal import JournalGate
 from synthstream.kernel import passing
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.passing import _exp_minus, _fixed_point, _hazard, _minus_log_rest, passes
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TraceMismatch, TracingGate, path_cost
 
-Path = list[tuple[int, int]]
+Runs = list[tuple[int, int]]
 
 
 def fails(margin: int, scale: float) -> float:
@@ -25,7 +29,7 @@ def fails(margin: int, scale: float) -> float:
     return math.fsum((1 - p) / (1 + p) * p ** abs(z) for z in range(margin + 1, max(margin, 0) + int(60 * scale) + 60))
 
 
-def law(path: Path, scale: float) -> FloatArray:
+def law(path: Runs, scale: float) -> FloatArray:
     """Probability of each number of passes."""
     chances, left = [], 1.0
     for margin, repeats in path:
@@ -35,7 +39,7 @@ def law(path: Path, scale: float) -> FloatArray:
     return np.array([*chances, left])
 
 
-def batch(paths: list[Path]) -> tuple[IntArray, IntArray, IntArray]:
+def batch(paths: list[Runs]) -> tuple[IntArray, IntArray, IntArray]:
     runs = [run for path in paths for run in path]
     starts = np.cumsum([0, *(len(path) for path in paths)])
     return (
@@ -45,7 +49,7 @@ def batch(paths: list[Path]) -> tuple[IntArray, IntArray, IntArray]:
     )
 
 
-PATHS: list[Path] = [
+PATHS: list[Runs] = [
     [(3, 2), (1, 3), (0, 0), (-2, 2)],
     [(0, 1)],
     [(-1, 2), (2, 3)],
@@ -55,7 +59,7 @@ PATHS: list[Path] = [
 
 @pytest.mark.parametrize("path", PATHS, ids=str)
 @pytest.mark.parametrize("band", [passing._HAZARD_BAND, math.inf], ids=["floats", "exact"])
-def test_the_law_on_small_paths(path: Path, band: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_on_small_paths(path: Runs, band: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passing, "_HAZARD_BAND", band)
     n = 40_000 if band < 1 else 1000
     margins, repeats, starts = batch([path] * n)
@@ -197,3 +201,15 @@ def test_traces_of_paths() -> None:
     for ask, message in refused:
         with pytest.raises(TraceMismatch, match=message):
             ask(ReplayingGate(first.trace))
+
+
+def test_answers_that_were_written_down_are_not_drawn_again(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    paths = batch([[(0, 9)], [(1, 9)], [(2, 9)]])
+    answer = JournalGate(SystemGate(), store, 0).passes(*paths, scale=3.0)
+    changed = batch([[(0, 4), (1, 5)], [(1, 9)], [(2, 9)]])
+    assert np.array_equal(JournalGate(SystemGate(), store, 0).passes(*changed, scale=3.0), answer)
+    for other, scale in ((paths, 4.0), (batch([[(0, 9)]]), 3.0)):
+        with pytest.raises(StateCorrupt):
+            JournalGate(SystemGate(), store, 0).passes(*other, scale=scale)
+    store.close()
