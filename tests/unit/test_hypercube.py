@@ -223,6 +223,15 @@ def test_some_of_that_fires() -> None:
     assert len(state["sparse.exact"]) > 2
 
 
+def test_new_nodes_on_a_line_start_with_a_closing_for_each_level_of_time_before() -> None:
+    m = cube(1, 3)
+    gate = TracingGate(ExactGate())
+    run(m, np.zeros(8, dtype=np.int64), gate)
+    for level in (2, 3):  # as many values as nodes are new: no other call has
+        first = [call.value for call in gate.trace if call.value.size == 2**level and call.kind == "laplace"]
+        assert [value[0] for value in first] == [m.start(level) - m.start(0), *[0] * (level - 1)]
+
+
 def test_moments_decide_when_points_count() -> None:
     """All points of a block at its first moment, or one by one: the same counts at the end of a level of time."""
     m = cube(2, 2, threshold_factor=0.0)

@@ -91,6 +91,19 @@ def test_floats_and_exact_arithmetic_decide_alike(monkeypatch: pytest.MonkeyPatc
     assert 50 < failed < 250
 
 
+def test_floats_decide_nearly_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exact branch takes a hundred times as long: it must be rare, also where comparisons fail."""
+
+    def refuse(*arguments: object) -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(passing, "_exact_passes", refuse)
+    margins, repeats, starts = batch([[(9, 40), (8, 3), (-2, 1)], [(60, 10**6), (40, 10**6)]] * 20_000)
+    passed = passes(margins, repeats, starts, scale=2.5, entropy=SeededGate("rare").entropy)
+    assert np.mean(passed[::2] < 44) > 0.5
+    assert 0.01 < np.mean(passed[1::2] < 2 * 10**6) < 0.99
+
+
 @pytest.mark.parametrize("scale", [0.02, 0.7, 1.0, 33.3, 5e3, 2.0**36])
 def test_the_band_holds_with_room_to_spare(scale: float) -> None:
     """Floats beside 40 digits: a quarter of the band is the theorem's own claim."""
