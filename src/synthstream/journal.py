@@ -58,6 +58,14 @@ class JournalGate:
             raise self._corrupt()
         return int(chosen[0])
 
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
+        """See :class:`synthstream.kernel.gate.Gate`."""
+        return self._answer(
+            f"passes {_public(scale)}",
+            len(starts) - 1,
+            lambda: self._gate.passes(margins, repeats, starts, scale=scale),
+        )
+
     def _answer(self, question: str, size: int, draw: Callable[[], IntArray]) -> IntArray:
         call, self._calls = self._calls, self._calls + 1
         asked = hashlib.sha256(f"{self._version} {size} {question}".encode()).hexdigest()

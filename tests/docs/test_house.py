@@ -16,6 +16,7 @@ from synthstream.kernel import counters
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
@@ -111,7 +112,7 @@ def test_what_is_public_is_listed_and_sorted() -> None:
 def mechanism_docs() -> dict[str, str]:
     classes = [getattr(counters, name) for name in counters.__all__]
     found = [c for c in classes if isinstance(c, type) and issubclass(c, Counter) and c is not Counter]
-    mechanisms: list[type] = [*found, Batchwise, Epochs, Marginals, Points, Selective]
+    mechanisms: list[type] = [*found, Batchwise, Epochs, Hypercube, Marginals, Points, Selective]
     return {f"{c.__module__}.{c.__name__}": c.__doc__ or "" for c in mechanisms}
 
 

@@ -139,6 +139,10 @@ class Mortal:
         self._count()
         return self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
 
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
+        self._count()
+        return self._inner.passes(margins, repeats, starts, scale=scale)
+
 
 def in_epochs(folder: Path) -> StreamConfig:
     """Our own tables, of which one is chosen in an epoch."""

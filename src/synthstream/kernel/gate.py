@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
+from synthstream.kernel.passing import checked_paths, passes
 from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
 
 # Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),
@@ -50,6 +51,16 @@ class Gate(Protocol):
         Cost: epsilon * largest change / sensitivity, at most epsilon (theorem ``choose``).
         """
 
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
+        """Number of comparisons that each path passes before one fails; int64, shape ``(paths,)``.
+
+        A comparison passes if fresh discrete Laplace noise is at most its margin: threshold minus count. All of a path
+        are counted if none fails. Path i is the runs ``starts[i]`` up to ``starts[i + 1]``, and a run is ``repeats``
+        comparisons with one margin. The scale is one for all, or one for each path.
+
+        Cost: that of the whole sequence, thresholds included; it is no sum over values (theorem ``hypercube``).
+        """
+
 
 class SystemGate:
     """The gate of every real stream.
@@ -60,7 +71,7 @@ class SystemGate:
     Privacy:
         Unit        one change of the values passed in one call
         Cost        that of :class:`Gate`
-        Theorem     discrete-laplace, discrete-gaussian, choose
+        Theorem     discrete-laplace, discrete-gaussian, choose, passes
         Trusts      ``os.urandom`` returns independent uniform bytes
 
     Raises:
@@ -90,6 +101,11 @@ class SystemGate:
         """See :meth:`Gate.choose`."""
         exact, rate = checked_choice(scores, sensitivity, epsilon)
         return noisy_max(exact, rate=rate, entropy=os.urandom)
+
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
+        """See :meth:`Gate.passes`."""
+        checked_paths(margins, repeats, starts)
+        return passes(margins, repeats, starts, scale=scale, entropy=os.urandom)
 
 
 def within_range(value: IntArray) -> IntArray:

@@ -18,9 +18,10 @@ import numpy as np
 
 from synthstream.kernel.choosing import noisy_max
 from synthstream.kernel.gate import Gate, checked_choice, within_range
+from synthstream.kernel.passing import checked_paths, passes
 from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
 
-Kind = Literal["gaussian", "laplace", "choose"]
+Kind = Literal["gaussian", "laplace", "choose", "passes"]
 Scale = float | FloatArray
 
 
@@ -31,7 +32,8 @@ class TraceMismatch(AssertionError):
 class Call(NamedTuple):
     """One call of a gate: what it was given, and what it answered.
 
-    The scale of a choice is sensitivity / epsilon: what a change of one in the scores costs is 1 / scale.
+    The scale of a choice is sensitivity / epsilon: what a change of one in the scores costs is 1 / scale. The value of
+    paths of comparisons is their starts, margins and repeats, one after the other.
     """
 
     kind: Kind
@@ -56,6 +58,15 @@ class ExactGate:
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
         """Position of the largest score, the first if there are several."""
         return int(np.argmax(checked_choice(scores, sensitivity, epsilon)[0]))
+
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
+        """Number of comparisons before the first with a margin below 0."""
+        checked_paths(margins, repeats, starts)
+        fails = np.append(np.where((margins < 0) & (repeats > 0), np.arange(margins.size), margins.size), margins.size)
+        next_fail = np.minimum.accumulate(fails[::-1])[::-1]
+        before = np.concatenate([[0], np.cumsum(repeats)])
+        passed: IntArray = before[np.minimum(next_fail[starts[:-1]], starts[1:])] - before[starts[:-1]]
+        return passed
 
 
 class SeededGate:
@@ -90,6 +101,11 @@ class SeededGate:
         exact, rate = checked_choice(scores, sensitivity, epsilon)
         return noisy_max(exact, rate=rate, entropy=self.entropy)
 
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
+        """See :meth:`Gate.passes`."""
+        checked_paths(margins, repeats, starts)
+        return passes(margins, repeats, starts, scale=scale, entropy=self.entropy)
+
 
 class TracingGate:
     """Hands each call to another gate and records it in ``trace``."""
@@ -113,6 +129,11 @@ class TracingGate:
         answer = self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
         self._record("choose", scores, sensitivity / epsilon, np.array([answer]))
         return answer
+
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
+        """The other gate's answer."""
+        answer = self._inner.passes(margins, repeats, starts, scale=scale)
+        return self._record("passes", np.concatenate([starts, margins, repeats]), scale, answer)
 
     def _record(self, kind: Kind, value: IntArray, scale: Scale, answer: IntArray) -> IntArray:
         # The caller may go on to change its arrays in place.
@@ -146,6 +167,14 @@ class ReplayingGate:
         """The recorded answer."""
         return int(self._replay("choose", scores, sensitivity / epsilon)[0])
 
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
+        """The recorded answer."""
+        checked_paths(margins, repeats, starts)
+        passed = self._replay("passes", np.concatenate([starts, margins, repeats]), scale)
+        if passed.size != starts.size - 1:
+            raise TraceMismatch(f"call {len(self.trace) - 1}: {passed.size} paths in one run, not in the other")
+        return passed
+
     def _replay(self, kind: Kind, value: IntArray, scale: Scale) -> IntArray:
         number = len(self.trace)
         if number >= len(self._recorded):
@@ -167,6 +196,7 @@ def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fractio
 
     Raises:
         TraceMismatch: the runs differ in the number, kind, shape or scale of calls.
+        TypeError: the runs differ in a path of comparisons, whose cost is no sum over calls (theorem ``hypercube``).
 
     Example:
         >>> def trace(value: int) -> list[Call]:
@@ -184,6 +214,10 @@ def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fractio
     sizes: defaultdict[float, int] = defaultdict(int)
     for number, (a, b) in enumerate(zip(trace_a, trace_b, strict=True)):
         _compare(number, a, b)
+        if a.kind == "passes":
+            if not np.array_equal(a.value, b.value):
+                raise TypeError(f"call {number}: the paths differ; what comparisons cost is no sum over calls")
+            continue
         if a.kind == "choose":
             sizes[float(np.max(a.scale))] += max(abs(int(x) - int(y)) for x, y in zip(a.value, b.value, strict=True))
             continue
@@ -202,7 +236,8 @@ def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fractio
 def _compare(number: int, a: Call, b: Call) -> None:
     if a.kind != b.kind:
         raise TraceMismatch(f"call {number}: {a.kind} in one run, {b.kind} in the other")
-    if a.value.shape != b.value.shape:
+    # A path has a run more for each arrival: only the number of paths is public.
+    if a.value.shape != b.value.shape and a.kind != "passes":
         raise TraceMismatch(f"call {number}: shape {a.value.shape} in one run, {b.value.shape} in the other")
     if not np.array_equal(a.scale, b.scale):
         raise TraceMismatch(f"call {number}: the scale differs between the runs")
