@@ -21,8 +21,8 @@ from synthstream.tree import TreeMeasured
 
 FloatArray = NDArray[np.float64]
 
-# Clock ticks in an epoch: no level is read more often than 64 times in it.
-_TICKS = 128
+# Clock ticks in an epoch: no level is read more often in it.
+_TICKS = 64
 
 
 def ticks(number: int, epsilon: float) -> Iterator[slice]:

@@ -112,7 +112,7 @@ def test_what_is_public_is_listed_and_sorted() -> None:
 def mechanism_docs() -> dict[str, str]:
     classes = [getattr(counters, name) for name in counters.__all__]
     found = [c for c in classes if isinstance(c, type) and issubclass(c, Counter) and c is not Counter]
-    mechanisms: list[type] = [*found, Batchwise, Epochs, Hypercube, Marginals, Points, Selective]
+    mechanisms: list[type] = [*found, Batchwise, Epochs, Hypercube, Marginals, Points, Selective, Sparse]
     return {f"{c.__module__}.{c.__name__}": c.__doc__ or "" for c in mechanisms}
 
 

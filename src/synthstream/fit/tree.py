@@ -142,6 +142,8 @@ def _smoothed(y: FloatArray, noise: FloatArray, mass: FloatArray) -> FloatArray:
         return np.zeros_like(y)
     walk = _walk(y, noise, known)
     prior = _prior(y, noise, known, mass)
+    if walk == 0 and not prior.any():
+        return np.zeros_like(y)
     mean, variance = np.zeros(y.shape[1]), prior
     means, variances = np.empty_like(y), np.empty_like(y)
     for e in range(len(y)):

@@ -26,8 +26,8 @@ from synthstream.workload import IntArray
 # Parts of the budget: the number of events, if it is private; an epoch.
 _PARTS = (0.04, 0.96)
 
-# A cell's count is kept within this size, so that the sum over 2^30 cells stays within 64 bits.
-_LARGEST_CELL = 2**32
+# The count of one of n cells or nodes is kept within this size over n, so that their sum stays within 64 bits.
+_LARGEST_SUM = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,8 +208,9 @@ class Points:
         """
         tick, begun = int(state["t"]), float(state["begun"])
         after = dict(state) if bool(state["planned"]) else self._planned(state, shape)
+        counts = Counts(counts.cells, _clipped(counts.numbers, self.partition.cells_number))
         cells = state["cells"]  # in place: there may be a million
-        cells[counts.cells] = _clipped(cells[counts.cells] + _clipped(counts.numbers))
+        cells[counts.cells] = _clipped(cells[counts.cells] + counts.numbers, cells.size)
         number, total, variance = self._number(state, counts, gate)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.epoch_of(total) > self.epoch_of(begun)
@@ -225,7 +226,7 @@ class Points:
                 "ends": np.append(state["ends"], tick),
             }
         else:
-            blocks = self._open(after, cells, total - begun, gate)
+            blocks = self._open(after, counts, total - begun, gate)
         return after, TreeMeasured(
             tick=tick,
             begun=begun,
@@ -253,6 +254,7 @@ class Points:
         _refuse_overspending(plan.units, UNITS)
         after = state | {"planned": np.array(True), "plan.units": plan.units, "plan.steps": plan.steps}
         after |= {"plan.done": np.zeros_like(plan.steps), "plan.ticks": np.full_like(plan.steps, -1)}
+        after["plan.nodes"] = np.zeros(2**plan.steps.size, dtype=np.int64)
         for level, steps in enumerate(plan.steps.tolist()):
             if steps > 1:
                 after |= _prefixed(f"level{level}", self._counter(steps).init(2**level))
@@ -266,15 +268,18 @@ class Points:
     def _counter(self, steps: int) -> Counter:
         return counter("auto", horizon=steps - 1, noise=self.noise)  # the last step is the epoch's end
 
-    def _open(self, after: State, cells: IntArray, events: float, gate: Gate) -> tuple[Block, ...]:
+    def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
         plan = Within(units=after["plan.units"], steps=after["plan.steps"])
+        upper = after["plan.nodes"]
+        np.add.at(upper, counts.cells >> self.partition.depth - plan.steps.size, counts.numbers)
+        upper[:] = _clipped(upper, upper.size)
         length = self._length(float(after["begun"]))
         due = np.minimum(np.floor(max(events, 0.0) / length * plan.steps), plan.steps - 1).astype(np.int64)
         levels = np.flatnonzero((due > after["plan.done"]) & (plan.steps > 1)).tolist()
         if not levels:
             return ()
-        exact = differences(cells, levels[-1] + 1)
+        exact = differences(upper, levels[-1] + 1)
         done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), []
         for level in levels:
             inner = _inner(f"level{level}", after)
@@ -317,9 +322,9 @@ class Points:
         return TreeMeasured.unpack(tick, released)
 
 
-def _clipped(counts: IntArray) -> IntArray:
-    """Counts of cells within their limits. Moves no two counts further apart."""
-    return np.clip(counts, -_LARGEST_CELL, _LARGEST_CELL)
+def _clipped(counts: IntArray, cells: int) -> IntArray:
+    """Counts of some of so many cells, within their limits. Moves no two counts further apart."""
+    return np.clip(counts, -_LARGEST_SUM // cells, _LARGEST_SUM // cells)
 
 
 def _refuse_overspending(units: IntArray, left: int) -> None:
