@@ -15,6 +15,7 @@ import synthstream
 from synthstream.kernel import counters
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import Counter
+from synthstream.kernel.counters.sparse import Sparse
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
