@@ -60,7 +60,7 @@ def main() -> None:
     """Print one JSON line per number of points."""
     for points in AT:
         budget = Budget(epsilon=1.0, delta=0.0)
-        cube = Hypercube(dimension=2, depth=points.bit_length() - 1, budget=budget, horizon=points)
+        cube = Hypercube(dimension=2, depth=points.bit_length() - 1, budget=budget, most_points=points)
         ours, naive = our_seconds(cube, points), naive_seconds(cube, points)
         line = {
             "bench": "hypercube",

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
+from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
-from synthstream.synthesizer import FromNodes
+from synthstream.synthesizer import FromNodes, counted_cloud
 from synthstream.testing.gates import SeededGate
 from synthstream.tree import TreeMeasured
 
@@ -23,6 +24,8 @@ FloatArray = NDArray[np.float64]
 
 # Clock ticks in an epoch: no level is read more often in it.
 _TICKS = 64
+# Points that the literal mechanism takes in at once.
+_BLOCK = 2**16
 
 
 def ticks(number: int, epsilon: float) -> Iterator[slice]:
@@ -63,4 +66,20 @@ def scheduled(
         history = {t: history[t] for t in (*measured.needs, tick)}
     taken = time.perf_counter()
     found = made.fit(tick, history.__getitem__, last, {}, seed=seed)
+    return found, taken - begin, time.perf_counter() - taken
+
+
+def sparse(cloud: FloatArray, epsilon: float, seed: int) -> tuple[Cloud, float, float]:
+    """Paper 1, ``kind = "hypercube"``: points arrive one by one. The same as of :func:`scheduled`."""
+    number, dimension = cloud.shape
+    depth = min(max(math.floor(math.log2(max(epsilon * number, 2))), dimension), 24)
+    partition = Partition(dimension=dimension, depth=depth)
+    mechanism = Hypercube(dimension=dimension, depth=depth, budget=Budget(epsilon=epsilon, delta=0.0))
+    gate, state = SeededGate(seed), mechanism.init()
+    begin = time.perf_counter()
+    for start in range(0, number, _BLOCK):
+        cells = partition.cells(coded(cloud[start : start + _BLOCK], partition))
+        state, counts = mechanism.step(state, cells, np.arange(cells.size), gate)
+    taken = time.perf_counter()
+    found = counted_cloud(counts, partition)
     return found, taken - begin, time.perf_counter() - taken

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from benchmarks import offline
 from benchmarks.clouds import Cloud, points
 from benchmarks.environment import environment, peak_mb
-from benchmarks.online import scheduled
+from benchmarks.online import scheduled, sparse
 from synthstream.evaluate.wasserstein import histogram, w1_grid, w1_line, w1_sliced
 from synthstream.partition import Partition
 
@@ -103,7 +103,18 @@ def _points(cloud: FloatArray, epsilon: float, delta: float, seed: int) -> Outco
     return Outcome(masses=found.masses, depth=found.level, seconds_ingest=ingest, seconds_release=release)
 
 
-METHODS: dict[str, Method] = {"points": _points, "offline-pmm": _pmm, "offline-haar": _haar, "uniform": _uniform}
+def _hypercube(cloud: FloatArray, epsilon: float, delta: float, seed: int) -> Outcome:
+    found, ingest, release = sparse(cloud, epsilon, seed)
+    return Outcome(masses=found.masses, depth=found.level, seconds_ingest=ingest, seconds_release=release)
+
+
+METHODS: dict[str, Method] = {
+    "points": _points,
+    "hypercube": _hypercube,
+    "offline-pmm": _pmm,
+    "offline-haar": _haar,
+    "uniform": _uniform,
+}
 
 
 def run(setting: Setting) -> dict[str, Any]:

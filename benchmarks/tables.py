@@ -67,7 +67,8 @@ def other_budgets(seed: int) -> Iterator[Setting]:
         yield Setting(**stream, method=method, delta=DELTA, epsilon=epsilon, seed=seed)
 
 
-PARTS = (settings, other_counters, other_picks, other_budgets)
+# Beside the main part, of one seed.
+OTHERS = (other_counters, other_picks, other_budgets)
 
 
 def done(path: Path) -> dict[str, dict[str, Any]]:
@@ -91,7 +92,8 @@ def main() -> None:
     args = parser.parse_args()
     path = RESULTS / "tables.jsonl"
     known = done(path)
-    wanted = [s for part in PARTS for seed in range(args.seeds) for s in part(seed)]
+    wanted = [s for seed in range(args.seeds) for s in settings(seed)]
+    wanted += [s for part in OTHERS for seed in range(min(args.seeds, 1)) for s in part(seed)]
     missing = [s for s in wanted if key(asdict(s)) not in known]
     # Fresh processes, so that each run's memory and threads are its own.
     with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:

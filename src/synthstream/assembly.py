@@ -15,13 +15,22 @@ from synthstream.fit.weights import domain
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
 from synthstream.synthesis import SynthesizerConfig
-from synthstream.synthesizer import Continual, FromBatches, FromNodes, FromSelection, InEpochs, Synthesizer
+from synthstream.synthesizer import (
+    Continual,
+    FromBatches,
+    FromNodes,
+    FromSelection,
+    FromSparseCounts,
+    InEpochs,
+    Synthesizer,
+)
 from synthstream.workload import Workload
 
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
@@ -53,6 +62,8 @@ def _of_points(config: StreamConfig) -> Synthesizer:
     """The mechanism and the fit of a points stream."""
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
     partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
+    if config.synthesizer.kind == "hypercube":
+        return FromSparseCounts(mechanism=_literal(config, partition), partition=partition)
     mechanism = Points(
         partition=partition,
         budget=config.privacy.budget,
@@ -62,6 +73,21 @@ def _of_points(config: StreamConfig) -> Synthesizer:
         schedule=config.synthesizer.schedule,
     )
     return FromNodes(mechanism=mechanism)
+
+
+def _literal(config: StreamConfig, partition: Partition) -> Hypercube:
+    """The mechanism of paper 1."""
+    privacy = config.privacy
+    if privacy.neighbours != "replace-one" or config.op is not None:
+        raise ValueError(
+            'kind = "hypercube" tells how many events there are. Say neighbours = "replace-one" in [privacy], '
+            'without op; or use kind = "points", which keeps that number private'
+        )
+    if not privacy.budget.pure:
+        raise ValueError('kind = "hypercube" has no use for delta; say delta = 0, or use kind = "points"')
+    return Hypercube(
+        dimension=partition.dimension, depth=partition.depth, budget=privacy.budget, horizon=config.clock.horizon
+    )
 
 
 def synthesizer_for(

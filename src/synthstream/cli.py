@@ -87,7 +87,7 @@ def plan_command(config: ConfigPath) -> None:
         "           Whoever sees all releases learns almost the same whether or not any one row was in the stream.\n"
         "           Someone with many rows is protected less: the promise is for each row."
     )
-    if found.distances:
+    if not found.tables:
         _print_distances(console, found)
         return
     tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
@@ -126,6 +126,9 @@ def _print_distances(console: Console, found: Plan) -> None:
 
     console.print(f"Measured   {found.how}")
     console.print(f"Memory     about {150 + 2 * found.state_bytes / 1e6:.0f} MB for at most {found.cells:,} cells")
+    if not found.distances:
+        console.print(found.caveat)
+        return
     table = Table(title="Expected Wasserstein distance W1 to the true events, in widths of the box")
     for title in ("events", "W1"):
         table.add_column(title, justify="right", no_wrap=True)

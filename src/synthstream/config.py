@@ -23,7 +23,15 @@ from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.problems import Problems
 from synthstream.schema import Schema
-from synthstream.synthesis import Section, SynthesizerConfig, SynthesizerSection, partition_of, settings_of, workload_of
+from synthstream.synthesis import (
+    POINTS,
+    Section,
+    SynthesizerConfig,
+    SynthesizerSection,
+    partition_of,
+    settings_of,
+    workload_of,
+)
 from synthstream.workload import Workload
 
 
@@ -300,17 +308,17 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     privacy = problems.attempt("privacy", lambda: Budget(epsilon=file.privacy.epsilon, delta=file.privacy.delta))
     clock = problems.attempt("clock", lambda: _clock(file.clock))
     partition = None
-    if file.synthesizer.kind == "points":
+    if file.synthesizer.kind in POINTS:
         partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
     columns: list[Column | None] = []
     for i, section in enumerate(file.columns):
         read: Callable[[], Column] = partial(_column, section, file.clock.timezone)
-        if file.synthesizer.kind == "points":
+        if file.synthesizer.kind in POINTS:
             read = partial(_coordinate, section, partition, i)
         columns.append(problems.attempt(f"columns.{i}", read))
     schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
     workload = None
-    if schema is not None and file.synthesizer.kind != "points":
+    if schema is not None and file.synthesizer.kind not in POINTS:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     problems.attempt("op", lambda: _of_its_own(file))
     settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
@@ -365,10 +373,11 @@ def _coordinate(section: Any, partition: Partition | None, position: int) -> Coo
     """A column of a points stream."""
     if section.type != "number":
         raise ConfigError(
-            f'type = "{section.type}": kind = "points" takes numbers only. Leave this column out, or use kind = "table"'
+            f'type = "{section.type}": a stream of points takes numbers only. Leave this column out, or use '
+            'kind = "table"'
         )
     if section.bins is not None:
-        raise ConfigError('bins: has no effect with kind = "points", which cuts columns as fine as the data allow')
+        raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
     if section.missing is None:
         raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
     bits = 1 if partition is None else partition.bits[position]

@@ -12,8 +12,9 @@ from synthstream.assembly import synthesizer_of
 from synthstream.bounds import BETA, covered, largest_error
 from synthstream.config import StreamConfig
 from synthstream.privacy import Claim
-from synthstream.synthesizer import FromNodes, TableMechanism, forecast
+from synthstream.synthesizer import FromNodes, FromSparseCounts, TableMechanism, forecast
 
+_CAVEAT = "Distances are for events spread evenly, the worst case; where events cluster, points are closer."
 AT_TICKS = (1, 10, 100, 1000)
 _AT_EVENTS = (1_000, 10_000, 100_000, 1_000_000)
 
@@ -69,7 +70,7 @@ class Plan:
 def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
     """Forecast a configuration. Ticks beyond the horizon are left out; the horizon itself is put in their place."""
     made = synthesizer_of(config)
-    if isinstance(made, FromNodes):
+    if isinstance(made, FromNodes | FromSparseCounts):
         return _of_points(config, made)
     mechanism = cast("TableMechanism", made.mechanism)
     workload = mechanism.workload
@@ -92,21 +93,21 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
     )
 
 
-def _of_points(config: StreamConfig, made: FromNodes) -> Plan:
+def _of_points(config: StreamConfig, made: FromNodes | FromSparseCounts) -> Plan:
     mechanism = made.mechanism
-    claim = mechanism.claim()
+    claim, cells = mechanism.claim(), 2**mechanism.depth
     return Plan(
         claim=claim,
         words=claim.words(config.privacy.budget),
         how=mechanism.describe(),
-        caveat="Distances are for events spread evenly, the worst case; where events cluster, points are closer.",
+        caveat=_CAVEAT if isinstance(made, FromNodes) else "No forecast of its error is known.",
         tables={},
-        cells=mechanism.partition.cells_number,
-        state_bytes=3 * 8 * mechanism.partition.cells_number,  # the open epoch, its counters, the newest masses
+        cells=cells,
+        state_bytes=3 * 8 * cells,  # the open epoch, its counters, the newest masses
         tick_bytes=100,  # and 8 bytes for each node when an epoch ends
         forecasts=(),
         largest_words="",
-        distances=tuple((events, forecast(made, events)) for events in _AT_EVENTS),
+        distances=tuple((n, forecast(made, n)) for n in _AT_EVENTS) if isinstance(made, FromNodes) else (),
     )
 
 

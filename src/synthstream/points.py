@@ -13,7 +13,7 @@ from synthstream.coordinates import Coordinate
 from synthstream.errors import SchemaError
 from synthstream.fit.cloud import Cloud
 from synthstream.release import FloatArray, Release, seed_of
-from synthstream.tree import TreeMeasured
+from synthstream.tree import NodeCounts, TreeMeasured
 
 # Nodes below this level are not listed in a release's table of nodes.
 _LISTED = 12
@@ -28,7 +28,7 @@ class PointRelease(Release):
         model: the masses fitted to all readings.
     """
 
-    measured: TreeMeasured
+    measured: TreeMeasured | NodeCounts
     model: Cloud
 
     def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
@@ -52,8 +52,8 @@ class PointRelease(Release):
         """Nodes of the tree down to level 12, a row each.
 
         ``level`` and ``node``; for each column its range, ``<column> from`` and ``<column> to``; ``count``, the mass;
-        ``measured``, left minus right of the open epoch as it passed the gate at this tick, null where it did not;
-        ``stderr``, its standard error.
+        ``measured``, what passed the gate at this tick, null where nothing did: left minus right over the open epoch
+        (kind ``points``) or the node's noisy count (``hypercube``); ``stderr``, its standard error, null if not known.
         """
         return pl.concat([self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])])
 
@@ -65,12 +65,11 @@ class PointRelease(Release):
         data = {"level": np.full(mass.size, level), "node": number}
         for i, column in enumerate(self.coordinates):
             data |= {f"{column.name} from": column.at(low[:, i]), f"{column.name} to": column.at(high[:, i] + 1)}
-        found = {block.level: block for block in self.measured.blocks}.get(level)
-        none = pl.Series([None], dtype=pl.Float64).new_from_index(0, mass.size)
+        values, stderr = self.measured.readings().get(level, (np.full(mass.size, np.nan), np.nan))
         return pl.DataFrame(data).with_columns(
             count=pl.Series(mass),
-            measured=none if found is None else pl.Series(found.values),
-            stderr=none if found is None else pl.Series(np.full(mass.size, np.sqrt(found.variance))),
+            measured=pl.Series(values).fill_nan(None),
+            stderr=pl.Series(np.full(mass.size, stderr)).fill_nan(None),
         )
 
     @property
@@ -82,7 +81,8 @@ class PointRelease(Release):
         """Estimated number of events in a box, and its standard error.
 
         The error is that of the readings without shrinkage; usually the estimate is closer. It leaves out what lies
-        below the finest nodes, and events that no reading has counted yet.
+        below the finest nodes, and events that no reading has counted yet. It is NaN for kind ``hypercube``, whose
+        error is not known.
 
         Args:
             lower, upper: by column, in its own units; a column that is left out is not bounded.

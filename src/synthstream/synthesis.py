@@ -24,7 +24,8 @@ _LARGEST_WORKLOAD = 20_000_000
 # A million cells, 8 MB for each vector over them.
 _DEPTH = 20
 
-Kind = Literal["table", "selective", "stream-mwem", "points"]
+Kind = Literal["table", "selective", "stream-mwem", "points", "hypercube"]
+POINTS: tuple[Kind, ...] = ("points", "hypercube")
 Measure = Literal["auto", "always", "epochs"]
 
 # Keys that only some kinds know.
@@ -32,7 +33,7 @@ _OF_KIND: dict[str, tuple[Kind, ...]] = {
     "order": ("table", "selective", "stream-mwem"),
     "marginals": ("table", "selective", "stream-mwem"),
     "picks": ("table", "selective", "stream-mwem"),
-    "depth": ("points",),
+    "depth": ("points", "hypercube"),
     "schedule": ("points",),
     "counter": ("table", "selective"),
     "budget": ("table",),
@@ -75,7 +76,8 @@ class SynthesizerConfig:
     """What is measured and how.
 
     Args:
-        kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2.
+        kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
+            ``hypercube``, the algorithm of paper 1.
         counter, budget: see :class:`synthstream.kernel.marginals.Marginals`.
         measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
         growth: see :class:`synthstream.kernel.epochs.Epochs`.
@@ -123,7 +125,7 @@ def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfi
         if section.kind not in _OF_KIND[key]:
             belongs = " or ".join(f'"{kind}"' for kind in _OF_KIND[key])
             raise ConfigError(f'{key}: has no effect with kind = "{section.kind}"; it belongs to kind = {belongs}')
-    if section.kind == "points":
+    if section.kind in POINTS:
         return settings
     if section.kind == "table":
         measure = settings.measures(budget)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
+from synthstream.fit.consistency import consistent
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit, without
 from synthstream.fit.rounds import Kind, Mixture, Rounds
@@ -21,14 +22,16 @@ from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape
 from synthstream.kernel.selective import Selective
+from synthstream.partition import Partition
 from synthstream.points import PointRelease
 from synthstream.privacy import Claim
 from synthstream.release import FloatArray, Measured, Model, Release, TableRelease
-from synthstream.tree import TreeMeasured
+from synthstream.tree import NodeCounts, TreeMeasured
 from synthstream.workload import CodeArray, IntArray, Workload
 
 # Looks up what was measured at a tick: a ``Measured`` or ``TreeMeasured``, as the mechanism gives it.
@@ -273,6 +276,47 @@ class FromNodes:
     def release(self, **facts: Any) -> PointRelease:
         """See :class:`Synthesizer`."""
         return PointRelease(**facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromSparseCounts:
+    """Paper 1: counts of nodes, made consistent. All points of a tick arrive at its first step; it has one for each."""
+
+    mechanism: Hypercube
+    partition: Partition
+
+    journaled = False
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`Synthesizer`."""
+        return Counts.at(self.partition.cells(codes), weights)
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, NodeCounts, Models]:
+        """See :class:`Synthesizer`."""
+        cells = np.repeat(counts.cells, counts.numbers)
+        return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
+
+    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+        """See :class:`Synthesizer`."""
+        now: NodeCounts = history(tick)
+        return counted_cloud(now, self.partition)
+
+    def model(self, arrays: Models) -> Cloud:
+        """See :class:`Synthesizer`."""
+        return Cloud.from_arrays(self.partition, arrays)
+
+    def release(self, **facts: Any) -> PointRelease:
+        """See :class:`Synthesizer`."""
+        return PointRelease(**facts)
+
+
+def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
+    """Whole masses, as many as there are points, by the paper's consistency step."""
+    whole = consistent(counts.levels, counts.time)[-1].astype(np.float64)
+    unknown = np.full(len(counts.levels), np.nan)
+    return Cloud(partition=partition, masses=whole, noise=unknown, total_variance=0.0, moving=0.0)
 
 
 def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:

@@ -1,4 +1,4 @@
-"""What leaves the kernel of a points stream: a private total, and left-minus-right differences in nodes of a tree."""
+"""What leaves the kernel of a points stream: numbers of nodes of a tree."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ class TreeMeasured:
         values = np.concatenate([[self.begun, self.total], *(b.values for b in self.blocks)])
         return values, np.array([self.variance, *(b.variance for b in self.blocks)])
 
+    def readings(self) -> dict[int, tuple[FloatArray, float]]:
+        """By level: left minus right in its nodes, and its standard error."""
+        return {block.level: (block.values, float(np.sqrt(block.variance))) for block in self.blocks}
+
     def pack(self) -> IntArray:
         """All of it as int64, shape ``(n,)``, without loss."""
         head = np.array([self.closing, len(self.needs), len(self.blocks), *self.needs], dtype=np.int64)
@@ -95,6 +99,33 @@ class TreeMeasured:
             closing=bool(closing),
             needs=tuple(int(n) for n in released[3 : 3 + needs]),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCounts:
+    """Noisy counts of all nodes that exist, by the paper's own mechanism. Public.
+
+    Args:
+        tick: 0-based.
+        time: number of points so far; public, and exact.
+        levels: int64, shape ``(2**(j + 1),)`` at position j: the nodes of level j + 1 in order. The root is ``time``.
+    """
+
+    tick: int
+    time: int
+    levels: tuple[IntArray, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """See :meth:`TreeMeasured.facts`."""
+        return {"tick": self.tick, "levels": len(self.levels)}
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """All values, and no variance: it is not known."""
+        return np.concatenate([[self.time], *self.levels]).astype(np.float64), np.zeros(0)
+
+    def readings(self) -> dict[int, tuple[FloatArray, float]]:
+        """By level: noisy counts of its nodes; NaN for a standard error."""
+        return {j: (values.astype(np.float64), np.nan) for j, values in enumerate(self.levels, 1)}
 
 
 def _bits(values: FloatArray) -> IntArray:

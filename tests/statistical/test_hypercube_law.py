@@ -96,7 +96,11 @@ def our_counts(
 ) -> IntArray:
     """The same."""
     cube = Hypercube(
-        dimension=dimension, depth=2, budget=Budget(epsilon=epsilon, delta=0.0), threshold_factor=factor, horizon=100
+        dimension=dimension,
+        depth=2,
+        budget=Budget(epsilon=epsilon, delta=0.0),
+        threshold_factor=factor,
+        most_points=100,
     )
     out = []
     for seed in range(runs):

@@ -16,17 +16,18 @@ from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters.base import State
 from synthstream.kernel.counters.sparse import Arrivals, Sparse
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.hypercube import Hypercube, Nodes
+from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.privacy import Budget, Unit
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.tree import NodeCounts
 
 
 def cube(dimension: int = 2, depth: int = 3, epsilon: float = 1.0, **more: Any) -> Hypercube:
     return Hypercube(dimension=dimension, depth=depth, budget=Budget(epsilon=epsilon, delta=0.0), **more)
 
 
-def run(m: Hypercube, cells: IntArray, gate: Gate, sizes: list[int] | None = None) -> list[Nodes]:
+def run(m: Hypercube, cells: IntArray, gate: Gate, sizes: list[int] | None = None) -> list[NodeCounts]:
     """All releases of a stream in blocks of the given sizes, one point a step."""
     state, out, done = m.init(), [], 0
     for size in sizes or [cells.size]:
@@ -48,7 +49,7 @@ class Silent(Noise):
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 2.5, 30.0])
 def test_levels_of_time(epsilon: float) -> None:
-    m = cube(epsilon=epsilon, horizon=3000)
+    m = cube(epsilon=epsilon, most_points=3000)
     for time in range(1, 3001):
         level = m.level(time)
         assert m.start(level) <= time < m.start(level + 1)
@@ -74,8 +75,8 @@ def test_the_claim_is_the_sum_of_the_schedule(dimension: int, spent: float, epsi
 
 
 def test_a_short_stream_claims_less() -> None:
-    assert cube(horizon=1, epsilon=0.1).claim().pure == 0
-    small, large = cube(depth=9, horizon=20).claim().pure, cube(depth=9).claim().pure
+    assert cube(most_points=1, epsilon=0.1).claim().pure == 0
+    small, large = cube(depth=9, most_points=20).claim().pure, cube(depth=9).claim().pure
     assert small is not None
     assert large is not None
     assert 0 < small < large
@@ -165,7 +166,7 @@ def test_segments_end_with_the_exact_probabilities(arrivals: tuple[int, ...]) ->
     assert chisquare(np.bincount(bins, found), np.bincount(bins, other)).pvalue < 1e-6
 
 
-def busy(m: Hypercube) -> tuple[IntArray, TracingGate, list[Nodes]]:
+def busy(m: Hypercube) -> tuple[IntArray, TracingGate, list[NodeCounts]]:
     """A short stream that makes segments end, with its trace."""
     cells = np.random.default_rng(4).integers(0, 2**m.depth, size=12)
     gate = TracingGate(SeededGate("busy"))
@@ -175,7 +176,7 @@ def busy(m: Hypercube) -> tuple[IntArray, TracingGate, list[Nodes]]:
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_released_values_of_neighbours_cost_three_quarters_of_the_claim(dimension: int) -> None:
     """All replacements of one point, given the same answers; the last quarter pays for when segments end."""
-    m = cube(dimension, 2, epsilon=3.0, threshold_factor=0.5, horizon=12)
+    m = cube(dimension, 2, epsilon=3.0, threshold_factor=0.5, most_points=12)
     cells, first, released = busy(m)
     claim = m.claim().pure
     assert claim is not None
@@ -265,8 +266,8 @@ def test_a_step_changes_nothing_that_it_was_given() -> None:
         ({"dimension": 0}, "dimension"),
         ({"depth": 0}, "depth"),
         ({"depth": 31}, "depth"),
-        ({"horizon": 0}, "horizon"),
-        ({"horizon": 2**41}, "horizon"),
+        ({"most_points": 0}, "most_points"),
+        ({"most_points": 2**41}, "most_points"),
         ({"neighbours": "add-remove"}, "number of points"),
         ({"unit": Unit(signed=True)}, "number of points"),
         ({"threshold_factor": -1.0}, "threshold_factor"),
@@ -300,7 +301,7 @@ def test_bad_blocks(cells: IntArray, moments: IntArray, error: type[Exception]) 
 
 
 def test_no_points_beyond_the_horizon() -> None:
-    m = cube(horizon=3)
+    m = cube(most_points=3)
     state, _ = m.step(m.init(), np.zeros(3, dtype=np.int64), np.arange(3), ExactGate())
     gate = TracingGate(ExactGate())
     with pytest.raises(HorizonExhausted):

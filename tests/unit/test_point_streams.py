@@ -81,7 +81,7 @@ def opened(folder: Path, **changes: str) -> Stream:
     text = TOML
     for old, new in changes.items():
         assert old in text
-        text = text.replace(old, new)
+        text = text.replace(old, new, 1)
     config = StreamConfig.from_toml(text, base=folder)
     return Stream(config, gates=lambda tick: SeededGate(f"0/{tick}"), seed=0)
 
@@ -234,3 +234,50 @@ def test_from_the_command_line(folder: Path) -> None:
     assert "lat,lon" in said("sample", "-n", "3")
     with synthstream.open(folder / "stream.toml") as stream:
         assert len(stream.rows(5)) == 5
+
+
+LITERAL = {
+    "epsilon = 4.0": 'epsilon = 4.0\nneighbours = "replace-one"',
+    'kind = "points"': 'kind = "hypercube"',
+}
+
+
+def test_the_papers_own_gives_as_many_rows_as_there_are_events(folder: Path) -> None:
+    true = rows()
+    with opened(folder, **LITERAL) as stream:
+        for release in stream.run():
+            end = release.end.replace(tzinfo=None)
+            assert len(release.rows()) == true.filter(pl.col("when") < end).height
+        assert isinstance(release, PointRelease)
+        south = release.rows().filter(pl.col("lat") < 35.5)
+        assert len(south) / 4000 == pytest.approx(0.7, abs=0.15)
+        assert np.isnan(release.mass({"lat": 33.0}, {})[1])
+        assert release.tables.filter(pl.col("level") == 3)["measured"].dtype == pl.Float64
+        assert "the number of points" in stream.status()["spent"][0]["trusts"][0]
+
+
+def test_the_papers_own_goes_on_where_it_stopped(folder: Path) -> None:
+    with opened(folder, **LITERAL) as stream:
+        whole = [release.head for release in stream.run()]
+    other = folder / "other"
+    other.mkdir()
+    rows().write_parquet(other / "rows.parquet")
+    heads = []
+    for day in (5, 14, 21):
+        with opened(other, **LITERAL) as stream:
+            heads += [r.head for r in stream.run(until=datetime(2026, 1, day, tzinfo=UTC))]
+    assert heads == whole
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({'kind = "points"': 'kind = "hypercube"'}, 'Say neighbours = "replace-one"'),
+        (LITERAL | {'state = "state"': 'state = "state"\nop = "sign"'}, "without op"),
+        (LITERAL | {"delta = 0": "delta = 1e-9"}, "no use for delta"),
+        (LITERAL | {"depth = 12": 'depth = 12\nschedule = "fixed"'}, "schedule: has no effect"),
+    ],
+)
+def test_the_papers_own_says_what_it_needs(folder: Path, changes: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        opened(folder, **changes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,22 +20,10 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
 from synthstream.partition import DEEPEST
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
+from synthstream.tree import NodeCounts
 
-# A stream without a horizon ends here: noise scales grow with time, and there is a largest one that can be drawn.
+# A stream without another limit ends here: noise scales grow with time, and there is a largest one that can be drawn.
 LONGEST = 2**40
-
-
-@dataclass(frozen=True, kw_only=True)
-class Nodes:
-    """Noisy counts of all nodes that exist, as released.
-
-    Args:
-        time: number of points so far; public.
-        levels: int64, shape ``(2**(j + 1),)`` at position j: the nodes of level j + 1 in order. The root is ``time``.
-    """
-
-    time: int
-    levels: tuple[IntArray, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +49,8 @@ class Hypercube:
         dimension: number of coordinates; decides the shares, by (4.1) from two on and by (5.1) for one.
         depth: deepest level of nodes, from 1 to 30; time goes on in levels beyond it.
         budget: what all releases together may cost; its epsilon is spent, its delta is not.
-        horizon: number of points; ``None`` for no end.
+        horizon: number of ticks that the claim speaks of; ``None`` for no end.
+        most_points: largest number of points; ``None`` for 2^40.
         threshold_factor: thresholds are this times ln(steps in the level) / epsilon; 9 in the paper.
 
     Raises:
@@ -79,6 +70,7 @@ class Hypercube:
     depth: int
     budget: Budget
     horizon: int | None = None
+    most_points: int | None = None
     neighbours: Neighbours = "replace-one"
     unit: Unit = EVENT
     threshold_factor: float = 9.0
@@ -88,8 +80,8 @@ class Hypercube:
             raise ValueError(f"dimension must be at least 1, not {self.dimension}")
         if not 1 <= self.depth <= DEEPEST:
             raise ValueError(f"depth must be from 1 to {DEEPEST}, not {self.depth}")
-        if self.horizon is not None and not 1 <= self.horizon <= LONGEST:
-            raise ValueError(f"horizon must be from 1 to 2^40 points, not {self.horizon}")
+        if self.most_points is not None and not 1 <= self.most_points <= LONGEST:
+            raise ValueError(f"most_points must be from 1 to 2^40, not {self.most_points}")
         if self.neighbours != "replace-one" or self.unit.signed:
             raise ValueError("this mechanism tells the number of points: a point may be replaced, not added or removed")
         if not 0 <= self.threshold_factor < 2**20:
@@ -107,7 +99,7 @@ class Hypercube:
     @property
     def points(self) -> int:
         """Largest number of points."""
-        return LONGEST if self.horizon is None else self.horizon
+        return LONGEST if self.most_points is None else self.most_points
 
     def start(self, level: int) -> int:
         """First time of a level, t_r: 1-based, as the number of the point that arrives then."""
@@ -168,16 +160,26 @@ class Hypercube:
             trusts=("the domain, its partition, the number of points and the moments of their arrival are public",),
         )
 
+    def describe(self) -> str:
+        """How points are measured, in a few plain words."""
+        return f"the paper's sparse counts in the nodes of up to {self.depth} levels of halves; their number is public"
+
+    def fingerprint(self) -> str:
+        """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
+        facts: list[Any] = [self.dimension, self.depth, self.budget.epsilon, self.most_points, self.threshold_factor]
+        facts += [self.closing_scales(min(self.depth, self.levels[-1])).tolist() if self.levels else []]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def init(self) -> State:
         """The state before the first point."""
-        state = {"time": np.array(0), "level": np.array(-1), "settled": np.zeros(0, dtype=np.int64)}
+        state = {"t": np.array(0), "time": np.array(0), "level": np.array(-1), "settled": np.zeros(0, dtype=np.int64)}
         state["came"] = np.zeros(0, dtype=np.int64)
         past = 2**self.depth if self.dimension == 1 else 0
         return state | {"past": np.zeros(past, dtype=np.int64)}
 
-    def step(self, state: State, cells: IntArray, moments: IntArray, gate: Gate) -> tuple[State, Nodes]:
+    def step(self, state: State, cells: IntArray, moments: IntArray, gate: Gate) -> tuple[State, NodeCounts]:
         """Take in a block of points, one time step for each.
 
         Args:
@@ -208,7 +210,7 @@ class Hypercube:
                 part = slice(*np.searchsorted(moments, [begin, end]).tolist())
                 state = self._count(state, cells[part], moments[part] - begin, end - begin, gate)
             begin = end
-        state = state | {"time": np.array(time + number)}
+        state = state | {"t": np.array(int(state["t"]) + 1), "time": np.array(time + number)}
         return state, self._nodes(state)
 
     def _check(self, cells: IntArray, moments: IntArray) -> None:
@@ -228,7 +230,13 @@ class Hypercube:
         if settled.size:
             settled = settled + gate.laplace(state["came"], scale=_spread(self.closing_scales(before)))
         settled = np.concatenate([settled, self._first(state, level, gate)])
-        kept = {"time": state["time"], "level": np.array(level), "settled": settled, "came": np.zeros_like(settled)}
+        kept = {
+            "t": state["t"],
+            "time": state["time"],
+            "level": np.array(level),
+            "settled": settled,
+            "came": np.zeros_like(settled),
+        }
         done = self.deepest(level) == self.depth
         kept["past"] = np.zeros(0, dtype=np.int64) if done else state["past"]
         return kept | {f"sparse.{name}": array for name, array in self.sparse(level).init(gate).items()}
@@ -259,14 +267,26 @@ class Hypercube:
             after["past"] = state["past"] + np.bincount(cells, minlength=state["past"].size)
         return after
 
-    def _nodes(self, state: State) -> Nodes:
+    def _nodes(self, state: State) -> NodeCounts:
         """The noisy counts as they stand."""
         deepest = self.deepest(int(state["level"]))
         time = int(state["time"])
         if not deepest:
-            return Nodes(time=time, levels=())
+            return NodeCounts(tick=int(state["t"]) - 1, time=time, levels=())
         counts = state["settled"] + state["sparse.noisy"].sum(axis=0)
-        return Nodes(time=time, levels=tuple(np.split(counts, 2 ** np.arange(2, deepest + 1) - 2)))
+        return NodeCounts(
+            tick=int(state["t"]) - 1, time=time, levels=tuple(np.split(counts, 2 ** np.arange(2, deepest + 1) - 2))
+        )
+
+    def pack(self, measured: NodeCounts) -> IntArray:
+        """What passed the gate at one tick as integers, for the store."""
+        return np.concatenate([[measured.time], *measured.levels]).astype(np.int64)
+
+    def unpack(self, tick: int, released: IntArray) -> NodeCounts:
+        """The counts that :meth:`pack` was given."""
+        levels = (released.size + 1).bit_length() - 2
+        counts = np.split(released[1:], 2 ** np.arange(2, levels + 1) - 2) if levels else []
+        return NodeCounts(tick=tick, time=int(released[0]), levels=tuple(counts))
 
 
 def _spread(values: NDArray[Any]) -> NDArray[Any]:

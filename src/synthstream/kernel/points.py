@@ -85,6 +85,11 @@ class Points:
     # -- public facts -------------------------------------------------------------------------------------------
 
     @property
+    def depth(self) -> int:
+        """Number of levels of the partition."""
+        return self.partition.depth
+
+    @property
     def noise(self) -> Literal["laplace", "gaussian"]:
         """Law of the noise."""
         return "laplace" if self.budget.pure else "gaussian"
