@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow bench bench-tables bench-points check clean
+.PHONY: demo demo-points test test-slow bench bench-tables bench-points check clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -13,6 +13,10 @@ $(VENV)/ready: pyproject.toml requirements.lock
 
 demo: $(VENV)/ready
 	$(BIN)/synthstream run examples/evictions/stream.toml
+
+demo-points: $(VENV)/ready
+	$(BIN)/synthstream run examples/earthquakes/stream.toml
+	$(BIN)/python -m synthstream.evaluate.density examples/earthquakes/stream.toml -o examples/earthquakes/state/density.png
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2
@@ -35,4 +39,4 @@ check: $(VENV)/ready
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) examples/evictions/state* examples/evictions/releases*
+	rm -rf $(VENV) examples/evictions/state* examples/evictions/releases* examples/earthquakes/state* examples/earthquakes/releases*

@@ -45,7 +45,7 @@ def _grouped(lines: Iterable[Line]) -> dict[tuple[Any, ...], list[Line]]:
 
 def _variant(line: Line) -> str:
     """What sets a run apart from the usual one of its method; nothing for the usual one."""
-    parts = [line["counter"] if line["counter"] != "auto" else "", "k = columns" if line["k"] else ""]
+    parts = [line["counter"] if line["counter"] != "auto" else "", f"k = {line['k']}" if line["k"] else ""]
     return ", ".join(part for part in parts if part)
 
 

@@ -1,0 +1,134 @@
+"""A picture of true and synthetic points side by side, for the custodian's eyes. NOT PRIVATE.
+
+python -m synthstream.evaluate.density stream.toml -o density.png
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from synthstream.assembly import simulated
+from synthstream.config import SourceConfig, StreamConfig, load
+from synthstream.coordinates import Coordinate
+from synthstream.counting import columns_of
+from synthstream.errors import ConfigError
+from synthstream.io.sinks import ParquetSink
+from synthstream.io.sources import FileSource
+from synthstream.release import FloatArray
+
+STAMP = "NOT PRIVATE: shows the true data. For the custodian alone; do not publish."
+_BINS = 200
+_CHUNK = 250_000
+
+
+def density(config: StreamConfig, path: Path, *, across: str | None = None, up: str | None = None) -> None:
+    """Write a PNG, readable by its owner alone: true events up to the newest release, and that release's rows.
+
+    Args:
+        config: a stream of points with a source and a sink, and at least one release.
+        path: where to write.
+        across, up: columns of the two axes; left out: the second and the first. One column alone is drawn as lines.
+
+    Raises:
+        ConfigError: there is no source or sink, or a column is not there.
+        SinkError: there is no release.
+    """
+    from matplotlib.figure import Figure  # an extra; slow to load
+
+    if config.source is None or config.sink is None:
+        raise ConfigError("a picture needs [source] and [sink]")
+    sink = ParquetSink(config.sink.path)
+    synthetic, last = sink.sample(), sink.last()
+    tick = -1 if last is None else last.tick
+    true = _events(config, config.source, tick)
+    columns = {column.name: column for column in config.schema.columns if isinstance(column, Coordinate)}
+    names = list(columns)
+    axes = [across or names[min(1, len(names) - 1)], up or names[0]][: min(2, len(names))]
+    for name in axes:
+        if name not in columns:
+            raise ConfigError(f"{name!r} is not a column of numbers; columns are {names}")
+    figure = Figure(figsize=(11, 5.4), layout="constrained")
+    pair = {f"true: {true.height:,} events": true, f"synthetic: {synthetic.height:,} rows": synthetic}
+    if len(axes) == 1:
+        _lines(figure, pair, columns[axes[0]])
+    else:
+        _maps(figure, pair, columns[axes[0]], columns[axes[1]])
+    figure.suptitle(f"{config.name}, events before {config.clock.boundary(tick + 1):%Y-%m-%d}", fontsize=12)
+    figure.supxlabel(STAMP, color="#b00020", fontweight="bold", fontsize=11)
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600))
+    path.chmod(0o600)
+    figure.savefig(path, dpi=130)
+
+
+def _events(config: StreamConfig, source: SourceConfig, tick: int) -> pl.DataFrame:
+    """True events of ticks up to one."""
+    files = FileSource(kind=source.kind, path=source.path, columns=columns_of(config))
+    parts = []
+    for path in files.files():
+        for chunk in files.read(path, chunk_rows=_CHUNK):
+            here = config.clock.ticks_of(chunk) <= tick
+            codes = config.schema.encode(chunk)[here]
+            parts.append(config.schema.decode(codes, np.random.default_rng(0)))
+    return pl.concat(parts)
+
+
+def _maps(figure: Any, frames: dict[str, pl.DataFrame], x: Coordinate, y: Coordinate) -> None:
+    """Events by cell of a grid, in colours on a logarithmic scale, the same for both."""
+    from matplotlib.colors import LogNorm
+
+    grids = {title: _grid(frame, x, y) for title, frame in frames.items()}
+    norm = LogNorm(1, max(2.0, *(float(grid.max()) for grid in grids.values())))
+    shared = figure.subplots(1, 2, sharex=True, sharey=True)
+    for axes, (title, grid) in zip(shared, grids.items(), strict=True):
+        image = axes.imshow(
+            np.where(grid > 0, grid, np.nan).T,
+            origin="lower",
+            extent=(x.min, x.max, y.min, y.max),
+            aspect="auto",
+            norm=norm,
+            cmap="viridis",
+            interpolation="nearest",
+        )
+        axes.set(title=title, xlabel=x.name, facecolor="#f2f2f2")
+    shared[0].set_ylabel(y.name)
+    figure.colorbar(image, ax=shared, label="events in a cell", shrink=0.9)
+
+
+def _grid(frame: pl.DataFrame, x: Coordinate, y: Coordinate) -> FloatArray:
+    values = [frame[column.name].to_numpy() for column in (x, y)]
+    ranges = np.array([(column.min, column.max) for column in (x, y)])
+    return np.histogram2d(values[0], values[1], bins=_BINS, range=ranges)[0].astype(np.float64)
+
+
+def _lines(figure: Any, frames: dict[str, pl.DataFrame], x: Coordinate) -> None:
+    axes = figure.subplots()
+    for (title, frame), colour in zip(frames.items(), ("#222222", "#0072b2"), strict=True):
+        axes.hist(
+            frame[x.name].to_numpy(), bins=_BINS, range=(x.min, x.max), histtype="step", label=title, color=colour
+        )
+    axes.set(xlabel=x.name, ylabel="events in a bin")
+    axes.legend()
+
+
+def main() -> None:
+    """Parse, draw, say where."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("config", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--across", help="column from left to right")
+    parser.add_argument("--up", help="column from bottom to top")
+    parser.add_argument("--simulate", action="store_true", help="of the simulated run")
+    args = parser.parse_args()
+    config = load(args.config)
+    density(simulated(config) if args.simulate else config, args.output, across=args.across, up=args.up)
+    print(f"{args.output}. {STAMP}")
+
+
+if __name__ == "__main__":
+    main()
