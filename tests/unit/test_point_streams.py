@@ -299,4 +299,4 @@ def test_the_custodians_picture_is_stamped_and_for_the_owner_alone(folder: Path,
     assert path.read_bytes()[:4] == b"\x89PNG"
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(ConfigError, match="'height' is not a column"):
-        density(config, path, up="height")
+        density(config, path, across="height")

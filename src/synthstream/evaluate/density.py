@@ -103,7 +103,8 @@ def _maps(figure: Any, frames: dict[str, pl.DataFrame], x: Coordinate, y: Coordi
 def _grid(frame: pl.DataFrame, x: Coordinate, y: Coordinate) -> FloatArray:
     values = [frame[column.name].to_numpy() for column in (x, y)]
     ranges = np.array([(column.min, column.max) for column in (x, y)])
-    return np.histogram2d(values[0], values[1], bins=_BINS, range=ranges)[0].astype(np.float64)
+    grid: FloatArray = np.histogram2d(values[0], values[1], bins=_BINS, range=ranges)[0].astype(np.float64)
+    return grid
 
 
 def _lines(figure: Any, frames: dict[str, pl.DataFrame], x: Coordinate) -> None:
