@@ -80,9 +80,8 @@ class PointRelease(Release):
     def mass(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> tuple[float, float]:
         """Estimated number of events in a box, and its standard error.
 
-        The error is that of the readings without shrinkage; usually the estimate is closer. It leaves out what lies
-        below the finest nodes, and events that no reading has counted yet. It is NaN for kind ``hypercube``, whose
-        error is not known.
+        The error is that of an estimate without shrinkage; usually this one is closer. It is NaN for kind
+        ``hypercube``, whose error is not known.
 
         Args:
             lower, upper: by column, in its own units; a column that is left out is not bounded.

@@ -20,6 +20,7 @@ from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateEr
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
+from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
 from synthstream.opening import compare_with_sink, refuse_lost_state, refuse_other_settings
@@ -244,8 +245,8 @@ class Stream:
             TickNotOver: the public clock has not reached the end of the open tick.
             HorizonExhausted: all ticks have been released.
         """
-        exhausted = self.config.clock.horizon is not None and self.closed >= self.config.clock.horizon
-        if not exhausted and self.due(until=until) == 0:
+        refuse_beyond(self.config.clock.horizon, self.closed)
+        if self.due(until=until) == 0:
             raise TickNotOver(
                 f"Tick {self.closed} ends at {self.config.clock.boundary(self.closed + 1).isoformat()}. A tick is "
                 "closed by the clock alone; wait, or say until=."

@@ -90,9 +90,10 @@ class Synthesizer(Protocol):
 
     @property
     def journaled(self) -> bool:
-        """Whether what is drawn in a tick depends on what was drawn before in the same tick.
+        """Whether what is drawn in a tick, or whether it is, depends on what was drawn before in the same tick.
 
-        Each answer is then committed before the next is drawn.
+        Each answer is then committed before the next is drawn: if a tick could be tried again with fresh draws, a
+        failure that depends on them would tell more than the claim covers.
         """
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
@@ -251,7 +252,7 @@ class FromNodes:
 
     mechanism: Points
 
-    journaled = False
+    journaled = True
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """See :class:`Synthesizer`."""
@@ -285,7 +286,7 @@ class FromSparseCounts:
     mechanism: Hypercube
     partition: Partition
 
-    journaled = False
+    journaled = True
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """See :class:`Synthesizer`."""
@@ -315,8 +316,8 @@ class FromSparseCounts:
 def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
     """Whole masses, as many as there are points, by the paper's consistency step."""
     whole = consistent(counts.levels, counts.time)[-1].astype(np.float64)
-    unknown = np.full(len(counts.levels), np.nan)
-    return Cloud(partition=partition, masses=whole, noise=unknown, total_variance=0.0, moving=0.0)
+    unknown, noise = np.full(whole.size, np.nan), np.full(len(counts.levels), np.nan)
+    return Cloud(partition=partition, masses=whole, noise=noise, errors=unknown, total_variance=0.0, moving=0.0)
 
 
 def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
@@ -331,29 +332,42 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     begins = [*epochs, now.total]
     depth = max([mechanism.depth_of(now.total), *(max(r, default=-1) + 1 for r in epochs.values())])
     spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
-    fitted, moving = masses(
+    fitted = masses(
         spans, depth=depth, dimension=mechanism.partition.dimension, shrink=mechanism.schedule == "adaptive"
     )
-    noise = [sum(span.readings[level].variance for span in spans if level in span.readings) for level in range(depth)]
-    total = float(fitted.sum())
+    total = float(fitted.masses.sum())
     scale = max(now.total, 0.0) / total if total > 0 else 0.0
     return Cloud(
         partition=mechanism.partition,
-        masses=fitted * scale,
-        noise=np.array(noise),
+        masses=fitted.masses * scale,
+        noise=_noise(spans, depth),
+        errors=fitted.errors * scale**2,
         total_variance=now.variance,
-        moving=moving,
+        moving=fitted.moving,
     )
+
+
+def _noise(spans: Sequence[Span], depth: int) -> FloatArray:
+    """By level, variance of the sum of all epochs' readings in one node, and of events not read yet, evenly spread."""
+    out = np.zeros(depth)
+    for level in range(depth):
+        for span in spans:
+            reading = span.readings.get(level)
+            read = 0.0 if reading is None else min(reading.events, span.events)
+            out[level] += (0.0 if reading is None else reading.variance) + (span.events - read) / 2**level
+    return out
 
 
 def forecast(made: FromNodes, events: int) -> float:
     """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
     mechanism = made.mechanism
     depth = mechanism.depth_of(events)
+    noise = mechanism.expected_variance(events)
     return Cloud(
         partition=mechanism.partition,
         masses=np.full(2**depth, events / 2**depth),
-        noise=mechanism.expected_variance(events)[:depth],
+        noise=noise,
+        errors=np.concatenate([[0.0], np.repeat(noise, 2 ** np.arange(depth))]),
         total_variance=0.0,
         moving=0.0,
     ).distance()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import synthstream
 from synthstream.cli import app
 from synthstream.config import StreamConfig
-from synthstream.errors import ConfigError, SchemaError
+from synthstream.errors import ConfigError, HorizonExhausted, SchemaError
 from synthstream.evaluate.density import density
 from synthstream.points import PointRelease
 from synthstream.stream import Stream
@@ -78,12 +78,16 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def opened(folder: Path, **changes: str) -> Stream:
+def changed(**changes: str) -> str:
     text = TOML
     for old, new in changes.items():
         assert old in text
         text = text.replace(old, new, 1)
-    config = StreamConfig.from_toml(text, base=folder)
+    return text
+
+
+def opened(folder: Path, **changes: str) -> Stream:
+    config = StreamConfig.from_toml(changed(**changes), base=folder)
     return Stream(config, gates=lambda tick: SeededGate(f"0/{tick}"), seed=0)
 
 
@@ -235,6 +239,65 @@ def test_from_the_command_line(folder: Path) -> None:
     assert "lat,lon" in said("sample", "-n", "3")
     with synthstream.open(folder / "stream.toml") as stream:
         assert len(stream.rows(5)) == 5
+
+
+def test_no_release_comes_after_the_horizon_or_before_its_time(folder: Path) -> None:
+    for changes in ({}, {"epsilon = 4.0": 'epsilon = 4.0\nneighbours = "replace-one"'}, LITERAL):
+        shorter = {**changes, "horizon = 20": "horizon = 2", "until = 2026-01-21": "until = 2026-01-03"}
+        place = folder / str(len(changes)) / str(changes == LITERAL)
+        place.mkdir(parents=True)
+        rows().write_parquet(place / "rows.parquet")
+        with opened(place, **shorter) as stream:
+            assert len(list(stream.run())) == 2
+            with pytest.raises(HorizonExhausted):
+                stream.release()
+            assert stream.closed == 2
+
+
+class Broken:
+    """Fails at one call of the gate, after it has answered those before."""
+
+    def __init__(self, gate: Any, fails_at: int) -> None:
+        self._gate, self._left, self.secure = gate, fails_at, gate.secure
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **scales: Any) -> Any:
+            self._left -= 1
+            if self._left < 0:
+                raise OSError("no more")
+            return getattr(self._gate, name)(*args, **scales)
+
+        return call
+
+
+@pytest.mark.parametrize("literal", [False, True])
+def test_a_tick_that_fails_is_finished_from_what_was_drawn(folder: Path, literal: bool) -> None:
+    """Whatever fails after the first draw: the tick is never drawn again, and rows that come later wait."""
+    config = StreamConfig.from_toml(changed(**LITERAL) if literal else TOML, base=folder)
+    at, draws, left = (5 if literal else 3), 0, [3]
+
+    def gates(tick: int) -> Any:
+        return Broken(CountingGate(), left[0]) if tick == at else SeededGate(tick)
+
+    class CountingGate(SeededGate):
+        def __init__(self) -> None:
+            super().__init__(3)
+
+        def laplace(self, *args: Any, **scales: Any) -> Any:
+            nonlocal draws
+            draws += 1
+            return super().laplace(*args, **scales)
+
+    with Stream(config, gates=gates, seed=0) as stream, pytest.raises(OSError, match="no more"):
+        list(stream.run())
+    before = draws
+    assert before
+    left[0] = 10**9
+    with Stream(config, gates=gates, seed=0) as stream:
+        # Finished when it was opened: the committed answers were taken, and repeated by the simulated gate alone.
+        assert stream.closed == at + 1
+        answers = draws - before
+    assert answers >= before
 
 
 LITERAL = {

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from synthstream.counts import Counts
+from synthstream.errors import HorizonExhausted
 from synthstream.fit.cloud import Cloud
+from synthstream.kernel.counters import counter
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, differences, standing_out
 from synthstream.partition import Partition
@@ -55,8 +57,7 @@ def cost(points: Points, one: list[list[tuple[int, int]]], other: list[list[tupl
     return epsilon if points.budget.pure else rho
 
 
-@pytest.mark.parametrize("schedule", ["adaptive", "fixed"])
-@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize(("schedule", "delta"), [("adaptive", 0.0), ("adaptive", 1e-9), ("fixed", 0.0)])
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_no_event_costs_more_than_the_claim(schedule: Any, delta: float, signed: bool, neighbours: Neighbours) -> None:
@@ -130,8 +131,7 @@ def test_nodes_that_stand_out() -> None:
     assert standing_out(np.array([1.0, 0.0]), 8.0, noise)[1] == pytest.approx(8 / 9)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-6])
-@pytest.mark.parametrize("schedule", ["adaptive", "fixed"])
+@pytest.mark.parametrize(("schedule", "delta"), [("adaptive", 0.0), ("adaptive", 1e-6), ("fixed", 0.0)])
 def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, schedule: Any) -> None:
     """Every block against the exact differences, in units of the error that it states."""
     rng, z = np.random.default_rng(5), []
@@ -161,9 +161,42 @@ def test_the_number_of_events_is_exact_where_it_is_public() -> None:
     assert any(m.variance > 0 for m in drawn(signed, stream(2), SeededGate(0)))
 
 
-def test_too_small_a_budget_is_refused() -> None:
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="is for delta = 0"):
+        mechanism(delta=1e-9, schedule="fixed")
     with pytest.raises(ValueError, match="too small for points"):
         mechanism(1e-9)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_horizon_ends_the_stream_before_anything_is_drawn(neighbours: Neighbours) -> None:
+    gate = TracingGate(SeededGate(0))
+    with pytest.raises(HorizonExhausted):
+        drawn(mechanism(horizon=3, neighbours=neighbours), stream(0), gate)
+    short = TracingGate(SeededGate(0))
+    drawn(mechanism(horizon=3, neighbours=neighbours), stream(0)[:3], short)
+    assert len(gate.trace) == len(short.trace)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_no_scale_that_a_plan_can_ask_for_is_too_wide(delta: float, neighbours: Neighbours) -> None:
+    """From the smallest budget that is not refused: every level with the fewest units, by every counter."""
+    low, high = 1e-12, 1.0
+    for _ in range(60):
+        middle = (low * high) ** 0.5
+        try:
+            points = mechanism(middle, delta, neighbours=neighbours, horizon=None)
+            high = middle
+        except ValueError:
+            low = middle
+    points = mechanism(high, delta, neighbours=neighbours, horizon=None)
+    multiplier = np.full(1, points.scale(points.parts[1], LEAST))
+    for steps in points._schedule.possible_steps(3):
+        how = points._counter(steps)
+        state = how.init(1)
+        for _ in range(min(3, steps - 1)):
+            state, _ = how.step(state, np.ones(1, dtype=np.int64), SeededGate(0), multiplier=multiplier)
 
 
 def test_any_counts_are_taken() -> None:
@@ -175,6 +208,26 @@ def test_any_counts_are_taken() -> None:
         state, measured = points.step(state, huge, SeededGate(1), Shape(np.ones(1), 0.0))
         assert all(np.isfinite(b.values).all() for b in measured.blocks)
         assert np.abs(state["cells"]).max() <= 2**62 // 8
+
+
+def test_no_event_enters_at_one_reading_and_leaves_at_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells reach their limit in both streams; what a counter reads of an epoch is not limited with them."""
+    monkeypatch.setattr("synthstream.kernel.points._LARGEST_SUM", 2**6)
+    partition = Partition(dimension=1, depth=4)
+    points = mechanism(0.3, partition=partition, horizon=None, neighbours="replace-one", schedule="fixed")
+    full = [[(0, 1)] * 4 + [(9, 1)]] * 24
+    for tick in (0, 1, 5, 20):
+        other = [*full[:tick], [*full[tick][:4], (15, 1)], *full[tick + 1 :]]
+        assert cost(points, full, other, seed=tick) <= (points.claim().pure or 0)
+
+
+def test_an_epoch_that_begins_at_its_end_goes_on() -> None:
+    """Rounding may leave no event between a number and the next end of an epoch."""
+    for schedule in ("adaptive", "fixed"):
+        points = mechanism(1 / 161, neighbours="replace-one", schedule=schedule)
+        batches: list[list[tuple[int, int]]] = [[(k % 8, 1) for k in range(644)], [], [], [(3, 1)], []]
+        history = drawn(points, batches, SeededGate(0))
+        assert [m.total for m in history] == [644, 644, 644, 645, 645]
 
 
 def test_fingerprints_tell_settings_apart() -> None:
@@ -189,13 +242,23 @@ def test_fingerprints_tell_settings_apart() -> None:
         mechanism(horizon=13),
     ]
     assert len({m.fingerprint() for m in [plain, *others]}) == 8
+    own = plain.fingerprint()
+    for name, value in (("LEAST", 2**8), ("counter", lambda *a, **k: counter("simple", **k))):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(f"synthstream.kernel.points.{name}", value)
+            assert mechanism().fingerprint() != own
     assert mechanism().fingerprint() == plain.fingerprint()
 
 
 def box(level: int = 4, seed: int = 0) -> Cloud:
     masses = np.random.default_rng(seed).random(2**level)
     return Cloud(
-        partition=Partition(dimension=2, depth=8), masses=masses, noise=np.ones(level), total_variance=4.0, moving=0.0
+        partition=Partition(dimension=2, depth=8),
+        masses=masses,
+        noise=np.ones(level),
+        errors=np.ones(2**level),
+        total_variance=4.0,
+        moving=0.0,
     )
 
 
@@ -221,6 +284,7 @@ def test_the_error_of_a_region_is_that_of_its_sum() -> None:
     for level, start in enumerate((0, 1, 3)):
         part = noise[:, start : start + 2**level]
         error = np.stack([(error + part) / 2, (error - part) / 2], axis=2).reshape(200_000, -1)
+    inside = np.round(inside)
     found = made.mass(inside)
     assert found[0] == pytest.approx(float(made.masses @ inside))
     assert found[1] == pytest.approx(float((error @ inside).std()), rel=0.02)
@@ -230,7 +294,12 @@ def test_moved_from_compares_levels() -> None:
     made = box()
     assert made.moved_from(made) == 0
     finer = Cloud(
-        partition=made.partition, masses=np.repeat(made.masses, 4) / 4, noise=np.ones(6), total_variance=0.0, moving=0.0
+        partition=made.partition,
+        masses=np.repeat(made.masses, 4) / 4,
+        noise=np.ones(6),
+        errors=np.ones(64),
+        total_variance=0.0,
+        moving=0.0,
     )
     assert finer.moved_from(made) == pytest.approx(0)
     assert made.moved_from(finer) == pytest.approx(0)

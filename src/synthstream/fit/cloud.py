@@ -21,8 +21,9 @@ class Cloud:
     Args:
         partition: its depth says how fine codes of drawn points are.
         masses: at least 0, float64, over the nodes of one level of the partition, shape ``(2**level,)``.
-        noise: by level, variance of the sum of all epochs' left-minus-right readings in one node, shape ``(level,)``; 0
-            where nothing was measured.
+        noise: by level, variance of the sum of all epochs' readings in one node, and of events that have no reading
+            yet, as if each went left or right at random; shape ``(level,)``; NaN if not known.
+        errors: expected squared error of left minus right in node i of level j, at position 2^j + i; NaN if not known.
         total_variance: of the estimated number of events.
         moving: how far mass has moved between the two newest epochs, in widths of the cube.
     """
@@ -30,6 +31,7 @@ class Cloud:
     partition: Partition
     masses: FloatArray
     noise: FloatArray
+    errors: FloatArray
     total_variance: float
     moving: float
 
@@ -51,7 +53,12 @@ class Cloud:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it but the partition, for the store."""
         single = {"total_variance": self.total_variance, "moving": self.moving}
-        return {"masses": self.masses, "noise": self.noise, **{key: np.array(n) for key, n in single.items()}}
+        return {
+            "masses": self.masses,
+            "noise": self.noise,
+            "errors": self.errors,
+            **{key: np.array(n) for key, n in single.items()},
+        }
 
     @classmethod
     def from_arrays(cls, partition: Partition, arrays: Mapping[str, NDArray[Any]]) -> Self:
@@ -60,6 +67,7 @@ class Cloud:
             partition=partition,
             masses=arrays["masses"],
             noise=arrays["noise"],
+            errors=arrays["errors"],
             total_variance=float(arrays["total_variance"]),
             moving=float(arrays["moving"]),
         )
@@ -103,19 +111,20 @@ class Cloud:
         return found[::-1]
 
     def mass(self, inside: FloatArray) -> tuple[float, float]:
-        """Mass of a region, and the standard error of its unshrunk estimate.
+        """Mass of a region, and the standard error of its estimate without shrinkage, which is usually larger.
 
         Args:
             inside: share of each node's volume that lies in the region, shape ``(2**level,)``.
 
-        An estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
-        in each node half the difference of its share in the left and right half times left minus right. So its variance
-        is a sum too. Resolution below the nodes, and events that no reading has counted yet, are not part of it.
+        That estimate is a sum over the tree: the share of the region in the root times all events, and in each node
+        half the difference of its share in the left and right half times left minus right. So variances add up too.
+        Nodes that lie in the region in part are cut as if (left - right) / node were anything from -1 to 1.
         """
-        variance, share = 0.0, np.asarray(inside, dtype=np.float64)
-        for level in range(self.level - 1, -1, -1):
+        share = np.asarray(inside, dtype=np.float64)
+        variance = float(np.sum((self.masses * share * (1 - share)) ** 2)) * 4 / 3
+        for noise in self.noise[::-1].tolist():
             left, right = share[0::2], share[1::2]
-            variance += float(self.noise[level] * np.sum(((left - right) / 2) ** 2))
+            variance += noise * float(np.sum(((left - right) / 2) ** 2))
             share = (left + right) / 2
         variance += self.total_variance * float(share[0]) ** 2
         return float(self.masses @ inside), float(np.sqrt(variance))
@@ -123,14 +132,18 @@ class Cloud:
     def distance(self) -> float:
         """A forecast of W1 to the true events, in widths of the cube and the maximum norm.
 
-        In each node the noise moves at most half its mean size, and at most half the node's mass, from one half to the
-        other, no further than the node is wide; within the last nodes points are off by half a width on average.
+        In each node an error of left minus right moves half of it, and at most half the node's mass, from one half to
+        the other, no further than the node is wide; within the last nodes points are off by half a width on average.
         """
         total = float(self.masses.sum())
         if total <= 0:
             return 1.0
         moved = 0.0
-        for level, mass in enumerate(self.levels()[:-1]):
-            size = np.sqrt(2 / np.pi * self.noise[level])
+        for level, (mass, error) in enumerate(zip(self.levels(), self._errors(), strict=False)):
+            size = np.sqrt(2 / np.pi * error)
             moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
         return min(1.0, moved / total + self.partition.diameter(self.level) / 2)
+
+    def _errors(self) -> list[FloatArray]:
+        """Errors by level, shapes ``(1,)``, ``(2,)``, ..."""
+        return [self.errors[2**level : 2 ** (level + 1)] for level in range(self.level)]

@@ -9,7 +9,8 @@ Morris 1983 for the method):
 - what is left is around 0, of one variance for nodes of like mass.
 
 All three are estimated by moments from the released differences. A Kalman filter and smoother (Rauch, Tung, Striebel
-1965) over the epochs then weighs them against the noise, node by node.
+1965) over the epochs then weighs them against noise and chance, node by node. Chance is that of so many events, each of
+which goes left or right on its own: where it is larger than the noise, an epoch's reading says more than the trend.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ from synthstream.release import FloatArray
 # A variance counts as real where it stands out of the noise of its estimate by so many standard deviations; the square
 # of a Laplace draw has a variance of 5 times its squared mean.
 _CAUTION, _SQUARE = 3.0, 5.0
+# For error bars, variances are taken to be so many standard deviations higher than estimated.
+_LIKELY = 1.0
+# Variance of a ratio between -1 and 1 of which nothing is known.
+_UNKNOWN = 1 / 3
 
 
 class NodeReading(NamedTuple):
@@ -56,8 +61,23 @@ class Span:
     readings: Mapping[int, NodeReading]
 
 
-def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True) -> tuple[FloatArray, float]:
-    """Mass of every cell over all epochs, and how far it has moved between the two newest.
+class Estimate(NamedTuple):
+    """What the readings of all epochs say together.
+
+    Args:
+        masses: of cells, float64, shape ``(2**depth,)``, at least 0, adding up to the mass of the root.
+        errors: expected squared error of left minus right in each node, as far as this model knows it; node i of level
+            j at position 2^j + i, so that shape is ``(2**depth,)`` and position 0 is empty.
+        moving: a bound on the Wasserstein distance between the two newest epochs, in widths of the cube.
+    """
+
+    masses: FloatArray
+    errors: FloatArray
+    moving: float
+
+
+def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True) -> Estimate:
+    """Mass of every cell over all epochs.
 
     Args:
         spans: epochs in order.
@@ -66,15 +86,11 @@ def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = 
         shrink: whether differences are weighed against noise and each other; otherwise each epoch is taken as it was
             read (theorem ``points-accuracy``).
 
-    Returns:
-        float64, shape ``(2**depth,)``, at least 0, adding up to the mass of the root; and a bound on the Wasserstein
-        distance between the newest two epochs as estimated, in widths of the cube.
-
     Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
     """
     mass = np.array([[max(span.events, 0.0)] for span in spans])
     ratios: list[FloatArray] = []
-    moved, last = 0.0, max(float(mass[-1, 0]), 1e-9)
+    moved, last, errors = 0.0, max(float(mass[-1, 0]), 1e-9), [np.zeros(1)]
     for level in range(depth):
         done = max(_without_readings(spans, level), 1)
         if done > 1:  # from here on nothing tells these epochs apart
@@ -82,16 +98,17 @@ def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = 
             spans = [Span(events=sum(span.events for span in spans[:done]), readings={}), *spans[done:]]
             ratios = [r[done - 1 :] for r in ratios]
         if shrink:
-            r = _ratios(level, mass, spans, ratios[level - dimension] if level >= dimension else None, dimension)
+            r, error = _ratios(level, mass, spans, ratios[level - dimension] if level >= dimension else None, dimension)
         else:
-            r = _plain(level, mass, spans)
+            r, error = _plain(level, mass, spans)
+        errors.append(error)
         ratios.append(r)
         if len(spans) > 1:
             moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ np.abs(r[-1] - r[-2])) / last
         if len(ratios) > dimension:
             ratios[level - dimension] = np.empty(0)  # no longer needed
         mass = np.stack([mass * (1 + r) / 2, mass * (1 - r) / 2], axis=2).reshape(len(spans), -1)
-    return np.asarray(mass.sum(axis=0)), moved
+    return Estimate(mass.sum(axis=0), np.concatenate(errors), moved)
 
 
 def _without_readings(spans: Sequence[Span], level: int) -> int:
@@ -100,29 +117,43 @@ def _without_readings(spans: Sequence[Span], level: int) -> int:
     return deep.index(True) if True in deep else len(deep)
 
 
-def _plain(level: int, mass: FloatArray, spans: Sequence[Span]) -> FloatArray:
-    """Differences as they were read, in parts of the nodes' masses, shape ``(epochs, 2**level)``."""
+def _plain(level: int, mass: FloatArray, spans: Sequence[Span]) -> tuple[FloatArray, FloatArray]:
+    """Differences as they were read, in parts of the nodes' masses, ``(epochs, nodes)``; their error, ``(nodes,)``."""
     read = [span.readings.get(level) for span in spans]
     d = np.array([np.zeros(2**level) if reading is None else reading.differences for reading in read])
-    return np.asarray(np.divide(np.clip(d, -mass, mass), mass, out=np.zeros_like(mass), where=mass > 0))
+    r = np.divide(np.clip(d, -mass, mass), mass, out=np.zeros_like(mass), where=mass > 0)
+    return r, np.full(2**level, sum(0.0 if reading is None else reading.variance for reading in read))
 
 
 def _ratios(
     level: int, mass: FloatArray, spans: Sequence[Span], ancestors: FloatArray | None, dimension: int
-) -> FloatArray:
-    """(left - right) / node of every epoch and node, shape ``(epochs, 2**level)``."""
-    readings = [span.readings.get(level) for span in spans]
+) -> tuple[FloatArray, FloatArray]:
+    """(left - right) / node of every epoch and node, ``(epochs, nodes)``; error of left - right, ``(nodes,)``."""
+    read = [span.readings.get(level) for span in spans]
+    share = np.array(
+        [0.0 if r is None else r.events / max(span.events, 1e-9) for r, span in zip(read, spans, strict=True)]
+    )
+    counted = mass * np.clip(share, 0.0, 1.0)[:, None]
+    known = counted > 0
     y, noise = np.zeros_like(mass), np.full_like(mass, np.inf)
-    for e, reading in enumerate(readings):
-        if reading is not None and spans[e].events > 0:
-            counted = mass[e] * min(max(reading.events / spans[e].events, 0.0), 1.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                y[e] = np.where(counted > 0, reading.differences / counted, 0.0)
-                noise[e] = np.where(counted > 0, max(reading.variance, 1e-9) / counted**2, np.inf)
+    for e, reading in enumerate(read):
+        if reading is not None:
+            np.divide(reading.differences, counted[e], out=y[e], where=known[e])
+            np.divide(max(reading.variance, 1e-9), counted[e] ** 2, out=noise[e], where=known[e])
+    chance = np.divide(
+        1.0, counted, out=np.full_like(mass, np.inf), where=known
+    )  # of so many events, each left or right
     guess = np.zeros_like(mass) if ancestors is None else np.repeat(ancestors, 2**dimension, axis=1)
-    guess *= _slope(y, noise, guess)
-    x = _smoothed(y - guess, noise, mass)
-    return np.clip(x + guess, -1.0, 1.0)
+    guess *= _slope(y, noise + chance, guess)
+    x, variance, newest = _smoothed(y - guess, noise + chance)
+    trend = np.clip(x + guess, -1.0, 1.0)
+    # Of the events that were counted, as much of what differs from the trend is real as chance explains.
+    own = np.divide(chance, chance + noise, out=np.zeros_like(mass), where=known & np.isfinite(noise))
+    r = trend + np.where(known, own * (y - trend), 0.0) * (counted / np.maximum(mass, 1e-300))
+    foretold = mass - own * counted
+    error = np.sum(own * np.where(own > 0, noise, 0.0) * counted**2 + mass - counted, axis=0)
+    error += foretold.sum(axis=0) ** 2 * variance + foretold[-1] ** 2 * newest
+    return np.clip(r, -1.0, 1.0), error
 
 
 def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:
@@ -135,15 +166,19 @@ def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:
     return min(max((top - math.sqrt(bottom)) / bottom, 0.0), 1.0)
 
 
-def _smoothed(y: FloatArray, noise: FloatArray, mass: FloatArray) -> FloatArray:
-    """Random walk over epochs seen through noise, shape ``(epochs, nodes)``."""
+def _smoothed(y: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Random walk over epochs seen through noise, shape ``(epochs, nodes)``; about the variance that is left of all,
+    and of the newest epoch's own, shapes ``(nodes,)``.
+    """
+    none = np.zeros(y.shape[1])
     known = [e for e in range(len(y)) if np.isfinite(noise[e]).any()]
     if not known:
-        return np.zeros_like(y)
+        return np.zeros_like(y), none + _UNKNOWN, none
     walk = _walk(y, noise, known)
-    prior = _prior(y, noise, known, mass)
+    prior, highest = _prior(y, noise, known)
+    left = 1 / (1 / highest + (1 / noise[known]).sum(axis=0))
     if walk == 0 and not prior.any():
-        return np.zeros_like(y)
+        return np.zeros_like(y), left, none
     mean, variance = np.zeros(y.shape[1]), prior
     means, variances = np.empty_like(y), np.empty_like(y)
     for e in range(len(y)):
@@ -160,7 +195,7 @@ def _smoothed(y: FloatArray, noise: FloatArray, mass: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):
             back = np.where(variances[e] + walk > 0, variances[e] / (variances[e] + walk), 1.0)
         out[e] = means[e] + back * (out[e + 1] - means[e])
-    return out
+    return out, left, none if walk == 0 else 1 / (1 / walk + 1 / noise[-1])
 
 
 def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:
@@ -178,8 +213,10 @@ def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:
     return max(0.0, (excess - _CAUTION * math.sqrt(squares)) / weights)
 
 
-def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int], mass: FloatArray) -> FloatArray:
-    """Variance of a node's ratio around its guess, by moments over nodes of like mass, shape ``(nodes,)``."""
+def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+    """Variance of a node's ratio around its guess, by moments over nodes of like mass, and the highest that the
+    readings allow; shape ``(nodes,)``.
+    """
     weight = 1 / noise[known]
     total = weight.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -191,5 +228,6 @@ def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int], mass: FloatAr
     number = np.bincount(bins, importance, minlength=40)
     spread = np.sqrt(_SQUARE * np.bincount(bins, np.where(importance > 0, explained, 0.0) ** 2, minlength=40))
     with np.errstate(divide="ignore", invalid="ignore"):
-        s = np.where(number > 0, np.maximum(0.0, (excess - _CAUTION * spread) / number), 0.0)
-    return np.asarray(np.minimum(s, 1.0)[bins])
+        low = np.where(number > 0, (excess - _CAUTION * spread) / number, 0.0)
+        high = np.where(number > 0, (excess + _LIKELY * spread) / number, _UNKNOWN)
+    return np.clip(low, 0.0, 1.0)[bins], np.clip(high, 1e-12, _UNKNOWN)[bins]

@@ -14,6 +14,7 @@ import numpy as np
 
 from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
+from synthstream.kernel.counters.base import clip, refuse_beyond
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
 from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, Within, differences
@@ -44,17 +45,19 @@ class Points:
         Cost        the whole budget, once: the number's counter, and in one epoch all counters and the last readings
         Theorem     points, and those of the counters
         Trusts      the box, its partition and the clock are public; under replace-one the number of events too
-    Accuracy:       E W1 <= C (epsilon t)^(-1/d) for d >= 2 with ``schedule="fixed"`` (theorem ``points-accuracy``)
+    Accuracy:       E W1 <= C (epsilon t)^(-1/d) for d >= 2 with ``schedule="fixed"``, a public number of events, one
+                    event per tick and depth >= log2(epsilon t) (theorem ``points-accuracy``)
     Time, memory:   O(cells) for a tick; state O(cells)
 
     Args:
         partition: of the unit cube; its depth bounds memory.
         budget: what all releases together may cost.
         horizon: number of ticks; ``None`` for no end.
-        schedule: ``adaptive``, parts of the budget by the newest release; ``fixed``, those of the theorem.
+        schedule: ``adaptive``, parts of the budget by the newest release; ``fixed``, those of the theorem, which is
+            about delta = 0.
 
     Raises:
-        ValueError: the budget is too small.
+        ValueError: the budget is too small, or does not fit the schedule.
 
     Example:
         >>> mechanism = Points(
@@ -76,8 +79,12 @@ class Points:
     schedule: Literal["adaptive", "fixed"] = "adaptive"
 
     def __post_init__(self) -> None:
-        widest = max(self.scale(part, LEAST) for part in self.parts if part)
-        if not widest * 10**3 < LARGEST_SCALE:  # the sensitivity of a counter, and its grid
+        if self.schedule == "fixed" and not self.budget.pure:
+            raise ValueError('schedule = "fixed" is for delta = 0; leave it out, or say delta = 0')
+        # What is drawn in the middle of a tick must be possible: a failure there would tell of what was drawn before.
+        widest = [self.scale(self.parts[1], LEAST) * _widening(how) for how in self._level_counters]
+        widest += [] if self.total is None else [self.scale(self.parts[0]) * _widening(self.total)]
+        if not max(widest) < LARGEST_SCALE:
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for points: the noise would be wider than can be drawn"
             )
@@ -147,7 +154,12 @@ class Points:
 
     def _possible_counters(self) -> list[Counter]:
         found = [] if self.total is None else [self.total]
-        return found + [counter("auto", horizon=steps, noise=self.noise) for steps in (1, 1000)]
+        return found + self._level_counters
+
+    @cached_property
+    def _level_counters(self) -> list[Counter]:
+        """Every counter that a level may have."""
+        return [self._counter(steps) for steps in self._schedule.possible_steps(self.partition.depth)]
 
     @cached_property
     def _schedule(self) -> Schedule:
@@ -181,7 +193,7 @@ class Points:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, UNITS]
         facts += [self.schedule, self._schedule.facts(), self.neighbours, self.unit.signed]
-        facts += [] if self.total is None else [self.total.facts()]
+        facts += [LEAST, [how.facts() for how in self._possible_counters()]]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -212,11 +224,12 @@ class Points:
             HorizonExhausted: all ticks have been released.
         """
         tick, begun = int(state["t"]), float(state["begun"])
+        refuse_beyond(self.horizon, tick)
         after = dict(state) if bool(state["planned"]) else self._planned(state, shape)
-        counts = Counts(counts.cells, _clipped(counts.numbers, self.partition.cells_number))
+        number, total, variance = self._number(state, counts, gate)
+        counts = Counts(counts.cells, clip(counts.numbers))
         cells = state["cells"]  # in place: there may be a million
         cells[counts.cells] = _clipped(cells[counts.cells] + counts.numbers, cells.size)
-        number, total, variance = self._number(state, counts, gate)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.epoch_of(total) > self.epoch_of(begun)
         needs = self._needs(after)
@@ -268,7 +281,8 @@ class Points:
 
     def _length(self, begun: float) -> float:
         """Number of events that an epoch should have, of which ``begun`` came before."""
-        return 2.0 ** (self.epoch_of(begun) + 1) / self.budget.epsilon - max(begun, 0.0)
+        # The next event may be the last: then rounding must not leave nothing.
+        return max(2.0 ** (self.epoch_of(begun) + 1) / self.budget.epsilon - max(begun, 0.0), 1.0)
 
     def _counter(self, steps: int) -> Counter:
         return counter("auto", horizon=steps - 1, noise=self.noise)  # the last step is the epoch's end
@@ -276,9 +290,10 @@ class Points:
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
         plan = Within(units=after["plan.units"], steps=after["plan.steps"])
+        # Sums that no clipping touches, or else an event could enter at one reading and leave at another. Where they
+        # pass the end of 64 bits, they begin again, and their differences are right all the same.
         upper = after["plan.nodes"]
         np.add.at(upper, counts.cells >> self.partition.depth - plan.steps.size, counts.numbers)
-        upper[:] = _clipped(upper, upper.size)
         length = self._length(float(after["begun"]))
         due = np.minimum(np.floor(max(events, 0.0) / length * plan.steps), plan.steps - 1).astype(np.int64)
         levels = np.flatnonzero((due > after["plan.done"]) & (plan.steps > 1)).tolist()
@@ -325,6 +340,12 @@ class Points:
     def unpack(self, tick: int, released: IntArray) -> TreeMeasured:
         """The measurement that :meth:`pack` was given."""
         return TreeMeasured.unpack(tick, released)
+
+
+def _widening(how: Counter) -> float:
+    """Noise at the gate per unit of a counter's multiplier, with room for rounding."""
+    last = 10**11 if how.horizon is None else how.horizon - 1
+    return 1.001 * max(how.sensitivity(0), how.sensitivity(last)) * 2.0**how.grid_bits
 
 
 def _clipped(counts: IntArray, cells: int) -> IntArray:

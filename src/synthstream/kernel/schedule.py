@@ -65,6 +65,12 @@ class Schedule:
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
 
+    def possible_steps(self, depth: int) -> list[int]:
+        """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
+        if self.kind == "fixed":
+            return [2**i for i in range(1, depth + 1)]
+        return list(range(2, _MOST_STEPS + 1))
+
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
         return [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR]

@@ -102,11 +102,7 @@ class Counter(ABC):
     def tick_of(self, state: State) -> int:
         """Number of ticks closed so far; raises ``HorizonExhausted`` if there is none left."""
         t = int(state["t"])
-        if self.horizon is not None and t >= self.horizon:
-            raise HorizonExhausted(
-                f"All {self.horizon} ticks of this stream have been released. Its budget covers no more; "
-                "open a successor with a budget of its own."
-            )
+        refuse_beyond(self.horizon, t)
         return t
 
 
@@ -175,6 +171,15 @@ class ToeplitzCounter(MatrixCounter):
         sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
         s, t = min(s, t), max(s, t)
         return sigma**2 * math.fsum(self.decoder[: s + 1] * self.decoder[t - s : t + 1])
+
+
+def refuse_beyond(horizon: int | None, tick: int) -> None:
+    """Raise ``HorizonExhausted`` if a tick, 0-based, lies beyond the horizon. Depends on public facts alone."""
+    if horizon is not None and tick >= horizon:
+        raise HorizonExhausted(
+            f"All {horizon} ticks of this stream have been released. Its budget covers no more; "
+            "open a successor with a budget of its own."
+        )
 
 
 def clip(counts: IntArray) -> IntArray:
