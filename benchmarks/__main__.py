@@ -10,6 +10,7 @@ RUNS = [
     ["benchmarks.sampling"],
     ["benchmarks.coverage"],
     ["benchmarks.graphical"],
+    ["benchmarks.counters"],
     ["benchmarks.hypercube"],
     *(
         [
