@@ -199,8 +199,8 @@ def test_the_document_holds_all_methods(tmp_path: Path) -> None:
     lines += [{**line, "method": "other"} for line in lines if line["method"] == "uniform"]
     write(lines, tmp_path)
     text = (tmp_path / "points.md").read_text()
-    assert "| data | points | seeds | offline-pmm | offline-haar | uniform | other |" in text
-    assert "| drift | 10,000 | 2 | 0.000110 ±0.000010 | 0.000055 ±0.000005 (0.50) |" in text
+    assert "| data | points | seeds | points | hypercube | offline-pmm | offline-haar | uniform | other |" in text
+    assert " | 0.000110 ±0.000010 | 0.000055 ±0.000005 (0.50) |" in text
     assert "| 2 | 1,000,000 | offline-haar | 2,000,000 | 0.01 | 200 |" in text
     for name in ("points-1d.png", "points-2d.png", "points-speed.png"):
         assert (tmp_path / name).stat().st_size > 10_000

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
 from synthstream.release import FloatArray
@@ -107,7 +108,7 @@ def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = 
             moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ np.abs(r[-1] - r[-2])) / last
         if len(ratios) > dimension:
             ratios[level - dimension] = np.empty(0)  # no longer needed
-        mass = np.stack([mass * (1 + r) / 2, mass * (1 - r) / 2], axis=2).reshape(len(spans), -1)
+        mass = _halves(mass, r)
     return Estimate(mass.sum(axis=0), np.concatenate(errors), moved)
 
 
@@ -130,30 +131,63 @@ def _ratios(
 ) -> tuple[FloatArray, FloatArray]:
     """(left - right) / node of every epoch and node, ``(epochs, nodes)``; error of left - right, ``(nodes,)``."""
     read = [span.readings.get(level) for span in spans]
-    share = np.array(
-        [0.0 if r is None else r.events / max(span.events, 1e-9) for r, span in zip(read, spans, strict=True)]
-    )
+    variance = np.array([np.inf if reading is None else max(reading.variance, 1e-9) for reading in read])
+    pairs = zip(read, spans, strict=True)
+    share = np.array([0.0 if reading is None else reading.events / max(span.events, 1e-9) for reading, span in pairs])
     counted = mass * np.clip(share, 0.0, 1.0)[:, None]
-    known = counted > 0
-    y, noise = np.zeros_like(mass), np.full_like(mass, np.inf)
-    for e, reading in enumerate(read):
-        if reading is not None:
-            np.divide(reading.differences, counted[e], out=y[e], where=known[e])
-            np.divide(max(reading.variance, 1e-9), counted[e] ** 2, out=noise[e], where=known[e])
-    chance = np.divide(
-        1.0, counted, out=np.full_like(mass, np.inf), where=known
-    )  # of so many events, each left or right
+    d = np.array([np.zeros(2**level) if reading is None else reading.differences for reading in read])
+    y, noise = _observed(d, variance, counted)
     guess = np.zeros_like(mass) if ancestors is None else np.repeat(ancestors, 2**dimension, axis=1)
-    guess *= _slope(y, noise + chance, guess)
-    x, variance, newest = _smoothed(y - guess, noise + chance)
-    trend = np.clip(x + guess, -1.0, 1.0)
-    # Of the events that were counted, as much of what differs from the trend is real as chance explains.
-    own = np.divide(chance, chance + noise, out=np.zeros_like(mass), where=known & np.isfinite(noise))
-    r = trend + np.where(known, own * (y - trend), 0.0) * (counted / np.maximum(mass, 1e-300))
-    foretold = mass - own * counted
-    error = np.sum(own * np.where(own > 0, noise, 0.0) * counted**2 + mass - counted, axis=0)
-    error += foretold.sum(axis=0) ** 2 * variance + foretold[-1] ** 2 * newest
-    return np.clip(r, -1.0, 1.0), error
+    guess *= _slope(y, noise, guess)
+    x, left, newest = _smoothed(y - guess, noise)
+    return _blended(y, x + guess, mass, counted, variance, left, newest)  # type: ignore[no-any-return]
+
+
+@numba.njit(cache=True, nogil=True)
+def _observed(differences, variance, counted):  # type: ignore[no-untyped-def]
+    """Ratios as they were read, and the variance of noise and chance: of c events each goes left or right, 1 / c."""
+    y, noise = np.zeros_like(counted), np.full_like(counted, np.inf)
+    for e in range(counted.shape[0]):
+        if variance[e] < np.inf:
+            for i in range(counted.shape[1]):
+                c = counted[e, i]
+                if c > 0:
+                    y[e, i] = differences[e, i] / c
+                    noise[e, i] = (variance[e] + c) / c / c
+    return y, noise
+
+
+@numba.njit(cache=True, nogil=True)
+def _blended(y, trend, mass, counted, variance, left, newest):  # type: ignore[no-untyped-def]
+    """Of the events that were counted, as much of what differs from the trend is real as chance explains."""
+    epochs, nodes = y.shape
+    r, error = np.empty_like(y), np.empty(nodes)
+    for i in range(nodes):
+        foretold = squared = last = 0.0
+        for e in range(epochs):
+            m, c = mass[e, i], counted[e, i]
+            expected = min(max(trend[e, i], -1.0), 1.0)
+            own = c / (c + variance[e]) if c > 0 else 0.0
+            r[e, i] = expected
+            if own > 0:
+                r[e, i] = min(max(expected + own * (y[e, i] - expected) * c / m, -1.0), 1.0)
+                squared += own * variance[e]
+            squared += m - c
+            last = m - own * c
+            foretold += last
+        error[i] = squared + foretold * foretold * left[i] + last * last * newest[i]
+    return r, error
+
+
+@numba.njit(cache=True, nogil=True)
+def _halves(mass, r):  # type: ignore[no-untyped-def]
+    """Masses of the halves of all nodes, side by side."""
+    out = np.empty((mass.shape[0], 2 * mass.shape[1]))
+    for e in range(mass.shape[0]):
+        for i in range(mass.shape[1]):
+            out[e, 2 * i] = mass[e, i] * (1.0 + r[e, i]) / 2.0
+            out[e, 2 * i + 1] = mass[e, i] - out[e, 2 * i]
+    return out
 
 
 def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:
@@ -179,23 +213,30 @@ def _smoothed(y: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray,
     left = 1 / (1 / highest + (1 / noise[known]).sum(axis=0))
     if walk == 0 and not prior.any():
         return np.zeros_like(y), left, none
-    mean, variance = np.zeros(y.shape[1]), prior
-    means, variances = np.empty_like(y), np.empty_like(y)
-    for e in range(len(y)):
-        if e > 0:
-            variance = variance + walk
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gain = np.where(variance > 0, variance / (variance + noise[e]), 0.0)
-        mean = mean + gain * (y[e] - mean)
-        variance = (1 - gain) * variance
-        means[e], variances[e] = mean, variance
-    out = np.empty_like(y)
-    out[-1] = means[-1]
-    for e in range(len(y) - 2, -1, -1):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            back = np.where(variances[e] + walk > 0, variances[e] / (variances[e] + walk), 1.0)
-        out[e] = means[e] + back * (out[e + 1] - means[e])
+    out = _kalman(y, noise, prior, walk)
     return out, left, none if walk == 0 else 1 / (1 / walk + 1 / noise[-1])
+
+
+@numba.njit(cache=True, nogil=True)
+def _kalman(y, noise, prior, walk):  # type: ignore[no-untyped-def]
+    """Filter forward, smooth backward, node by node."""
+    epochs, nodes = y.shape
+    out, means, variances = np.empty_like(y), np.empty(epochs), np.empty(epochs)
+    for i in range(nodes):
+        mean, variance = 0.0, prior[i]
+        for e in range(epochs):
+            if e > 0:
+                variance += walk
+            gain = variance / (variance + noise[e, i]) if variance > 0 else 0.0
+            mean += gain * (y[e, i] - mean)
+            variance *= 1.0 - gain
+            means[e], variances[e] = mean, variance
+        out[epochs - 1, i] = mean
+        for e in range(epochs - 2, -1, -1):
+            reach = variances[e] + walk
+            back = variances[e] / reach if reach > 0 else 1.0
+            out[e, i] = means[e] + back * (out[e + 1, i] - means[e])
+    return out
 
 
 def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:

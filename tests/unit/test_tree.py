@@ -1,0 +1,123 @@
+"""The fit of a tree: exact readings come back, noise is shrunk away, change between epochs is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.release import FloatArray
+
+DEPTH = 8
+
+
+def span(
+    counts: FloatArray, variance: float, rng: np.random.Generator, *, depth: int = DEPTH, read: float = 1.0
+) -> Span:
+    """Readings of all levels down to a depth, with normal noise, when a share of the events had come."""
+    readings = {}
+    for level in range(depth):
+        nodes = counts.reshape(2 ** (level + 1), -1).sum(axis=1) * read
+        noise = np.sqrt(variance) * rng.standard_normal(2**level)
+        readings[level] = NodeReading(nodes[0::2] - nodes[1::2] + noise, variance, float(counts.sum()) * read)
+    return Span(events=float(counts.sum()), readings=readings)
+
+
+def clustered(rng: np.random.Generator, events: int = 20_000, at: float = 0.3) -> FloatArray:
+    points = np.clip(at + 0.05 * rng.standard_normal(events), 0, 1 - 1e-9)
+    return np.bincount((points * 2**DEPTH).astype(int), minlength=2**DEPTH).astype(np.float64)
+
+
+def off(found: FloatArray, true: FloatArray) -> float:
+    """W1 on the line, in widths, of masses to counts."""
+    return float(np.abs(np.cumsum(found / found.sum() - true / true.sum())).mean())
+
+
+def elsewhere(found: FloatArray, true: FloatArray) -> float:
+    """Share of masses in other cells than counts."""
+    return float(np.abs(found / found.sum() - true / true.sum()).sum() / 2)
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_readings_without_noise_come_back(shrink: bool) -> None:
+    rng = np.random.default_rng(0)
+    parts = [clustered(rng, events) for events in (500, 1000, 2000)]
+    found = masses([span(p, 1e-9, rng) for p in parts], depth=DEPTH, dimension=1, shrink=shrink)
+    assert np.allclose(found.masses, sum(parts), atol=0.01)
+    assert found.errors.shape == (2**DEPTH,)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_masses_are_never_negative_and_add_up(dimension: int) -> None:
+    rng = np.random.default_rng(dimension)
+    for spans in ([], [0.0], [0.0, 100.0], [5.0, 0.0, 50.0]):
+        made = [span(rng.random(2**DEPTH) * events / 2**DEPTH, 1e4, rng, depth=3 + k) for k, events in enumerate(spans)]
+        made.append(Span(events=7.0, readings={}))
+        found = masses(made, depth=DEPTH, dimension=dimension)
+        assert found.masses.min() >= 0
+        assert found.masses.sum() == pytest.approx(sum(s.events for s in made))
+        assert np.isfinite(found.errors).all()
+        assert found.moving >= 0
+
+
+def test_noise_alone_is_shrunk_to_nothing() -> None:
+    rng = np.random.default_rng(1)
+    even = np.full(2**DEPTH, 40.0)
+    made = [span(even, 900.0, rng) for _ in range(3)]
+    shrunk, plain = (masses(made, depth=DEPTH, dimension=1, shrink=s).masses for s in (True, False))
+    assert elsewhere(shrunk, even) < elsewhere(plain, even) / 4
+    assert off(shrunk, even) < off(plain, even)
+    # The deepest levels are halves and nothing else.
+    assert np.mean(np.abs(shrunk[0::2] - shrunk[1::2])) < 0.15 * np.mean(np.abs(plain[0::2] - plain[1::2]))
+
+
+def test_structure_is_kept_and_epochs_help_each_other() -> None:
+    rng = np.random.default_rng(2)
+    parts = [clustered(rng) for _ in range(4)]
+    true = np.sum(parts, axis=0)
+
+    def error(spans: Sequence[Span], shrink: bool = True) -> float:
+        return elsewhere(masses(spans, depth=DEPTH, dimension=1, shrink=shrink).masses, true)
+
+    made = [span(p, 400.0**2, rng) for p in parts]
+    assert error(made) < 0.6 * error(made, shrink=False)
+    alone = [masses([part], depth=DEPTH, dimension=1).masses for part in made]
+    assert error(made) < 0.8 * elsewhere(np.sum(alone, axis=0), true)
+    # An epoch that has no reading yet looks like those before it.
+    unread = [*made[:3], Span(events=float(parts[3].sum()), readings={})]
+    assert error(unread) < 1.3 * error(made)
+
+
+def test_a_shape_that_moves_is_followed() -> None:
+    rng = np.random.default_rng(3)
+    parts = [clustered(rng, at=at) for at in (0.2, 0.5, 0.8)]
+    found = masses([span(p, 30.0**2, rng) for p in parts], depth=DEPTH, dimension=1)
+    assert off(found.masses, np.sum(parts, axis=0)) < 0.005
+    assert found.moving > 0.1
+    still = masses([span(clustered(rng), 30.0**2, rng) for _ in range(3)], depth=DEPTH, dimension=1)
+    assert still.moving < 0.02
+
+
+def test_an_open_epoch_stands_for_what_it_has_not_read() -> None:
+    rng = np.random.default_rng(4)
+    before, now = clustered(rng, at=0.3), clustered(rng, at=0.7)
+    found = masses([span(before, 1.0, rng), span(now, 1.0, rng, read=0.5)], depth=DEPTH, dimension=1)
+    # The half that was read is where it is; the other half goes on like it.
+    assert off(found.masses, before + now) < 0.05
+
+
+def test_expected_errors_are_about_right() -> None:
+    rng, ratios = np.random.default_rng(5), []
+    for _ in range(20):
+        parts = [clustered(rng) for _ in range(3)]
+        true = np.sum(parts, axis=0)
+        found = masses([span(p, 100.0**2, rng) for p in parts], depth=DEPTH, dimension=1)
+        for level in range(6):
+            got, want = (v.reshape(2 ** (level + 1), -1).sum(axis=1) for v in (found.masses, true))
+            m = got[0::2] + got[1::2]
+            share = np.divide(want[0::2] - want[1::2], want[0::2] + want[1::2], out=np.zeros(2**level), where=m > 500)
+            error = (got[0::2] - got[1::2] - m * share)[m > 500]
+            ratios.append(np.sum(error**2) / np.sum(found.errors[2**level : 2 ** (level + 1)][m > 500]))
+    assert 0.4 < np.mean(ratios) < 2.0
