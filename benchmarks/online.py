@@ -50,7 +50,7 @@ def scheduled(
 ) -> tuple[Cloud, float, float]:
     """Ours, ``kind = "points"``: the last release, and the seconds of taking in all points, and of releasing."""
     number, dimension = cloud.shape
-    depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 24)
+    depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 22)
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
     mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours="replace-one", **settings)
