@@ -11,7 +11,7 @@ import numpy as np
 from synthstream.assembly import synthesizer_of
 from synthstream.bounds import BETA, covered, largest_error
 from synthstream.config import StreamConfig
-from synthstream.privacy import Claim
+from synthstream.privacy import Budget, Claim
 from synthstream.synthesizer import FromNodes, FromSparseCounts, TableMechanism, forecast
 
 _CAVEAT = "Distances are for events spread evenly, the worst case; where events cluster, points are closer."
@@ -83,7 +83,7 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
         claim=claim,
         words=claim.words(config.privacy.budget),
         how=mechanism.describe(),
-        caveat=mechanism.caveat,
+        caveat=mechanism.caveat + _unused(claim, config.privacy.budget),
         tables={k: sum(len(m) == k for m in workload.marginals) for k in orders},
         cells=workload.cells,
         state_bytes=_state_bytes(mechanism, horizon),
@@ -108,6 +108,15 @@ def _of_points(config: StreamConfig, made: FromNodes | FromSparseCounts) -> Plan
         forecasts=(),
         largest_words="",
         distances=tuple((n, forecast(made, n)) for n in _AT_EVENTS) if isinstance(made, FromNodes) else (),
+    )
+
+
+def _unused(claim: Claim, budget: Budget) -> str:
+    """A sentence if delta is allowed but not used; empty otherwise."""
+    if budget.pure or claim.pure is None:
+        return ""
+    return (
+        f" delta = {budget.delta:g} buys nothing here: what is promised is pure. Say delta = 0, or measure otherwise."
     )
 
 

@@ -233,6 +233,9 @@ class Stream:
             TickNotOver: ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
         now = self._now()
+        if until is not None and not isinstance(until, datetime):
+            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
+        until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
         if until is not None and until > now:
             raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
         moment = until or min(self.config.clock.latest(now), now)

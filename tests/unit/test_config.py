@@ -219,3 +219,10 @@ def test_a_plan_for_half_the_budget_is_twice_as_wide() -> None:
     one = plan(StreamConfig.from_toml(pure)).forecasts[0].stderr[2]
     half = plan(StreamConfig.from_toml(pure.replace("epsilon = 1.0", "epsilon = 0.5"))).forecasts[0].stderr[2]
     assert half == pytest.approx(2 * one, rel=0.05)
+
+
+def test_plan_says_when_delta_buys_nothing() -> None:
+    used = GOOD.replace("[sink]", '[synthesizer]\nmeasure = "always"\n[sink]')
+    unused = GOOD.replace("[sink]", '[synthesizer]\nmeasure = "epochs"\n[sink]')
+    assert "buys nothing" in plan(StreamConfig.from_toml(unused)).caveat
+    assert "buys nothing" not in plan(StreamConfig.from_toml(used)).caveat

@@ -615,3 +615,21 @@ def test_a_failed_commit_can_be_tried_again(config: StreamConfig, monkeypatch: p
         assert stream.closed == 0
         assert round(total(stream.release())) == 2
         assert stream.closed == 1
+
+
+def test_until_is_a_moment_and_without_a_zone_it_is_utc(config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        with pytest.raises(TypeError, match="until: must be a datetime, not str"):
+            stream.release(until="2026-01-02")  # type: ignore[arg-type]
+        assert stream.due(until=datetime(2026, 1, 3)) == stream.due(until=datetime(2026, 1, 3, tzinfo=UTC))
+
+
+def test_a_closed_stream_says_so(folder: Path, config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        pass
+    stream.close()
+    for use in (stream.release, stream.ingest, stream.status):
+        with pytest.raises(StateError, match="was closed"):
+            use()
+    with Stream(config) as again:
+        assert again.closed == 0

@@ -124,6 +124,7 @@ class Store:
     def close(self) -> None:
         """Close the file and let go of the lock."""
         self._db.close()
+        self._db = _Closed()  # type: ignore[assignment]
         self._unlock()
 
     def _unlock(self) -> None:
@@ -262,6 +263,15 @@ class Store:
     def put_counter(self, state: Arrays) -> None:
         """Replace the state of the counters. Private."""
         self._db.execute("INSERT OR REPLACE INTO counter VALUES (0, ?)", (_packed(state),))
+
+
+class _Closed:
+    """In place of the file of a store that was closed."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "close":
+            return lambda: None
+        raise StateError("This stream was closed. Open it again; what was committed is there.")
 
 
 def _private_folder(folder: Path) -> None:
