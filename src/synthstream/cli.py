@@ -129,14 +129,14 @@ def _print_distances(console: Console, found: Plan) -> None:
     if not found.distances:
         console.print(found.caveat)
         return
-    table = Table(title="Expected Wasserstein distance W1 to the true events, in widths of the box")
+    table = Table(title="Distance W1 to the true events, in widths of the box: at most about")
     for title in ("events", "W1"):
         table.add_column(title, justify="right", no_wrap=True)
     for events, distance in found.distances:
         table.add_row(f"{events:,}", f"{distance:.4f}")
     console.print(table)
     console.print(
-        "The mean of any function over the points is off by about its steepest slope times W1, at most.\n"
+        "0.05 means that points are off by 5 % of the range on average; so is the mean of a column, at most.\n"
         f"{found.caveat} Streams about the same people add up: two of these would cost twice the epsilon."
     )
 

@@ -16,10 +16,9 @@ from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from synthstream.clock import Clock, known_zone
 from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
-from synthstream.coordinates import Coordinate
+from synthstream.coordinates import coordinate_of
 from synthstream.errors import ConfigError
 from synthstream.io.sources import Kind as SourceKind
-from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.problems import Problems
 from synthstream.schema import Schema
@@ -297,10 +296,15 @@ def _check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...
     if clock is not None:
         problems.attempt("clock", lambda: _clock(clock))
     timezone = clock.timezone if clock else "UTC"
+    synthesizer = None if "synthesizer" in tops else data.get("synthesizer", {})
+    kind = None if synthesizer is None else synthesizer.get("kind", SynthesizerSection().kind)
     for i, raw in enumerate([] if ("columns",) in broken else data["columns"]):
         if not any(loc[:2] == ("columns", i) for loc in broken):
             column = TypeAdapter(_Columns).validate_python(raw)
-            problems.attempt(f"columns.{i}", partial(_column, column, timezone))
+            if kind in POINTS:
+                problems.attempt(f"columns.{i}", partial(coordinate_of, column, 1))
+            elif kind is not None or column.type != "number":  # without its kind, nobody knows what a number needs
+                problems.attempt(f"columns.{i}", partial(_column, column, timezone))
 
 
 def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
@@ -314,9 +318,12 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     for i, section in enumerate(file.columns):
         read: Callable[[], Column] = partial(_column, section, file.clock.timezone)
         if file.synthesizer.kind in POINTS:
-            read = partial(_coordinate, section, partition, i)
+            read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
         columns.append(problems.attempt(f"columns.{i}", read))
-    schema = problems.attempt("columns", lambda: Schema(columns=tuple(c for c in columns if c is not None)))
+    sound = tuple(column for column in columns if column is not None)
+    schema = None
+    if len(sound) == len(columns):
+        schema = problems.attempt("columns", lambda: Schema(columns=sound))
     workload = None
     if schema is not None and file.synthesizer.kind not in POINTS:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
@@ -369,24 +376,12 @@ def _clock(section: _Clock) -> Clock:
     return clock
 
 
-def _coordinate(section: Any, partition: Partition | None, position: int) -> Coordinate:
-    """A column of a points stream."""
-    if section.type != "number":
-        raise ConfigError(
-            f'type = "{section.type}": a stream of points takes numbers only. Leave this column out, or use '
-            'kind = "table"'
-        )
-    if section.bins is not None:
-        raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
-    if section.missing is None:
-        raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
-    bits = 1 if partition is None else partition.bits[position]
-    return Coordinate(name=section.name, min=section.min, max=section.max, missing=section.missing, bits=bits)
-
-
 def _column(section: Any, timezone: str) -> Column:
     if section.type == "number" and section.bins is None:
-        raise ConfigError("bins: is missing; say in how many equal bins the range is cut")
+        raise ConfigError(
+            'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '
+            "all columns are numbers)"
+        )
     kinds = {"category": Category, "boolean": Boolean, "integer": Integer, "number": Number, "datetime": Datetime}
     settings = section.model_dump(exclude={"type"}, exclude_none=True)
     if section.type == "category":

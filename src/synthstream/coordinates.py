@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from synthstream.columns import Column
-from synthstream.errors import SchemaError
+from synthstream.errors import ConfigError, SchemaError
 from synthstream.reading import numbers
 from synthstream.release import FloatArray
 from synthstream.workload import CodeArray, IntArray
@@ -41,7 +41,9 @@ class Coordinate(Column):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.min) and math.isfinite(self.max) and self.min < self.max):
-            raise SchemaError(f"column {self.name!r}: min must be below max, and both finite")
+            raise SchemaError(
+                f"column {self.name!r}: min must be below max, and both finite; found {self.min:g} and {self.max:g}"
+            )
         width = (self.max - self.min) / 2**self.bits
         if not width > 4 * np.spacing(max(abs(self.min), abs(self.max))) or math.isinf(width):
             raise SchemaError(f"column {self.name!r}: its range is too narrow or too wide for so many cells")
@@ -77,3 +79,23 @@ class Coordinate(Column):
         """See :meth:`Column.decode`: uniform within the cell."""
         values = self.min + (self.max - self.min) * ((codes + rng.random(codes.size)) / 2.0**self.bits)
         return pl.Series(self.name, np.minimum(values, self.max))
+
+
+def coordinate_of(section: Any, bits: int) -> Coordinate:
+    """The column that a part of ``stream.toml`` describes, in so many digits.
+
+    Raises:
+        ConfigError: it is no column of a points stream; SchemaError: its range cannot be.
+    """
+    if section.type != "number":
+        raise ConfigError(
+            f'type = "{section.type}": a stream of points takes numbers only. Leave this column out, or use '
+            'kind = "table"'
+        )
+    if section.bins is not None:
+        raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
+    if section.missing is None:
+        raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
+    if not min(section.min, section.max) <= section.missing <= max(section.min, section.max):
+        raise ConfigError(f"missing = {section.missing:g}: must lie between min and max")
+    return Coordinate(name=section.name, min=section.min, max=section.max, missing=section.missing, bits=bits)

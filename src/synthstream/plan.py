@@ -14,7 +14,7 @@ from synthstream.config import StreamConfig
 from synthstream.privacy import Budget, Claim
 from synthstream.synthesizer import FromNodes, FromSparseCounts, TableMechanism, forecast
 
-_CAVEAT = "Distances are for events spread evenly, the worst case; where events cluster, points are closer."
+_CAVEAT = "An upper forecast: points are often several times closer, above all where events cluster."
 AT_TICKS = (1, 10, 100, 1000)
 _AT_EVENTS = (1_000, 10_000, 100_000, 1_000_000)
 

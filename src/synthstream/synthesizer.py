@@ -316,8 +316,16 @@ class FromSparseCounts:
 def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
     """Whole masses, as many as there are points, by the paper's consistency step."""
     whole = consistent(counts.levels, counts.time)[-1].astype(np.float64)
-    unknown, noise = np.full(whole.size, np.nan), np.full(len(counts.levels), np.nan)
-    return Cloud(partition=partition, masses=whole, noise=noise, errors=unknown, total_variance=0.0, moving=0.0)
+    unknown = np.full(whole.size, np.nan)
+    return Cloud(
+        partition=partition,
+        masses=whole,
+        plain=unknown,
+        errors=unknown,
+        plain_errors=unknown,
+        total_variance=0.0,
+        moving=0.0,
+    )
 
 
 def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
@@ -332,30 +340,20 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     begins = [*epochs, now.total]
     depth = max([mechanism.depth_of(now.total), *(max(r, default=-1) + 1 for r in epochs.values())])
     spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
-    fitted = masses(
-        spans, depth=depth, dimension=mechanism.partition.dimension, shrink=mechanism.schedule == "adaptive"
-    )
+    dimension = mechanism.partition.dimension
+    plain = masses(spans, depth=depth, dimension=dimension, shrink=False)
+    fitted = masses(spans, depth=depth, dimension=dimension) if mechanism.schedule == "adaptive" else plain
     total = float(fitted.masses.sum())
     scale = max(now.total, 0.0) / total if total > 0 else 0.0
     return Cloud(
         partition=mechanism.partition,
         masses=fitted.masses * scale,
-        noise=_noise(spans, depth),
+        plain=plain.masses * scale,
         errors=fitted.errors * scale**2,
+        plain_errors=plain.errors * scale**2,
         total_variance=now.variance,
         moving=fitted.moving,
     )
-
-
-def _noise(spans: Sequence[Span], depth: int) -> FloatArray:
-    """By level, variance of the sum of all epochs' readings in one node, and of events not read yet, evenly spread."""
-    out = np.zeros(depth)
-    for level in range(depth):
-        for span in spans:
-            reading = span.readings.get(level)
-            read = 0.0 if reading is None else min(reading.events, span.events)
-            out[level] += (0.0 if reading is None else reading.variance) + (span.events - read) / 2**level
-    return out
 
 
 def forecast(made: FromNodes, events: int) -> float:
@@ -363,11 +361,16 @@ def forecast(made: FromNodes, events: int) -> float:
     mechanism = made.mechanism
     depth = mechanism.depth_of(events)
     noise = mechanism.expected_variance(events)
+    even, errors = (
+        np.full(2**depth, events / 2**depth),
+        np.concatenate([[0.0], np.repeat(noise, 2 ** np.arange(depth))]),
+    )
     return Cloud(
         partition=mechanism.partition,
-        masses=np.full(2**depth, events / 2**depth),
-        noise=noise,
-        errors=np.concatenate([[0.0], np.repeat(noise, 2 ** np.arange(depth))]),
+        masses=even,
+        plain=even,
+        errors=errors,
+        plain_errors=errors,
         total_variance=0.0,
         moving=0.0,
     ).distance()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,12 @@ def test_a_box_holds_what_it_should(folder: Path) -> None:
         assert wide == pytest.approx(2 * thin, rel=1e-6)
         with pytest.raises(SchemaError, match="'height' is not a column"):
             release.mass({"height": 1.0}, {})
+        with pytest.raises(SchemaError, match="lat: its lower bound 34 is above its upper one 33"):
+            release.mass({"lat": 34}, {"lat": 33})
+        bounds: list[Any] = [float("nan"), "33", None]
+        for bound in bounds:
+            with pytest.raises(SchemaError, match="lat: a bound must be a number"):
+                release.mass({"lat": bound}, {})
         with pytest.raises(SchemaError, match="ask mass"):
             release.table(["lat"])
 
@@ -149,8 +156,20 @@ def test_a_mean_comes_with_its_bound(folder: Path) -> None:
         assert isinstance(release, PointRelease)
         found, bound = release.mean(lambda frame: frame["lat"].to_numpy(), lipschitz=10.0)
         assert abs(found - float(true["lat"].to_numpy().mean())) < bound < 2
+        assert release.mean(lambda frame: frame["lat"], lipschitz=10.0) == (found, bound)
         with pytest.raises(ValueError, match="lipschitz"):
-            release.mean(lambda frame: frame["lat"].to_numpy(), lipschitz=-1.0)
+            release.mean(lambda frame: frame["lat"], lipschitz=-1.0)
+        wrong: list[Callable[[pl.DataFrame], Any]] = [
+            lambda frame: frame.to_numpy(),
+            lambda frame: frame["lat"][:3],
+            lambda frame: 5.0,
+            lambda frame: frame["lat"] * float("nan"),
+            lambda frame: ["text"] * len(frame),
+            lambda frame: None,
+        ]
+        for f in wrong:
+            with pytest.raises(ValueError, match="f must return one"):
+                release.mean(f, lipschitz=1.0)
 
 
 def test_nodes_are_published_with_their_ranges(folder: Path) -> None:
@@ -208,6 +227,7 @@ def test_bad_cells_have_their_places(folder: Path) -> None:
         ("max = 40\n", "max = inf\n", "finite"),
         ("missing = 30\n", "", "missing: say as which number"),
         ("missing = 30\n", "missing = nan\n", "missing"),
+        ("missing = 30\n", "missing = 41\n", "missing = 41: must lie between"),
         ("missing = 30\n", "missing = 30\nbins = 4\n", "bins: has no effect"),
         ("depth = 12\n", "depth = 31\n", "30"),
         ("depth = 12\n", "depth = 1\n", "2 columns need at least 2 cuts"),
@@ -222,6 +242,25 @@ def test_settings_that_cannot_be_are_named(folder: Path, old: str, new: str, say
         opened(folder, **{old: new})
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('kind = "points"', 'kind = "point"', "points"),
+        ("depth = 12", "depth = 0", "depth"),
+        ('unit = "event"', 'unit = "event"\nneighbours = "replace"', "replace-one"),
+        ("missing = 30\n", "", "missing"),
+        ("min = 30", 'min = "30"', "min"),
+    ],
+)
+def test_one_mistake_brings_no_others(folder: Path, old: str, new: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        opened(folder, **{old: new})
+    text = str(caught.value)
+    assert says in text
+    assert "bins" not in text
+    assert "at least one column" not in text
+
+
 def test_a_number_of_a_table_needs_bins(folder: Path) -> None:
     with pytest.raises(ConfigError, match="in how many equal bins"):
         opened(folder, **{'kind = "points"\ndepth = 12\n': 'kind = "table"\n'})
@@ -233,7 +272,7 @@ def test_from_the_command_line(folder: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "Wasserstein distance W1" in said("plan")
+    assert "Distance W1 to the true events" in said("plan")
     assert "20 new release(s)" in said("run")
     assert "20 release(s)" in said("status")
     assert "lat,lon" in said("sample", "-n", "3")

@@ -255,8 +255,9 @@ def box(level: int = 4, seed: int = 0) -> Cloud:
     return Cloud(
         partition=Partition(dimension=2, depth=8),
         masses=masses,
-        noise=np.ones(level),
+        plain=masses,
         errors=np.ones(2**level),
+        plain_errors=np.ones(2**level),
         total_variance=4.0,
         moving=0.0,
     )
@@ -296,8 +297,9 @@ def test_moved_from_compares_levels() -> None:
     finer = Cloud(
         partition=made.partition,
         masses=np.repeat(made.masses, 4) / 4,
-        noise=np.ones(6),
+        plain=np.repeat(made.masses, 4) / 4,
         errors=np.ones(64),
+        plain_errors=np.ones(64),
         total_variance=0.0,
         moving=0.0,
     )

@@ -17,7 +17,7 @@ from synthstream.assembly import simulated
 from synthstream.config import SourceConfig, StreamConfig, load
 from synthstream.coordinates import Coordinate
 from synthstream.counting import columns_of
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, SynthstreamError
 from synthstream.io.sinks import ParquetSink
 from synthstream.io.sources import FileSource
 from synthstream.release import FloatArray
@@ -126,8 +126,11 @@ def main() -> None:
     parser.add_argument("--up", help="column from bottom to top")
     parser.add_argument("--simulate", action="store_true", help="of the simulated run")
     args = parser.parse_args()
-    config = load(args.config)
-    density(simulated(config) if args.simulate else config, args.output, across=args.across, up=args.up)
+    try:
+        config = load(args.config)
+        density(simulated(config) if args.simulate else config, args.output, across=args.across, up=args.up)
+    except SynthstreamError as error:
+        raise SystemExit(f"Error: {error}") from None
     print(f"{args.output}. {STAMP}")
 
 

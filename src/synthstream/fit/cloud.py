@@ -21,8 +21,8 @@ class Cloud:
     Args:
         partition: its depth says how fine codes of drawn points are.
         masses: at least 0, float64, over the nodes of one level of the partition, shape ``(2**level,)``.
-        noise: by level, variance of the sum of all epochs' readings in one node, and of events that have no reading
-            yet, as if each went left or right at random; shape ``(level,)``; NaN if not known.
+        plain: masses estimated without shrinkage, in the same shape; NaN if not known.
+        plain_errors: as ``errors``, of these.
         errors: expected squared error of left minus right in node i of level j, at position 2^j + i; NaN if not known.
         total_variance: of the estimated number of events.
         moving: how far mass has moved between the two newest epochs, in widths of the cube.
@@ -30,7 +30,8 @@ class Cloud:
 
     partition: Partition
     masses: FloatArray
-    noise: FloatArray
+    plain: FloatArray
+    plain_errors: FloatArray
     errors: FloatArray
     total_variance: float
     moving: float
@@ -55,7 +56,8 @@ class Cloud:
         single = {"total_variance": self.total_variance, "moving": self.moving}
         return {
             "masses": self.masses,
-            "noise": self.noise,
+            "plain": self.plain,
+            "plain_errors": self.plain_errors,
             "errors": self.errors,
             **{key: np.array(n) for key, n in single.items()},
         }
@@ -66,7 +68,8 @@ class Cloud:
         return cls(
             partition=partition,
             masses=arrays["masses"],
-            noise=arrays["noise"],
+            plain=arrays["plain"],
+            plain_errors=arrays["plain_errors"],
             errors=arrays["errors"],
             total_variance=float(arrays["total_variance"]),
             moving=float(arrays["moving"]),
@@ -111,23 +114,26 @@ class Cloud:
         return found[::-1]
 
     def mass(self, inside: FloatArray) -> tuple[float, float]:
-        """Mass of a region, and the standard error of its estimate without shrinkage, which is usually larger.
+        """Mass of a region, and its standard error.
 
         Args:
             inside: share of each node's volume that lies in the region, shape ``(2**level,)``.
 
-        That estimate is a sum over the tree: the share of the region in the root times all events, and in each node
-        half the difference of its share in the left and right half times left minus right. So variances add up too.
-        Nodes that lie in the region in part are cut as if (left - right) / node were anything from -1 to 1.
+        The estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
+        in each node half the difference of its share in the left and right half times left minus right. So its variance
+        is a sum too. How far shrinkage moves the mass counts as error, and so does all that nodes hold that lie in the
+        region in part, as if (left - right) / node were anything from -1 to 1, in all of them alike.
         """
         share = np.asarray(inside, dtype=np.float64)
-        variance = float(np.sum((self.masses * share * (1 - share)) ** 2)) * 4 / 3
-        for noise in self.noise[::-1].tolist():
+        found = float(self.masses @ share)
+        variance = (found - float(self.plain @ share)) ** 2
+        variance += float(self.masses @ (share * (1 - share))) ** 2 * 4 / 3
+        for error in _by_level(self.plain_errors)[::-1]:
             left, right = share[0::2], share[1::2]
-            variance += noise * float(np.sum(((left - right) / 2) ** 2))
+            variance += float(error @ ((left - right) / 2) ** 2)
             share = (left + right) / 2
         variance += self.total_variance * float(share[0]) ** 2
-        return float(self.masses @ inside), float(np.sqrt(variance))
+        return found, float(np.sqrt(variance))
 
     def distance(self) -> float:
         """A forecast of W1 to the true events, in widths of the cube and the maximum norm.
@@ -139,11 +145,12 @@ class Cloud:
         if total <= 0:
             return 1.0
         moved = 0.0
-        for level, (mass, error) in enumerate(zip(self.levels(), self._errors(), strict=False)):
+        for level, (mass, error) in enumerate(zip(self.levels(), _by_level(self.errors), strict=False)):
             size = np.sqrt(2 / np.pi * error)
             moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
         return min(1.0, moved / total + self.partition.diameter(self.level) / 2)
 
-    def _errors(self) -> list[FloatArray]:
-        """Errors by level, shapes ``(1,)``, ``(2,)``, ..."""
-        return [self.errors[2**level : 2 ** (level + 1)] for level in range(self.level)]
+
+def _by_level(nodes: FloatArray) -> list[FloatArray]:
+    """Values of nodes in the order of :attr:`Cloud.errors`, by level: shapes ``(1,)``, ``(2,)``, ..."""
+    return [nodes[2**level : 2 ** (level + 1)] for level in range(int(nodes.size).bit_length() - 1)]

@@ -123,7 +123,12 @@ def _plain(level: int, mass: FloatArray, spans: Sequence[Span]) -> tuple[FloatAr
     read = [span.readings.get(level) for span in spans]
     d = np.array([np.zeros(2**level) if reading is None else reading.differences for reading in read])
     r = np.divide(np.clip(d, -mass, mass), mass, out=np.zeros_like(mass), where=mass > 0)
-    return r, np.full(2**level, sum(0.0 if reading is None else reading.variance for reading in read))
+    noise = sum(0.0 if reading is None else reading.variance for reading in read)
+    share = [
+        0.0 if x is None else min(x.events / max(span.events, 1e-9), 1.0) for x, span in zip(read, spans, strict=True)
+    ]
+    unread = ((1 - np.array(share))[:, None] * mass).sum(axis=0)
+    return r, noise + _UNKNOWN * unread**2
 
 
 def _ratios(
