@@ -56,8 +56,12 @@ Made by `make bench-points`; the lines are in `points.jsonl`. NOT PRIVATE: compa
 W1 is the distance of the synthetic measure to the true one after the last point, at epsilon = {epsilon:g} and
 delta = {delta:g}: the mean over seeds, ± half the range; in brackets its ratio to `offline-pmm`. Lower is better.
 
-- `points` and `hypercube`, where they stand, follow the stream. `offline-pmm` and `offline-haar` see all points at once
+- All methods: replace-one neighbours, unit one event, pure epsilon-DP. `points` (ours) and `hypercube` (paper 1) follow the
+  stream, and may release at any time. `offline-pmm` (He, Vershynin, Zhu 2023) and `offline-haar` see all points at once
   and release once. `uniform` ignores the data.
+- `hypercube` splits nodes by its consistency rule in proportion. With the paper's constants its sparse counters hardly
+  ever fire: what it publishes is the last snapshot, and points that came since then are where the rule puts them.
+- `points` is the default, `schedule = "adaptive"`: measured here, not covered by the accuracy theorem.
 - In one dimension W1 is exact. In two it is exact in the maximum norm between masses at the centres of 128 x 128 cells
   (256 x 256 from a million points); what happens within a cell is not seen.
 - There are {earthquakes:,} earthquakes; they are the same for all seeds, the noise is not.
