@@ -56,9 +56,9 @@ Made by `make bench-points`; the lines are in `points.jsonl`. NOT PRIVATE: compa
 W1 is the distance of the synthetic measure to the true one after the last point, at epsilon = {epsilon:g} and
 delta = {delta:g}: the mean over seeds, ± half the range; in brackets its ratio to `offline-pmm`. Lower is better.
 
-- All methods: replace-one neighbours, unit one event, pure epsilon-DP. `points` (ours) and `hypercube` (paper 1) follow the
-  stream, and may release at any time. `offline-pmm` (He, Vershynin, Zhu 2023) and `offline-haar` see all points at once
-  and release once. `uniform` ignores the data.
+- All methods: replace-one neighbours, unit one event, pure epsilon-DP. `points` (ours) and `hypercube` (paper 1) follow
+  the stream, and may release at any time. `offline-pmm` (He, Vershynin, Zhu 2023) and `offline-haar` see all points at
+  once and release once. `uniform` ignores the data.
 - `hypercube` splits nodes by its consistency rule in proportion. With the paper's constants its sparse counters hardly
   ever fire: what it publishes is the last snapshot, and points that came since then are where the rule puts them.
 - `points` is the default, `schedule = "adaptive"`: measured here, not covered by the accuracy theorem.

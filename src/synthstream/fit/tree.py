@@ -31,6 +31,8 @@ from synthstream.release import FloatArray
 _CAUTION, _SQUARE = 3.0, 5.0
 # For error bars, variances are taken to be so many standard deviations higher than estimated.
 _LIKELY = 1.0
+# Classes of nodes by precision, from 2^-8 and less to 2^24 and more.
+_CLASSES = 33
 # Variance of a ratio between -1 and 1 of which nothing is known.
 _UNKNOWN = 1 / 3
 
@@ -197,12 +199,23 @@ def _halves(mass, r):  # type: ignore[no-untyped-def]
 
 def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:
     """Factor by which ancestors foretell a level: least squares, between 0 and 1."""
-    weight = 1 / noise
-    top, bottom = float(np.sum(weight * y * guess)), float(np.sum(weight * guess * guess))
+    top, bottom = (float(total) for total in _products(y, noise, guess))
     if bottom <= 0:
         return 0.0
     # sd of the estimate is 1 / sqrt(bottom)
     return min(max((top - math.sqrt(bottom)) / bottom, 0.0), 1.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _products(y, noise, guess):  # type: ignore[no-untyped-def]
+    """Weighted sums of y times guess, and of guess squared."""
+    top = bottom = 0.0
+    for e in range(y.shape[0]):
+        for i in range(y.shape[1]):
+            weighted = guess[e, i] / noise[e, i]
+            top += weighted * y[e, i]
+            bottom += weighted * guess[e, i]
+    return top, bottom
 
 
 def _smoothed(y: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -246,34 +259,61 @@ def _kalman(y, noise, prior, walk):  # type: ignore[no-untyped-def]
 
 def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:
     """Variance of a step of the walk, from differences between neighbouring epochs."""
-    excess = weights = squares = 0.0
-    for a, b in pairwise(known):
-        explained = noise[a] + noise[b]
-        weight = np.where(np.isfinite(explained), explained, np.inf) ** -2.0
-        change = np.where(weight > 0, (y[b] - y[a]) ** 2 - explained, 0.0)
-        excess += float(np.sum(weight * np.where(weight > 0, change, 0.0)))
-        weights += float(weight.sum())
-        squares += _SQUARE * float(np.sum(weight**2 * np.where(weight > 0, explained, 0.0) ** 2))
+    pairs = np.array(list(pairwise(known)), dtype=np.int64).reshape(-1, 2)
+    excess, weights, squares = (float(total) for total in _changes(y, noise, pairs))
     if weights <= 0:
         return 0.0
-    return max(0.0, (excess - _CAUTION * math.sqrt(squares)) / weights)
+    return max(0.0, (excess - _CAUTION * math.sqrt(_SQUARE * squares)) / weights)
+
+
+@numba.njit(cache=True, nogil=True)
+def _changes(y, noise, pairs):  # type: ignore[no-untyped-def]
+    """Sums over nodes and pairs of epochs, each weighted by its squared precision: what change is more than noise; the
+    weights; the squares of weighted noise.
+    """
+    excess = weights = squares = 0.0
+    for k in range(pairs.shape[0]):
+        a, b = pairs[k, 0], pairs[k, 1]
+        for i in range(y.shape[1]):
+            explained = noise[a, i] + noise[b, i]
+            if explained < np.inf:
+                precision = 1.0 / explained
+                change = y[b, i] - y[a, i]
+                excess += precision * precision * (change * change - explained)
+                weights += precision * precision
+                squares += precision * precision
+    return excess, weights, squares
 
 
 def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """Variance of a node's ratio around its guess, by moments over nodes of like mass, and the highest that the
+    """Variance of a node's ratio around its guess, by moments over nodes of like precision, and the highest that the
     readings allow; shape ``(nodes,)``.
     """
-    weight = 1 / noise[known]
-    total = weight.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pooled = np.where(total > 0, (weight * y[known]).sum(axis=0) / total, 0.0)
-        explained = np.where(total > 0, 1 / total, np.inf)
-    bins = np.clip(np.floor(np.log2(np.maximum(total, 1e-12))), -8, 24).astype(np.int64) + 8
-    importance = np.where(np.isfinite(explained), 1.0, 0.0)
-    excess = np.bincount(bins, importance * np.where(importance > 0, pooled**2 - explained, 0.0), minlength=40)
-    number = np.bincount(bins, importance, minlength=40)
-    spread = np.sqrt(_SQUARE * np.bincount(bins, np.where(importance > 0, explained, 0.0) ** 2, minlength=40))
+    bins, excess, number, squares = _pooled(y, noise, np.array(known))
+    spread = np.sqrt(_SQUARE * squares)
     with np.errstate(divide="ignore", invalid="ignore"):
         low = np.where(number > 0, (excess - _CAUTION * spread) / number, 0.0)
         high = np.where(number > 0, (excess + _LIKELY * spread) / number, _UNKNOWN)
     return np.clip(low, 0.0, 1.0)[bins], np.clip(high, 1e-12, _UNKNOWN)[bins]
+
+
+@numba.njit(cache=True, nogil=True)
+def _pooled(y, noise, known):  # type: ignore[no-untyped-def]
+    """Class of each node by the precision of its pooled ratio, in powers of two; by class, the sum of what its square
+    is more than noise, the number of nodes, the sum of squared noise.
+    """
+    nodes = y.shape[1]
+    bins, excess = np.zeros(nodes, dtype=np.int64), np.zeros(_CLASSES)
+    number, squares = np.zeros(_CLASSES), np.zeros(_CLASSES)
+    for i in range(nodes):
+        precision = weighted = 0.0
+        for e in known:
+            precision += 1.0 / noise[e, i]
+            weighted += y[e, i] / noise[e, i]
+        if precision > 0:
+            bins[i] = min(max(math.frexp(precision)[1] - 1 + 8, 0), _CLASSES - 1)
+            explained, ratio = 1.0 / precision, weighted / precision
+            excess[bins[i]] += ratio * ratio - explained
+            number[bins[i]] += 1.0
+            squares[bins[i]] += explained * explained
+    return bins, excess, number, squares
