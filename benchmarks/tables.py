@@ -60,14 +60,8 @@ def other_picks(seed: int) -> Iterator[Setting]:
         yield Setting(**stream, method="selective", delta=0.0, k=3, epsilon=epsilon, seed=seed)
 
 
-def other_budgets(seed: int) -> Iterator[Setting]:
-    """The paper's methods at a delta that it does not have."""
-    for method, stream, epsilon in itertools.product(("selective", "stream-mwem"), STREAMS, EPSILONS):
-        yield Setting(**stream, method=method, delta=DELTA, epsilon=epsilon, seed=seed)
-
-
 # Beside the main part, of one seed.
-OTHERS = (other_counters, other_picks, other_budgets)
+OTHERS = (other_counters, other_picks)
 
 
 def done(path: Path) -> dict[str, dict[str, Any]]:

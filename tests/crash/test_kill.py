@@ -20,16 +20,35 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TICKS = 80
 
 
-def prepared(folder: Path, synthesizer: str) -> Path:
-    """A copy of the evictions example that ends after ``TICKS`` weeks."""
-    (folder / "evictions").mkdir(parents=True)
+KINDS = {
+    "table": ("evictions", {}),
+    "selective": ("evictions", {'kind = "table"': 'kind = "selective"\npicks = 3'}),
+    "points": ("earthquakes", {"depth = 20": "depth = 14"}),
+    "hypercube": (
+        "earthquakes",
+        {
+            "depth = 20": "depth = 10",
+            'kind = "points"': 'kind = "hypercube"',
+            'unit = "event"': 'unit = "event"\nneighbours = "replace-one"',
+        },
+    ),
+}
+UNTIL = {"evictions": ("until = 2016-01-02", "until = 2012-07-14"), "earthquakes": ("until = 2026-08-01",) * 2}
+
+
+def prepared(folder: Path, kind: str) -> Path:
+    """A copy of an example that ends after about ``TICKS`` ticks."""
+    example, changes = KINDS[kind]
+    shutil.copytree(EXAMPLES / example, folder / example, ignore=shutil.ignore_patterns("state*", "releases*"))
     (folder / "data").mkdir()
-    shutil.copy(EXAMPLES / "data" / "sf_evictions_2011_2015.parquet", folder / "data")
-    text = (EXAMPLES / "evictions" / "stream.toml").read_text()
-    assert "until = 2016-01-02" in text
-    path = folder / "evictions" / "stream.toml"
-    text = text.replace("until = 2016-01-02", "until = 2012-07-14")
-    path.write_text(text.replace('kind = "table"', synthesizer))
+    for path in (EXAMPLES / "data").glob("s*.parquet"):
+        shutil.copy(path, folder / "data")
+    path = folder / example / "stream.toml"
+    text = path.read_text()
+    for old, new in [UNTIL[example], *changes.items()]:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path.write_text(text)
     return path
 
 
@@ -44,9 +63,9 @@ def published(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("switches", [(), ("--simulate", "--seed", "5")], ids=["real", "simulated"])
-@pytest.mark.parametrize("synthesizer", ['kind = "table"', 'kind = "selective"\npicks = 3'], ids=["table", "selective"])
-def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple[str, ...], synthesizer: str) -> None:
-    config = prepared(tmp_path / "broken", synthesizer)
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple[str, ...], kind: str) -> None:
+    config = prepared(tmp_path / "broken", kind)
     releases = config.parent / ("releases-simulated" if switches else "releases")
     wait = random.Random(11)  # noqa: S311 - when to kill, nothing more
     kills, seen, patience = 0, dict[str, bytes](), 0.8
@@ -66,8 +85,8 @@ def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple
             break
     assert process.returncode == 0
     assert kills >= 4
-    assert len(seen) == 3 * TICKS
+    assert len(seen) == 3 * (TICKS if KINDS[kind][0] == "evictions" else TICKS - 1)
     if switches:
-        whole = prepared(tmp_path / "whole", synthesizer)
+        whole = prepared(tmp_path / "whole", kind)
         assert start(whole, *switches).wait(timeout=120) == 0
         assert seen == published(whole.parent / "releases-simulated")
