@@ -117,7 +117,7 @@ def within_range(value: IntArray) -> IntArray:
         raise TypeError(f"value: the gate takes int64, not {value.dtype}")
     if value.ndim != 1:
         raise ValueError(f"value: the gate takes a vector, not shape {value.shape}")
-    return np.clip(value, -LARGEST_VALUE, LARGEST_VALUE)
+    return np.minimum(np.maximum(value, -LARGEST_VALUE), LARGEST_VALUE)
 
 
 def checked_choice(scores: IntArray, sensitivity: int, epsilon: float) -> tuple[IntArray, Fraction]:
