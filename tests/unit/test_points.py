@@ -14,7 +14,7 @@ from synthstream.counts import Counts
 from synthstream.errors import HorizonExhausted
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
-from synthstream.kernel.points import Points
+from synthstream.kernel.points import Points, _level_counter
 from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, differences, standing_out
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours, Unit
@@ -246,7 +246,9 @@ def test_fingerprints_tell_settings_apart() -> None:
     for name, value in (("LEAST", 2**8), ("counter", lambda *a, **k: counter("simple", **k))):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(f"synthstream.kernel.points.{name}", value)
+            _level_counter.cache_clear()
             assert mechanism().fingerprint() != own
+    _level_counter.cache_clear()
     assert mechanism().fingerprint() == plain.fingerprint()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
@@ -286,7 +285,7 @@ class Points:
         return max(2.0 ** (self.epoch_of(begun) + 1) / self.budget.epsilon - max(begun, 0.0), 1.0)
 
     def _counter(self, steps: int) -> Counter:
-        return _level_counter(counter, steps - 1, self.noise)  # the last step is the epoch's end
+        return _level_counter(steps - 1, self.noise)  # the last step is the epoch's end
 
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
@@ -362,9 +361,9 @@ def _refuse_overspending(units: IntArray, left: int) -> None:
 
 
 @cache
-def _level_counter(make: Callable[..., Counter], horizon: int, noise: Noise) -> Counter:
+def _level_counter(horizon: int, noise: Noise) -> Counter:
     """The counter of a level. Kept, because it finds out its own parameters when it is first used."""
-    return make("auto", horizon=horizon, noise=noise)
+    return counter("auto", horizon=horizon, noise=noise)
 
 
 def _prefixed(prefix: str, state: State) -> State:
