@@ -24,6 +24,8 @@ from synthstream.release import FloatArray
 from synthstream.tree import Block, TreeMeasured
 from synthstream.workload import IntArray
 
+# In plain words.
+_DIVIDED = {"adaptive": "by what was released before", "fixed": "as in the accuracy theorem"}
 # Parts of the budget: the number of events, if it is private; an epoch.
 _PARTS = (0.04, 0.96)
 
@@ -186,7 +188,7 @@ class Points:
         number = "the number of events is public" if self.number_is_public else "the number of events at every tick"
         return (
             f"{number}; left minus right in up to {self.partition.depth} levels of halves whenever it has doubled, "
-            "upper levels more often"
+            f"upper levels more often; the budget divided {_DIVIDED[self.schedule]}"
         )
 
     def fingerprint(self) -> str:
