@@ -63,7 +63,7 @@ def _of_points(config: StreamConfig) -> Synthesizer:
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
     partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
     if config.synthesizer.kind == "hypercube":
-        return FromSparseCounts(mechanism=_literal(config, partition), partition=partition)
+        return FromSparseCounts(mechanism=_literal(config, partition))
     mechanism = Points(
         partition=partition,
         budget=config.privacy.budget,

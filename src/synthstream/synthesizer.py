@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -246,17 +247,40 @@ class FromBatches(_OfTables):
         return Population.of(workload, without(before, rows, rng) if number < 0 else np.concatenate([before, rows]))
 
 
+class _OfPoints(ABC):
+    """What synthesizers of points have in common."""
+
+    # Whether an epoch or a segment ends, and so how much is drawn, depends on what was drawn before.
+    journaled = True
+
+    @property
+    @abstractmethod
+    def partition(self) -> Partition:
+        """Of the box."""
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`Synthesizer`."""
+        return Counts.at(self.partition.cells(codes), weights)
+
+    def model(self, arrays: Models) -> Cloud:
+        """See :class:`Synthesizer`."""
+        return Cloud.from_arrays(self.partition, arrays)
+
+    def release(self, **facts: Any) -> PointRelease:
+        """See :class:`Synthesizer`."""
+        return PointRelease(**facts)
+
+
 @dataclass(frozen=True, kw_only=True)
-class FromNodes:
+class FromNodes(_OfPoints):
     """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
 
     mechanism: Points
 
-    journaled = True
-
-    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`Synthesizer`."""
-        return Counts.at(self.mechanism.partition.cells(codes), weights)
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+        return self.mechanism.partition
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
@@ -270,27 +294,17 @@ class FromNodes:
         now: TreeMeasured = history(tick)
         return cloud([*(history(t) for t in now.needs), now], self.mechanism)
 
-    def model(self, arrays: Models) -> Cloud:
-        """See :class:`Synthesizer`."""
-        return Cloud.from_arrays(self.mechanism.partition, arrays)
-
-    def release(self, **facts: Any) -> PointRelease:
-        """See :class:`Synthesizer`."""
-        return PointRelease(**facts)
-
 
 @dataclass(frozen=True, kw_only=True)
-class FromSparseCounts:
+class FromSparseCounts(_OfPoints):
     """Paper 1: counts of nodes, made consistent. All points of a tick arrive at its first step; it has one for each."""
 
     mechanism: Hypercube
-    partition: Partition
 
-    journaled = True
-
-    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`Synthesizer`."""
-        return Counts.at(self.partition.cells(codes), weights)
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+        return Partition(dimension=self.mechanism.dimension, depth=self.mechanism.depth)
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
@@ -303,14 +317,6 @@ class FromSparseCounts:
         """See :class:`Synthesizer`."""
         now: NodeCounts = history(tick)
         return counted_cloud(now, self.partition)
-
-    def model(self, arrays: Models) -> Cloud:
-        """See :class:`Synthesizer`."""
-        return Cloud.from_arrays(self.partition, arrays)
-
-    def release(self, **facts: Any) -> PointRelease:
-        """See :class:`Synthesizer`."""
-        return PointRelease(**facts)
 
 
 def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:

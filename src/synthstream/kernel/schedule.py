@@ -16,7 +16,7 @@ UNITS, LEAST = 2**20, 2**7
 _MOST_STEPS = 64
 # A level is measured so often that what its nodes miss in between is about this share of their noise.
 _KAPPA = 0.5
-# The longest counters with noise of one draw a step; longer ones are trees.
+# How many nodes stand out depends on the noise, and the noise on that: so many rounds settle it.
 _ROUNDS = 4
 
 
