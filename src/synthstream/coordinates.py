@@ -25,7 +25,7 @@ class Coordinate(Column):
         bits: binary digits, at most 30.
 
     Raises:
-        SchemaError: the range is empty or infinite, or too narrow for numbers to be told apart.
+        SchemaError: the range is empty, infinite, or too narrow to tell numbers apart; or ``missing`` is not in it.
 
     Example:
         >>> lat = Coordinate(name="lat", min=32, max=36, missing=32, bits=2)
@@ -47,8 +47,8 @@ class Coordinate(Column):
         width = (self.max - self.min) / 2**self.bits
         if not width > 4 * np.spacing(max(abs(self.min), abs(self.max))) or math.isinf(width):
             raise SchemaError(f"column {self.name!r}: its range is too narrow or too wide for so many cells")
-        if math.isnan(self.missing):
-            raise SchemaError(f"column {self.name!r}: missing must be a number")
+        if not self.min <= self.missing <= self.max:  # refuses NaN too
+            raise SchemaError(f"column {self.name!r}: missing = {self.missing:g}: must lie between min and max")
 
     @property
     def value_labels(self) -> tuple[str, ...]:
@@ -96,6 +96,4 @@ def coordinate_of(section: Any, bits: int) -> Coordinate:
         raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
     if section.missing is None:
         raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
-    if not min(section.min, section.max) <= section.missing <= max(section.min, section.max):
-        raise ConfigError(f"missing = {section.missing:g}: must lie between min and max")
     return Coordinate(name=section.name, min=section.min, max=section.max, missing=section.missing, bits=bits)

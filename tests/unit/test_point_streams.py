@@ -224,6 +224,7 @@ def test_bad_cells_have_their_places(folder: Path) -> None:
     ("old", "new", "says"),
     [
         ("max = 40\n", "max = 30\n", "min must be below max"),
+        ("min = 30\n", "min = 41\n", "min must be below max, and both finite; found 41 and 40"),
         ("max = 40\n", "max = inf\n", "finite"),
         ("missing = 30\n", "", "missing: say as which number"),
         ("missing = 30\n", "missing = nan\n", "missing"),
