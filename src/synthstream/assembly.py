@@ -10,6 +10,7 @@ from typing import Any
 from synthstream.bounds import picks_rule
 from synthstream.config import StreamConfig
 from synthstream.coordinates import Coordinate
+from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError
 from synthstream.fit.weights import domain
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
@@ -132,11 +133,11 @@ def genesis(config: StreamConfig) -> str:
     return hashlib.sha256(json.dumps([config.name, config.public_json()]).encode()).hexdigest()
 
 
-def sink_of(config: StreamConfig) -> Sink:
+def sink_of(config: StreamConfig, env: Env = REAL) -> Sink:
     """Where releases go; without a sink, an anchor file beside the state."""
     if config.sink is None:
-        return Anchor(config.state.with_name(config.state.name + ".anchor.json"))
-    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep)
+        return Anchor(config.state.with_name(config.state.name + ".anchor.json"), env=env)
+    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
 
 
 def simulated(config: StreamConfig) -> StreamConfig:

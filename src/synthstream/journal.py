@@ -72,7 +72,7 @@ class JournalGate:
         known = self._store.answer(self._tick, call, asked)
         if known is None:
             drawn = draw()
-            with self._store.transaction():
+            with self._store.transaction("answer"):
                 self._store.put_answer(self._tick, call, asked, drawn)
             return drawn
         if len(known) != size:  # none, if the question was another

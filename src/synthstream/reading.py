@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,16 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
         require(columns, found)
         return pl.DataFrame([_pandas_column(name, frame.iloc[:, found.index(name)]) for name in columns])
     raise SchemaError(f"rows must be a polars, pandas or pyarrow frame, or a path; found {type(frame).__name__}")
+
+
+def slices(frame: Frame, rows: int) -> Iterator[Frame]:
+    """A frame in parts of at most so many rows, at least one part; what is no frame as it is."""
+    kind = type(frame).__module__.partition(".")[0]
+    if kind not in ("polars", "pyarrow", "pandas") or len(frame) <= rows:
+        yield frame
+        return
+    for start in range(0, len(frame), rows):
+        yield frame.iloc[start : start + rows] if kind == "pandas" else frame.slice(start, rows)
 
 
 def require(columns: Sequence[str], found: Sequence[str]) -> None:

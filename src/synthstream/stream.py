@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,9 +14,9 @@ import polars as pl
 
 from synthstream.assembly import claim_facts, genesis, simulated, sink_of, synthesizer_of
 from synthstream.config import StreamConfig, load
-from synthstream.counting import Rows, columns_of, counted, encode
-from synthstream.errors import BatchConflict, SourceError, StateCorrupt, StateError, TickNotOver
-from synthstream.io.sources import FileSource
+from synthstream.environment import REAL, Env
+from synthstream.errors import StateCorrupt, StateError, TickNotOver
+from synthstream.intake import Intake
 from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
@@ -28,8 +27,6 @@ from synthstream.reading import Frame
 from synthstream.release import Model, Reading, Release, chain_head, seed_of
 from synthstream.synthesizer import Models
 from synthstream.testing.gates import SeededGate
-
-_CHUNK_ROWS = 250_000
 
 
 def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A001 - the public name is synthstream.open
@@ -54,10 +51,6 @@ def _system_gate(tick: int) -> Gate:
     return SystemGate()
 
 
-def _machine_clock() -> datetime:
-    return datetime.now(UTC)
-
-
 class Stream:
     """A private event stream and its releases. One process at a time may hold it open.
 
@@ -65,7 +58,7 @@ class Stream:
         config: what to protect, count and publish.
         gates: the source of noise for each tick; anything but the system's stamps every release as not private.
         seed: of simulated gates, if they have one: a state goes on only with its own.
-        now: the machine's clock.
+        env: the world outside; tests choose another one.
 
     Raises:
         StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
@@ -78,20 +71,21 @@ class Stream:
         *,
         gates: Callable[[int], Gate] = _system_gate,
         seed: int | None = None,
-        now: Callable[[], datetime] = _machine_clock,
+        env: Env = REAL,
     ) -> None:
         self.config = config
         self._synthesizer = synthesizer_of(config)
         self.mechanism: Any = self._synthesizer.mechanism
         self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
-        self._gates, self._now, self._seed = gates, now, seed
+        self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
         self._head: str
         self._secure = gates(0).secure
-        self._sink = sink_of(config)
+        self._sink = sink_of(config, env)
         refuse_lost_state(config, self._sink)
-        self._store = Store(config.state)
+        self._store = Store(config.state, env=env)
+        self._intake = Intake(config, self._store, self._synthesizer.count)
         try:
             self._open()
         except BaseException:
@@ -119,7 +113,7 @@ class Stream:
         }
         if self._store.meta("config") is None:
             ledger = Ledger(budget=self.config.privacy.budget).charge(self.mechanism.claim())
-            with self._store.transaction():
+            with self._store.transaction("settings"):
                 for key, value in identity.items():
                     self._store.put_meta(key, value)
                 for _ in ledger.claims:
@@ -150,29 +144,7 @@ class Stream:
             BatchConflict: the id came before with other content; nothing was counted.
         """
         self._finish_half_drawn()
-        if isinstance(rows, str | Path):
-            path, columns = Path(rows).absolute(), columns_of(self.config)
-            source = FileSource(kind="csv" if path.suffix == ".csv" else "parquet", path=path, columns=columns)
-            chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
-        else:
-            chunks = iter([rows])
-        encoded = [encode(self.config, chunk) for chunk in chunks]
-        if batch_id is None:
-            with self._store.transaction():
-                self._add(iter(encoded))
-            return
-        mac = self._mac(*(part for rows_of_chunk in encoded for part in rows_of_chunk.content()))
-        item = f"batch {batch_id}"
-        known = self._store.ingested(item)
-        if known is None:
-            with self._store.transaction():
-                self._add(iter(encoded))
-                self._store.put_ingested(item, mac)
-        elif known != mac:
-            raise BatchConflict(
-                f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows "
-                "a new id."
-            )
+        self._intake.update(rows, batch_id=batch_id, open_tick=self.closed)
 
     def ingest(self) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
@@ -186,43 +158,8 @@ class Stream:
             SourceError: a file is missing, unreadable, or not what it was when it was counted.
             SchemaError: a column is missing.
         """
-        config = self.config.source
-        if config is None:
-            return 0
         self._finish_half_drawn()
-        new = 0
-        source = FileSource(kind=config.kind, path=config.path, columns=columns_of(self.config))
-        for path in source.files():
-            item = f"file {_relative(path, self.config.base)}"
-            mac = self._mac(source.fingerprint(path).encode())
-            known = self._store.ingested(item)
-            if known is None:
-                with self._store.transaction():
-                    if self._store.ingested(f"content {mac}") is None:  # not counted under another name
-                        chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
-                        self._add(encode(self.config, chunk) for chunk in chunks)
-                        self._store.put_ingested(f"content {mac}", mac)
-                        new += 1
-                    self._store.put_ingested(item, mac)
-            elif known != mac:
-                raise SourceError(
-                    f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
-                    "the file back as it was, and new rows into a new file."
-                )
-        return new
-
-    def _add(self, encoded: Iterator[Rows]) -> None:
-        for rows in encoded:
-            for tick, counts in counted(rows, count=self._synthesizer.count, open_tick=self.closed):
-                self._store.add_pending(tick, counts)
-
-    def _mac(self, *parts: bytes) -> str:
-        """Keyed fingerprint of private content: tells equal from different, and nothing else to who lacks the key."""
-        secret = bytes.fromhex(self._store.meta("secret") or "")
-        mac = hmac.new(secret, digestmod=hashlib.sha256)
-        for part in parts:
-            mac.update(len(part).to_bytes(8, "big") + part)
-        return mac.hexdigest()
+        return self._intake.ingest(open_tick=self.closed)
 
     # -- releasing ----------------------------------------------------------------------------------------------
 
@@ -232,7 +169,7 @@ class Stream:
         Raises:
             TickNotOver: ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
-        now = self._now()
+        now = self._env.now()
         if until is not None and not isinstance(until, datetime):
             raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
         until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
@@ -288,8 +225,10 @@ class Stream:
                 gate = JournalGate(gate, self._store, tick)
             counts = self._store.pending(tick)
             models = self._models(tick - 1)
-            after, measured, models = self._synthesizer.step(state, counts, gate, self._model, models)
-            with self._store.transaction():
+            after, measured, models = self._env.do(
+                "draw", partial(self._synthesizer.step, state, counts, gate, self._model, models)
+            )
+            with self._store.transaction("measurement"):
                 head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
                 self._store.append_measurement(Committed(tick, self.mechanism.pack(measured), head))
                 self._store.put_counter(after)
@@ -320,7 +259,7 @@ class Stream:
         changed = None if self._model is None else model.moved_from(self._model)
         release = replace(self._release(measured, model, head), changed=changed)
         self._sink.publish(release)
-        with self._store.transaction():
+        with self._store.transaction("publication"):
             self._store.put_population(tick, model.arrays())
         self._model, self._published = model, release
         self.new += 1
@@ -392,8 +331,3 @@ class Stream:
             "spent": self._store.ledger(),
             "secure": self._secure,
         }
-
-
-def _relative(path: Path, base: Path) -> str:
-    real, root = path.resolve(), base.resolve()
-    return str(real.relative_to(root)) if real.is_relative_to(root) else str(real)

@@ -6,7 +6,7 @@ import contextlib
 import io
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.counting import Rows
 from synthstream.errors import StateCorrupt
+from synthstream.intake import Intake
 from synthstream.kernel.gate import Gate
 from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TraceMismatch, TracingGate
 from tests.unit.test_stream import TOML, visits
@@ -115,14 +116,13 @@ def test_neighbours_with_aligned_noise_cannot_be_told_apart(tmp_path: Path, row:
 
 def test_the_coupling_test_sees_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A plausible bug: telling the operator how many rows came."""
-    honest = Stream._add
+    honest = Intake._add
 
-    def talkative(self: Stream, encoded: Iterator[Rows]) -> None:
-        parts = list(encoded)
-        print(f"counted {sum(len(part.codes) for part in parts)} rows")
-        honest(self, iter(parts))
+    def talkative(self: Intake, rows: Rows, open_tick: int) -> None:
+        print(f"counted {len(rows.codes)} rows")
+        honest(self, rows, open_tick)
 
-    monkeypatch.setattr(Stream, "_add", talkative)
+    monkeypatch.setattr(Intake, "_add", talkative)
     aligned = Aligned()
     one = observe(tmp_path / "one", visits([1, 2]), aligned.record)
     two = observe(tmp_path / "two", visits([1, 2, 2]), aligned.replay)

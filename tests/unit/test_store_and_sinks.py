@@ -49,7 +49,7 @@ def test_two_writers_are_refused(store: Store) -> None:
 
 
 def test_reading_needs_no_lock(store: Store) -> None:
-    with store.transaction():
+    with store.transaction("test"):
         store.append_ledger({"words": "one"})
     reader = Store(store.folder, read_only=True)
     assert reader.ledger() == [{"words": "one"}]
@@ -78,7 +78,7 @@ def test_another_application_is_refused(tmp_path: Path) -> None:
 
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     def fail() -> None:
-        with store.transaction():
+        with store.transaction("test"):
             store.add_pending(0, Counts.of(np.array([1, 2])))
             raise RuntimeError
 
@@ -88,11 +88,11 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
 
 
 def test_waiting_counts_add_up_and_are_forgotten(store: Store) -> None:
-    with store.transaction():
+    with store.transaction("test"):
         store.add_pending(3, Counts.of(np.array([1, 0, 5])))
         store.add_pending(3, Counts.of(np.array([1, 0, -5])))
     assert store.pending(3).dense(3).tolist() == [2, 0, 0]
-    with store.transaction():
+    with store.transaction("test"):
         store.drop_pending(3)
     assert store.pending(3).dense(3).tolist() == [0, 0, 0]
 
@@ -100,19 +100,19 @@ def test_waiting_counts_add_up_and_are_forgotten(store: Store) -> None:
 @pytest.mark.parametrize("table", ["ledger", "measurement"])
 @pytest.mark.parametrize("change", ["UPDATE {} SET {} = 1", "DELETE FROM {}"])
 def test_history_is_append_only(store: Store, table: str, change: str) -> None:
-    with store.transaction():
+    with store.transaction("test"):
         store.append_ledger({"words": "one"})
         store.append_measurement(Committed(0, np.array([1, 2]), "head"))
     column = {"ledger": "claim", "measurement": "head"}[table]
     with pytest.raises(sqlite3.IntegrityError, match="append only"):
         store._db.execute(change.format(table, column))
-    with pytest.raises(sqlite3.IntegrityError), store.transaction():
+    with pytest.raises(sqlite3.IntegrityError), store.transaction("test"):
         store.append_measurement(Committed(0, np.array([3]), "other"))
 
 
 def test_measurements_come_back_as_they_were(store: Store) -> None:
     values = np.array([0, -1, 2**40, -(2**40), 7])
-    with store.transaction():
+    with store.transaction("test"):
         store.append_measurement(Committed(0, values, "a"))
         store.append_measurement(Committed(1, -values, "b"))
     assert store.measurement(5) is None

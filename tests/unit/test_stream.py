@@ -30,6 +30,7 @@ from synthstream.errors import (
 from synthstream.io.sinks import ParquetSink
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.release import NOT_PRIVATE
+from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate, SeededGate
 
 TOML = """
@@ -321,7 +322,7 @@ def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: 
 
 
 def test_the_clock_closes_ticks_and_nothing_else(config: StreamConfig) -> None:
-    with Stream(config, gates=exact, now=lambda: datetime(2030, 1, 1, tzinfo=UTC)) as stream:
+    with Stream(config, gates=exact, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
         finish(stream)
         with pytest.raises(TickNotOver, match="Tick 5 ends at 2026-01-07"):
             stream.release()
@@ -406,10 +407,7 @@ def test_two_streams_never_publish_to_one_place(folder: Path, config: StreamConf
 
 
 def test_no_tick_is_closed_before_it_is_over(config: StreamConfig) -> None:
-    def early() -> datetime:
-        return datetime(2026, 1, 3, 12, tzinfo=UTC)
-
-    with Stream(config, gates=exact, now=early) as stream:
+    with Stream(config, gates=exact, env=At(datetime(2026, 1, 3, 12, tzinfo=UTC))) as stream:
         assert stream.due() == 2  # the configured until, 2026-01-06, has not come yet
         with pytest.raises(TickNotOver, match="lies in the future"):
             stream.due(until=datetime(2026, 1, 4, tzinfo=UTC))
@@ -557,7 +555,7 @@ def test_the_number_of_rows_in_a_file_shows_nowhere(
     folder: Path, monkeypatch: pytest.MonkeyPatch, rows: int, kind: str
 ) -> None:
     """Chunks may end where the file ends."""
-    monkeypatch.setattr("synthstream.stream._CHUNK_ROWS", 10)
+    monkeypatch.setattr("synthstream.intake._CHUNK_ROWS", 10)
     frame = visits([1] * rows)
     frame = frame.cast({"ward": pl.String, "age": pl.Float64, "when": pl.Datetime("us")})
     frame.write_csv(folder / "v.csv") if kind == "csv" else frame.write_parquet(folder / "v.parquet")

@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 import pyarrow.parquet as pq
 
+from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.release import NOT_PRIVATE, Release
 
@@ -42,10 +44,11 @@ class ParquetSink:
         folder: created if it does not exist.
         rows: ``"total"`` publishes as many rows as the noisy total; a number publishes that many.
         keep: how many releases keep their rows; older ones keep tables and manifest. ``None`` keeps all.
+        env: does the side effects.
     """
 
-    def __init__(self, folder: Path, *, rows: str | int = "total", keep: int | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, rows: str | int = "total", keep: int | None = None, env: Env = REAL) -> None:
+        self.folder, self._env = folder, env
         self._rows = None if rows == "total" else int(rows)
         self._keep = keep
 
@@ -79,22 +82,25 @@ class ParquetSink:
                     "copy. Nothing was changed; use the state that published it, or another folder."
                 )
             return
+        do = self._env.do
+        # The name of what is not yet published names its content: two writers never write to one folder.
+        aside = self.folder / f".writing-{release.tick:06d}-{release.head[:16]}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            aside = self.folder / f".writing-{release.tick:06d}"
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir()
+            do("make sink", lambda: self.folder.mkdir(parents=True, exist_ok=True))
+            do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
+            do("make aside", aside.mkdir)
             self._write(aside, release)
-            _sync(aside)
-            aside.rename(final)
-            _sync(self.folder)
+            do("sync aside", partial(_sync, aside))
+            do("rename release", partial(aside.rename, final))
+            do("sync sink", partial(_sync, self.folder))
         except OSError as error:
             raise SinkError(
                 f"sink {self.folder}: {error.strerror}. The release is committed and will be published, unchanged, "
                 "when you run again."
             ) from error
         if self._keep is not None:
-            (self.place(release.tick - self._keep) / "rows.parquet").unlink(missing_ok=True)
+            old = self.place(release.tick - self._keep) / "rows.parquet"
+            do("drop old rows", partial(old.unlink, missing_ok=True))
 
     def sample(self, n: int | None = None, *, tick: int | None = None, seed: int | None = None) -> pl.DataFrame:
         """Rows drawn from a published release, without repetition up to its number of rows, beyond it with.
@@ -139,13 +145,13 @@ class ParquetSink:
         hashes: dict[str, str] = {}
         for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables)):
             path = folder / f"{name}.parquet"
-            _write_parquet(path, frame, None if release.secure else NOT_PRIVATE)
+            self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
         manifest: dict[str, Any] = {**release.manifest(), "files": hashes}
         path = folder / "manifest.json"
-        path.write_text(json.dumps(manifest, indent=2) + "\n")
+        self._env.do("write manifest", partial(path.write_text, json.dumps(manifest, indent=2) + "\n"))
         for name in (*hashes, path.name):
-            _sync(folder / name)
+            self._env.do(f"sync {name}", partial(_sync, folder / name))
 
 
 class Anchor:
@@ -153,10 +159,11 @@ class Anchor:
 
     Args:
         path: outside the state folder.
+        env: does the side effects.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, env: Env = REAL) -> None:
+        self.path, self._env = path, env
 
     def last(self) -> Published | None:
         """See :meth:`Sink.last`."""
@@ -174,10 +181,17 @@ class Anchor:
         if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):
             raise SinkError(f"{self.path} stands at another release. The state is an old copy; use the newest one.")
         aside = self.path.with_suffix(".writing")
-        aside.write_text(json.dumps({"tick": release.tick, "head": release.head}) + "\n")
-        _sync(aside)
-        aside.replace(self.path)
-        _sync(self.path.parent)
+        text = json.dumps({"tick": release.tick, "head": release.head}) + "\n"
+        do = self._env.do
+        try:
+            do("write anchor", partial(aside.write_text, text))
+            do("sync anchor", partial(_sync, aside))
+            do("rename anchor", partial(aside.replace, self.path))
+            do("sync anchor folder", partial(_sync, self.path.parent))
+        except OSError as error:
+            raise SinkError(
+                f"anchor {self.path}: {error.strerror}. The release is committed; run again to go on."
+            ) from error
 
 
 def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:

@@ -16,12 +16,14 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from synthstream.counts import Counts
+from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, StateLocked
 from synthstream.workload import IntArray
 
@@ -62,6 +64,7 @@ class Store:
     Args:
         folder: created with mode 0700 if it does not exist.
         read_only: look without the lock, while another process may be writing.
+        env: does the side effects.
 
     Raises:
         StateLocked: another process has it open.
@@ -69,19 +72,19 @@ class Store:
         StateCorrupt: it is not a Synthstream state, is of another format, or is damaged.
     """
 
-    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, read_only: bool = False, env: Env = REAL) -> None:
+        self.folder, self._env = folder, env
         self._lock: int | None = None
         path = folder / "store.db"
         if not read_only:
-            _private_folder(folder)
-            self._lock = _locked(folder / "lock")
+            env.do("make state folder", partial(_private_folder, folder))
+            self._lock = env.do("lock state", partial(_locked, folder / "lock"))
         try:
             if read_only:
                 self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
                 self._check_format()
             else:
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+                env.do("make store", lambda: os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)))
                 self._db = sqlite3.connect(path, isolation_level=None)
                 self._prepare()
         except (sqlite3.Error, OSError) as error:
@@ -104,7 +107,7 @@ class Store:
         ):
             self._db.execute(f"PRAGMA {pragma}")
         if not self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            with self.transaction():
+            with self.transaction("format"):
                 for statement in _statements(_SCHEMA):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -133,12 +136,12 @@ class Store:
             self._lock = None
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing; on return it is on disk."""
+    def transaction(self, what: str) -> Iterator[None]:
+        """All or nothing; on return it is on disk. ``what``: is committed, in a word."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._db.execute("COMMIT")
+            self._env.do(f"commit {what}", lambda: self._db.execute("COMMIT"))
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
