@@ -80,3 +80,9 @@ def compare_with_sink(store: Store, sink: Sink) -> None:
             "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
             "state. No noise was drawn."
         )
+    known = store.published(last.tick)
+    if known is not None and known != last.manifest:
+        raise StateRolledBack(
+            f"The manifest of tick {last.tick} is not what was published: somebody changed it. Restore it; "
+            "`synthstream verify` says what else is wrong. No noise was drawn."
+        )

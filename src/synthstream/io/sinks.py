@@ -23,20 +23,28 @@ class Published(NamedTuple):
 
     tick: int
     head: str
+    manifest: str
 
 
 class Sink(Protocol):
     """A place of publication."""
 
-    def publish(self, release: Release) -> None:
-        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is."""
+    def publish(self, release: Release) -> str:
+        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
+
+        Returns:
+            SHA-256 of the manifest, hexadecimal.
+        """
 
     def last(self) -> Published | None:
         """The newest release it holds."""
 
 
 class ParquetSink:
-    """A folder with one folder per release: ``rows.parquet``, ``tables.parquet`` and ``manifest.json``.
+    """A folder with one folder per release.
+
+    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines) and
+    ``manifest.json``.
 
     A release is written aside, synced, and renamed into place. A file that is there is never written again.
 
@@ -64,24 +72,26 @@ class ParquetSink:
     def _published(self, tick: int) -> Published:
         path = self.place(tick) / "manifest.json"
         try:
-            manifest = json.loads(path.read_text())
-            return Published(int(manifest["tick"]), str(manifest["chain"]["head"]))
+            content = path.read_bytes()
+            manifest = json.loads(content)
+            return Published(int(manifest["tick"]), str(manifest["chain"]["head"]), hashlib.sha256(content).hexdigest())
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(
                 f"{path} cannot be read as a Synthstream manifest. Releases are never half written, so something "
                 "else changed this folder: restore it, or publish to an empty one."
             ) from error
 
-    def publish(self, release: Release) -> None:
+    def publish(self, release: Release) -> str:
         """See :meth:`Sink.publish`."""
         final = self.place(release.tick)
         if final.exists():
-            if self._published(release.tick).head != release.head:
+            found = self._published(release.tick)
+            if found.head != release.head:
                 raise SinkError(
                     f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
                     "copy. Nothing was changed; use the state that published it, or another folder."
                 )
-            return
+            return found.manifest
         do = self._env.do
         # The name of what is not yet published names its content: two writers never write to one folder.
         aside = self.folder / f".writing-{release.tick:06d}-{release.head[:16]}"
@@ -101,6 +111,7 @@ class ParquetSink:
         if self._keep is not None:
             old = self.place(release.tick - self._keep) / "rows.parquet"
             do("drop old rows", partial(old.unlink, missing_ok=True))
+        return self._published(release.tick).manifest
 
     def sample(self, n: int | None = None, *, tick: int | None = None, seed: int | None = None) -> pl.DataFrame:
         """Rows drawn from a published release, without repetition up to its number of rows, beyond it with.
@@ -143,7 +154,8 @@ class ParquetSink:
 
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}
-        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables)):
+        measured = pl.DataFrame({"released": release.released})
+        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables), ("measured", measured)):
             path = folder / f"{name}.parquet"
             self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -168,14 +180,15 @@ class Anchor:
     def last(self) -> Published | None:
         """See :meth:`Sink.last`."""
         try:
-            found = json.loads(self.path.read_text())
-            return Published(int(found["tick"]), str(found["head"]))
+            content = self.path.read_bytes()
+            found = json.loads(content)
+            return Published(int(found["tick"]), str(found["head"]), hashlib.sha256(content).hexdigest())
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
 
-    def publish(self, release: Release) -> None:
+    def publish(self, release: Release) -> str:
         """Move the anchor to this release."""
         last = self.last()
         if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):
@@ -192,6 +205,7 @@ class Anchor:
             raise SinkError(
                 f"anchor {self.path}: {error.strerror}. The release is committed; run again to go on."
             ) from error
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:

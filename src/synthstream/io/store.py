@@ -27,7 +27,7 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, StateLocked
 from synthstream.workload import IntArray
 
-FORMAT = 2
+FORMAT = 3
 _APPLICATION_ID = 0x53594E53  # "SYNS"
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -43,6 +43,8 @@ CREATE TABLE answer (
     tick INTEGER, call INTEGER, question TEXT NOT NULL, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)
 ) STRICT;
 CREATE TABLE models (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, arrays BLOB NOT NULL) STRICT;
+CREATE TABLE segment (start INTEGER PRIMARY KEY, model BLOB NOT NULL) STRICT;
+CREATE TABLE published (tick INTEGER PRIMARY KEY, manifest TEXT NOT NULL) STRICT;
 CREATE TRIGGER ledger_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER measurement_update BEFORE UPDATE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
@@ -190,6 +192,24 @@ class Store:
     def put_population(self, tick: int, arrays: Arrays) -> None:
         """Mark a tick as published, with its rows."""
         self._db.execute("INSERT OR REPLACE INTO population VALUES (0, ?, ?)", (tick, _packed(arrays)))
+
+    def segments(self) -> list[tuple[int, Arrays]]:
+        """First ticks of the segments after the first, in order, and the models that they go on from."""
+        rows = self._db.execute("SELECT start, model FROM segment ORDER BY start").fetchall()
+        return [(int(start), _unpacked(blob)) for start, blob in rows]
+
+    def append_segment(self, start: int, model: Arrays) -> None:
+        """Begin a segment."""
+        self._db.execute("INSERT INTO segment VALUES (?, ?)", (start, _packed(model)))
+
+    def published(self, tick: int) -> str | None:
+        """SHA-256 of the manifest under which a tick was published, or ``None``."""
+        row = self._db.execute("SELECT manifest FROM published WHERE tick = ?", (tick,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put_published(self, tick: int, manifest: str) -> None:
+        """Remember what was published for a tick."""
+        self._db.execute("INSERT OR REPLACE INTO published VALUES (?, ?)", (tick, manifest))
 
     def models(self) -> tuple[int, Arrays] | None:
         """The newest committed tick whose models are kept, and these."""
