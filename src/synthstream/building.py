@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from synthstream.assembly import genesis
+from synthstream.assembly import claim_facts, genesis, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.io.store import Committed
 from synthstream.release import Model, Reading, Release, chain_head, seed_of
-from synthstream.segments import Resumed, Segment
+from synthstream.segments import Continued, Resumed, Segment, whole
 from synthstream.synthesizer import Models, Synthesizer
 
 
@@ -20,32 +19,32 @@ class Builder:
 
     Args:
         config: of the stream.
-        synthesizer: what the stream began with.
-        claim: as it stands in the ledger.
         committed: looks up what was committed for a tick, or ``None``.
-        segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays.
+        segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
+            empty where only :meth:`again` is to be used, which finds them.
         secure: whether the noise came from the operating system.
     """
 
     def __init__(
         self,
         config: StreamConfig,
-        synthesizer: Synthesizer,
-        claim: dict[str, Any],
         committed: Callable[[int], Committed | None],
         *,
         segments: Sequence[tuple[int, Models]] = (),
         secure: bool,
     ) -> None:
-        self._config, self._claim, self._committed, self._secure = config, claim, committed, secure
+        self._config, self._committed, self._secure = config, committed, secure
+        synthesizer = synthesizer_of(config)
+        self.claim = claim_facts(synthesizer.mechanism.claim(), config.privacy.budget)  # as it stands in the ledger
         self._parts: list[tuple[int, Synthesizer]] = [(0, synthesizer)]
         for start, model in segments:
-            base = self.synthesizer(start - 1)
-            known: Any = self.measured(start - 1)
-            if isinstance(base, Resumed):
-                known = base.whole(known)
-            segment = Segment(start=start, reading=known, model=model)
-            self._parts.append((start, Resumed(inner=synthesizer, segment=segment)))
+            self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))
+
+    def _segment(self, start: int, model: Models) -> Segment:
+        base, known = self.synthesizer(start - 1), self.measured(start - 1)
+        if isinstance(base, Resumed) and isinstance(known, Continued):
+            known = base.whole(known)
+        return Segment(start=start, reading=known, model=model)
 
     @property
     def start(self) -> int:
@@ -56,6 +55,10 @@ class Builder:
     def newest(self) -> Synthesizer:
         """The synthesizer of the newest segment."""
         return self._parts[-1][1]
+
+    def base(self, start: int) -> Models:
+        """The model that a segment goes on from, as arrays."""
+        return next(part.segment.model for at, part in self._parts if at == start and isinstance(part, Resumed))
 
     def synthesizer(self, tick: int) -> Synthesizer:
         """The one of the segment that holds a tick."""
@@ -76,9 +79,10 @@ class Builder:
         """The chain head before a tick."""
         return self._of(tick - 1).head if tick else genesis(self._config)
 
-    def head_after(self, tick: int, previous: str) -> str:
-        """The chain head after a tick, computed from what was measured."""
-        return chain_head(previous, measured=self.measured(tick), claim=self._claim, schema=self._config.schema.hash)
+    def head_after(self, tick: int) -> str:
+        """The chain head after a tick, computed from what was measured and the head before."""
+        measured, schema = self.measured(tick), self._config.schema.hash
+        return chain_head(self.previous(tick), measured=measured, claim=self.claim, schema=schema)
 
     def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
         """The model of a tick, and its release.
@@ -97,6 +101,10 @@ class Builder:
         last: Model | None = None
         models: Models = {}
         for tick in range(ticks):
+            for place, (start, synthesizer) in enumerate(self._parts):
+                if start == tick and last is not None and isinstance(synthesizer, Resumed):
+                    segment = self._segment(start, whole(last).arrays())
+                    self._parts[place] = (start, replace(synthesizer, segment=segment))
             models = self.replay(tick, models)
             last, release = self.build(tick, last, models)
             yield last, release, models
@@ -117,7 +125,7 @@ class Builder:
             model=model,
             start=clock.boundary(tick),
             end=clock.boundary(tick + 1),
-            facts={"claim": self._claim, "chain": chain, **({"segments": starts} if starts else {})},
+            facts={"claim": self.claim, "chain": chain, **({"segments": starts} if starts else {})},
             secure=self._secure,
             released=committed.released,
         )

@@ -88,7 +88,7 @@ class Joined:
 
     def moved_from(self, before: Any) -> float:
         """See :class:`synthstream.release.Model`."""
-        return self.whole.moved_from(before.whole if isinstance(before, Joined) else before)
+        return self.whole.moved_from(whole(before))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,6 +201,11 @@ class Resumed:
 
     def _with_base(self, own: Model) -> Joined:
         return Joined(start=self.segment.start, base=self.inner.model(self.segment.model), own=own)
+
+
+def whole(model: Model) -> Model:
+    """One model of all events, whatever the segments."""
+    return model.whole if isinstance(model, Joined) else model
 
 
 def joined(base: Model, own: Model) -> Model:

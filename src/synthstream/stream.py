@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.assembly import claim_facts, genesis, simulated, sink_of, synthesizer_of
+from synthstream.assembly import genesis, simulated, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig, load
 from synthstream.environment import REAL, Env
@@ -21,8 +21,14 @@ from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.ledger import Ledger
-from synthstream.opening import compare_with_sink, refuse_lost_state, refuse_other_settings
+from synthstream.opening import (
+    begin,
+    compare_with_sink,
+    identity_of,
+    refuse_copy,
+    refuse_lost_state,
+    refuse_other_settings,
+)
 from synthstream.reading import Frame
 from synthstream.release import Model, Release, chain_head
 from synthstream.synthesizer import Models
@@ -47,7 +53,8 @@ def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A
     return Stream(simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate)
 
 
-def _system_gate(tick: int) -> Gate:
+def system_gate(tick: int) -> Gate:
+    """Real noise, for any tick."""
     return SystemGate()
 
 
@@ -69,24 +76,22 @@ class Stream:
         self,
         config: StreamConfig,
         *,
-        gates: Callable[[int], Gate] = _system_gate,
+        gates: Callable[[int], Gate] = system_gate,
         seed: int | None = None,
         env: Env = REAL,
     ) -> None:
         self.config = config
-        self._synthesizer = synthesizer_of(config)
-        self.mechanism: Any = self._synthesizer.mechanism
-        self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
         self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
         self._head: str
         self._secure = gates(0).secure
+        identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink = sink_of(config, env)
         refuse_lost_state(config, self._sink)
         self._store = Store(config.state, env=env)
         try:
-            self._open()
+            self._open(identity)
         except BaseException:
             self._store.close()
             raise
@@ -103,37 +108,27 @@ class Stream:
 
     # -- opening ------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        identity = {
-            "config": self.config.public_json(),
-            "secure": str(self._secure),
-            "seed": str(self._seed),
-            "mechanism": self.mechanism.fingerprint(),
-        }
+    def _open(self, identity: Mapping[str, str]) -> None:
         if self._store.meta("config") is None:
-            ledger = Ledger(budget=self.config.privacy.budget).charge(self.mechanism.claim())
-            with self._store.transaction("settings"):
-                for key, value in identity.items():
-                    self._store.put_meta(key, value)
-                for _ in ledger.claims:
-                    self._store.append_ledger(self._claim)
-                self._store.put_counter(self.mechanism.init())
+            begin(self.config, self._store, identity)
         else:
             refuse_other_settings(self.config, self._store, identity)
-            if self._store.ledger() != [self._claim]:
-                raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
+            refuse_copy(self._store)
         self._builder = Builder(
-            self.config,
-            self._synthesizer,
-            self._claim,
-            self._store.measurement,
-            segments=self._store.segments(),
-            secure=self._secure,
+            self.config, self._store.measurement, segments=self._store.segments(), secure=self._secure
         )
         self._synthesizer = self._builder.newest
-        self.mechanism = self._synthesizer.mechanism
+        self.mechanism: Any = self._synthesizer.mechanism
+        self._claim = self._builder.claim
         self._intake = Intake(self.config, self._store, self._synthesizer.count, first=self._builder.start)
+        if self._store.ledger() != [self._claim]:
+            raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
         self._where_it_stands()
+        if self.closed and self._builder.head_after(self.closed - 1) != self._head:
+            raise StateCorrupt(
+                f"{self.config.state}: its newest measurement is not what was committed. Restore the folder whole; no "
+                "noise was drawn."
+            )
         self._counter = self._store.counter()
         compare_with_sink(self._store, self._sink)
         self._model, self._published = self._rebuilt()

@@ -10,12 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
+from synthstream.io.store import Committed
 from synthstream.release import NOT_PRIVATE, Release
+
+# What a release is made of, beside its manifest.
+FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
 
 class Published(NamedTuple):
@@ -70,16 +75,40 @@ class ParquetSink:
         return self._published(max(ticks)) if ticks else None
 
     def _published(self, tick: int) -> Published:
+        manifest = self.manifest(tick)
+        return Published(int(manifest["tick"]), str(manifest["chain"]["head"]), self.fingerprint(tick))
+
+    def manifest(self, tick: int) -> dict[str, Any]:
+        """The manifest of a tick's release. Raises ``SinkError`` if there is none."""
         path = self.place(tick) / "manifest.json"
         try:
-            content = path.read_bytes()
-            manifest = json.loads(content)
-            return Published(int(manifest["tick"]), str(manifest["chain"]["head"]), hashlib.sha256(content).hexdigest())
+            manifest = json.loads(path.read_bytes())
+            int(manifest["tick"]), str(manifest["chain"]["head"])
+            return dict(manifest)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(
                 f"{path} cannot be read as a Synthstream manifest. Releases are never half written, so something "
                 "else changed this folder: restore it, or publish to an empty one."
             ) from error
+
+    def fingerprint(self, tick: int) -> str:
+        """SHA-256 of the manifest of a tick's release, hexadecimal; through it, of all its files."""
+        return hashlib.sha256((self.place(tick) / "manifest.json").read_bytes()).hexdigest()
+
+    def measured(self, tick: int) -> Committed | None:
+        """What was measured at a tick, as published; ``None`` if it cannot be read."""
+        try:
+            released = pl.read_parquet((self.place(tick) / "measured.parquet").read_bytes())["released"]
+            return Committed(tick, released.to_numpy().astype(np.int64), str(self.manifest(tick)["chain"]["head"]))
+        except (OSError, SinkError, pl.exceptions.PolarsError):
+            return None
+
+    def strangers(self) -> list[str]:
+        """Names in the folder that are no releases, but for those that are being written."""
+        if not self.folder.is_dir():
+            return []
+        names = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(".writing-"))
+        return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
 
     def publish(self, release: Release) -> str:
         """See :meth:`Sink.publish`."""

@@ -15,7 +15,7 @@ import sqlite3
 import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -160,6 +160,10 @@ class Store:
         """Set a public setting."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
+    def drop_meta(self, key: str) -> None:
+        """Forget a public setting."""
+        self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+
     def ledger(self) -> list[dict[str, Any]]:
         """All charges, oldest first."""
         rows = self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()
@@ -230,6 +234,21 @@ class Store:
     def put_ingested(self, item: str, mac: str) -> None:
         """Remember that a file or batch was counted."""
         self._db.execute("INSERT INTO ingested VALUES (?, ?)", (item, mac))
+
+    def sound(self) -> bool:
+        """Whether the file is a sound database, page by page."""
+        try:
+            return bool(self._db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
+        except sqlite3.DatabaseError:
+            return False
+
+    def copy_to(self, path: Path) -> None:
+        """Write a consistent copy of the whole store to a new file, mode 0600, marked as a copy."""
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+        with closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            self._db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            copy.execute("INSERT OR REPLACE INTO meta VALUES ('copy', 'yes')")
 
     def untouched(self) -> bool:
         """Whether nothing was ever counted or drawn."""
