@@ -17,7 +17,8 @@ def _bar(steps: Iterable[int]) -> Iterable[int]:
     from rich.console import Console
     from rich.progress import track
 
-    return track(list(steps), description="releases", console=Console(stderr=True), transient=True)
+    shown = Console(stderr=True)
+    return track(list(steps), description="releases", console=shown, transient=True, disable=not shown.is_terminal)
 
 
 def verify_command(

@@ -235,9 +235,8 @@ class TableRelease(Release):
             if grid is not None
             else {}
         )
-        count = workload.count(self.model.codes.astype(np.int32))
-        table: pl.DataFrame = frame.select(*columns).with_columns(count=pl.Series(count), **self._answers(workload))
-        return table
+        counts = {"count": pl.Series(workload.count(self.model.codes.astype(np.int32))), **self._answers(workload)}
+        return frame.select(*columns).with_columns(**counts) if columns else pl.DataFrame(counts)
 
     @cached_property
     def tables(self) -> pl.DataFrame:
