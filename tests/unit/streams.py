@@ -108,5 +108,6 @@ def rows(number: int, seed: int) -> pl.DataFrame:
 
 
 def published(folder: Path) -> dict[str, bytes]:
-    """Every published byte."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    """Every published byte; not what is still being written."""
+    found = [p for p in sorted(folder.rglob("*")) if ".writing-" not in str(p)]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in found if p.is_file()}
