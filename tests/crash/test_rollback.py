@@ -63,7 +63,7 @@ class World:
         """No byte that anyone has seen may differ."""
         now = published(self.folder / "releases")
         assert {name: now.get(name) for name in self.seen} == self.seen
-        self.seen |= {name: content for name, content in now.items()}
+        self.seen |= now
 
     def refused(self, error: type[SynthstreamError], match: str) -> None:
         """Running on is refused, and changes nothing; the message holds no count of anything private."""
