@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; 
 
 # Days since 1970 of 0001-01-03 and 9998-12-30: with room for any time zone.
 _FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
+
+# Python refuses to write longer integers in digits.
+_MOST_BITS = 2000
 
 _NESTED = pl.List(pl.Null)
 
@@ -116,20 +120,29 @@ def _texts_of(name: str, values: Sequence[object]) -> pl.Series:
 
 
 def _text_of(value: object) -> str | None:
-    """Text of one Python object, by a rule that looks at nothing else; null for nothing."""
+    """Text of one Python object, by a rule that looks at nothing else; null for nothing, and for what has no text."""
+    try:
+        text = _shown(value)
+        # Of a class of its own, a text may answer with anything: ask the built-in type.
+        return None if text is None else str.encode(text, errors="replace").decode()
+    except Exception:  # a private cell must not raise, whatever it is
+        return None
+
+
+def _shown(value: object) -> str | None:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    try:
-        if isinstance(value, float | np.floating):
-            if value != value:
-                return None
-            return str(int(value)) if math.isfinite(value) and value == int(value) else str(float(value))
-        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        return text.encode(errors="replace").decode()
-    except Exception:  # a private cell must not raise, whatever it is
+    if isinstance(value, np.datetime64 | np.timedelta64) and np.isnat(value):
         return None
+    if isinstance(value, float | np.floating):
+        if value != value:
+            return None
+        return str(int(value)) if math.isfinite(value) and value == int(value) else str(float(value))
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return str(Decimal(value))
+    return bytes.decode(value, errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _one_by_one(series: pl.Series) -> pl.Series:

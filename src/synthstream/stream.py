@@ -177,10 +177,10 @@ class Stream:
     def ingest(self) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
 
-        The same content under another name, or by another path, counts once.
+        The same content under another name counts once, and nothing tells: it depends on every row of both files.
 
         Returns:
-            Number of files that were new.
+            Number of files with a name that was new.
 
         Raises:
             SourceError: a file is missing, unreadable, or not what it was when it was counted.
@@ -202,8 +202,8 @@ class Stream:
                         chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
                         self._add(encode(self.config, chunk) for chunk in chunks)
                         self._store.put_ingested(f"content {mac}", mac)
-                        new += 1
                     self._store.put_ingested(item, mac)
+                new += 1
             elif known != mac:
                 raise SourceError(
                     f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
