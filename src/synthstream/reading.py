@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from synthstream.errors import SchemaError
 
@@ -21,6 +22,9 @@ _FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
 
 # Python refuses to write longer integers in digits.
 _MOST_BITS = 2000
+
+# More have no number of milliseconds in 64 bits.
+_LAST_SECOND = (2**63 - 1) // 1000
 
 _NESTED = pl.List(pl.Null)
 
@@ -89,6 +93,8 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
     """A column of Arrow data, which nobody has validated: polars trusts it, and a bad cell would end the process."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    elif pa.types.is_run_end_encoded(column.type):
+        column = pc.run_end_decode(column)
     kind = column.type
     if pa.types.is_nested(kind):  # only whether it is null is ever looked at
         return pl.Series(name, [[] if valid else None for valid in column.is_valid().to_pylist()], dtype=_NESTED)
@@ -98,14 +104,25 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
             column = column.cast(pa.large_string())  # refuses what is not UTF-8
         except pa.ArrowInvalid:
             return _texts_of(name, column.to_pylist())
-    elif pa.types.is_timestamp(kind) and kind.tz is not None:
-        column = column.cast(pa.timestamp(kind.unit, "UTC"))  # the same moments; polars does not know every zone
+    elif pa.types.is_timestamp(kind):
+        # The same moments: polars does not know every zone.
+        column = _thousandfold(column.cast(pa.timestamp(kind.unit, kind.tz and "UTC")))
+    elif pa.types.is_duration(kind):
+        column = _thousandfold(column)
     elif pa.types.is_decimal256(kind):
         column = column.cast(pa.string())
     try:
         return pl.Series(name, pl.from_arrow(column))
     except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
         return _texts_of(name, [_object_of(column[i]) for i in range(len(column))])
+
+
+def _thousandfold(column: Any) -> Any:
+    """Moments or durations; seconds are moved into what polars, which stores thousandths, can hold."""
+    if column.type.unit != "s":
+        return column
+    seconds = pc.max_element_wise(column.cast(pa.int64()), -_LAST_SECOND, skip_nulls=False)
+    return pc.min_element_wise(seconds, _LAST_SECOND, skip_nulls=False).cast(column.type)
 
 
 def _object_of(cell: Any) -> object:
