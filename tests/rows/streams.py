@@ -82,7 +82,7 @@ def random_pair(kind: Kind, rng: np.random.Generator, *, way: Way | None = None)
     if way == "csv" and kind != "hypercube":
         for batch in one:
             batch.extend(cells.line() for _ in range(rng.integers(0, 2)))
-    two = _neighbour(one, columns, cells, replaced=replaced, timeless=kind == "hypercube")
+    two = _neighbour(one, columns, cells, replaced=replaced, timeless=replaced and kind in ("points", "hypercube"))
     if not replaced and rng.random() < 0.5:
         one, two = two, one
     text = _configuration(kind, names, rng, way=way, every=every, ticks=ticks, timed=timed, signed=signed, one=replaced)
@@ -134,7 +134,10 @@ class _Cells:
 
 
 def _neighbour(one: Batches, columns: Sequence[str], cells: _Cells, *, replaced: bool, timeless: bool) -> Batches:
-    """The same rows and one more, or with another in the place of one, or with one cell changed."""
+    """The same rows and one more, or with another in the place of one, or with one cell changed.
+
+    A timeless row keeps its time: where points may only be replaced, the number of events at each tick is public.
+    """
     rng = cells._rng
     two = [list(batch) for batch in one]
     row: Row = [cells.some(name, bad=0.7) for name in columns]
