@@ -49,7 +49,9 @@ def canary(number: int) -> int:
 def texts_with_canaries() -> list[tuple[str, str, Place, str]]:
     """Name, text, place and canary of each text."""
     marks = [str(canary(i)) for i in range(len(TEXTS))]
-    return [(text.name, text.text.replace("@", mark), text.place, mark) for text, mark in zip(TEXTS, marks, strict=True)]
+    return [
+        (text.name, text.text.replace("@", mark), text.place, mark) for text, mark in zip(TEXTS, marks, strict=True)
+    ]
 
 
 def objects_of(values: Sequence[Any], form: str) -> Any:

@@ -232,8 +232,16 @@ OBJECTS = [
     Odd("date", lambda n: dt.date(2026, 1, 2), when(dt.datetime(2026, 1, 2))),
     Odd("first date", lambda n: dt.date.min, when(dt.datetime(1, 1, 3))),
     Odd("last time", lambda n: dt.datetime.max, when(dt.datetime(9999, 12, 30, 0))),
-    Odd("time of a zone", lambda n: dt.datetime(2026, 1, 2, 5, tzinfo=ZoneInfo("Asia/Kathmandu")), when(dt.datetime(2026, 1, 1, 23))),
-    Odd("time that is shown twice", lambda n: dt.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")), when(dt.datetime(2026, 10, 25, 1))),
+    Odd(
+        "time of a zone",
+        lambda n: dt.datetime(2026, 1, 2, 5, tzinfo=ZoneInfo("Asia/Kathmandu")),
+        when(dt.datetime(2026, 1, 1, 23)),
+    ),
+    Odd(
+        "time that is shown twice",
+        lambda n: dt.datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")),
+        when(dt.datetime(2026, 10, 25, 1)),
+    ),
     Odd("timestamp", lambda n: pd.Timestamp(2026, 1, 2, 5), FIVE),
     Odd("offset of seconds", lambda n: dt.datetime(2026, 1, 2, 5, tzinfo=dt.timezone(dt.timedelta(seconds=1)))),
-]  # fmt: skip
+]

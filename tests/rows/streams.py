@@ -89,9 +89,7 @@ def random_pair(kind: Kind, rng: np.random.Generator, *, way: Way | None = None)
     # Days of 31 make the end of a month's tick lie before each of these.
     ends = [datetime(2026, 1, 1) + _EVERY[every] * (i + 1) + timedelta(days=1) * (every == "1mo") for i in range(ticks)]
     moments = tuple(end.isoformat() for end in ends)
-    return Pair(
-        text=text, way=way, columns=columns, one=one, two=two, moments=moments, reopen=bool(rng.random() < 0.3)
-    )
+    return Pair(text=text, way=way, columns=columns, one=one, two=two, moments=moments, reopen=bool(rng.random() < 0.3))
 
 
 def _names(kind: Kind, rng: np.random.Generator) -> list[str]:
@@ -161,7 +159,9 @@ def _configuration(
     kind: Kind, names: Sequence[str], rng: np.random.Generator, *, way: Way, every: str, ticks: int, timed: bool,
     signed: bool, one: bool,
 ) -> str:  # fmt: skip
-    delta = {"table": "1e-9", "points": rng.choice(["0", "1e-9"]), "selective": rng.choice(["0", "1e-9"])}.get(kind, "0")
+    delta = {"table": "1e-9", "points": rng.choice(["0", "1e-9"]), "selective": rng.choice(["0", "1e-9"])}.get(
+        kind, "0"
+    )
     zone = rng.choice(["UTC", "Europe/Berlin", "Asia/Kathmandu"])
     horizon = rng.choice([str(ticks), str(ticks + 3), '"unbounded"'])
     lines = ['name = "random"', 'state = "state"', *(['op = "op"'] if signed else [])]

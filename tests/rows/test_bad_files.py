@@ -1,4 +1,4 @@
-"""A file that is none is refused whole, before any row of it counts, with a message that does not depend on its rows."""
+"""A file that is none is refused whole, before any of it counts, with a message that does not depend on its rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ MALFORMED: dict[str, tuple[str, Callable[[Rows], bytes]]] = {
     "parquet cut in its middle": ("parquet", lambda rows: parquet_of(rows)[: len(parquet_of(rows)) // 2]),
     "parquet cut at its end": ("parquet", lambda rows: parquet_of(rows)[:-1]),
     "parquet without its footer": ("parquet", lambda rows: b"PAR1" + b"\0" * 100 + b"PAR1"),
-    "parquet with another size of its footer": ("parquet", lambda rows: parquet_of(rows)[:-8] + b"\xff\xff\xff\x7fPAR1"),
+    "parquet with another size of its footer": (
+        "parquet",
+        lambda rows: parquet_of(rows)[:-8] + b"\xff\xff\xff\x7fPAR1",
+    ),
     "parquet spoiled in its first page": ("parquet", lambda rows: _spoiled(parquet_of(rows), 4)),
     "parquet spoiled in its footer": ("parquet", lambda rows: _spoiled(parquet_of(rows), len(parquet_of(rows)) - 60)),
     "parquet with another column": ("parquet", lambda rows: parquet_of(rows, ("c", "n", "when"))),
@@ -68,8 +71,8 @@ def refused(folder: Path, kind: str, content: bytes, capfd: pytest.CaptureFixtur
     plain = pl.DataFrame({"c": ["red"] * 7, "n": [5] * 7, "t": ["2026-01-02"] * 7})
 
     def write(name: str) -> None:
-        plain = pl.DataFrame({"c": ["red"] * 7, "n": [5] * 7, "t": ["2026-01-02"] * 7, "note": [name] * 7})
-        (plain.write_csv if kind == "csv" else plain.write_parquet)(folder / INPUT / name)
+        frame = plain.with_columns(note=pl.lit(name))
+        (frame.write_csv if kind == "csv" else frame.write_parquet)(folder / INPUT / name)
 
     def run() -> None:
         write(f"a.{kind}")

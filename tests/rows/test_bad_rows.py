@@ -233,9 +233,7 @@ def in_two_halves(frames: list[Any]) -> Feed:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bad_rows_in_frames_look_like_plain_rows(
-    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_rows_in_frames_look_like_plain_rows(tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     found = list(cases())
     bad = [frame_of(case.column, case.canary) for case in found]
     plain = [twin_of([case.place]) for case in found]

@@ -7,31 +7,23 @@ same. Whatever still differs has not passed the gate.
 from __future__ import annotations
 
 import contextlib
-import json
-import logging
-import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.counting import Rows
-from synthstream.errors import SchemaError
 from synthstream.kernel.counters.base import State
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
-from synthstream.release import Release
-from synthstream.schema import Schema
 from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TraceMismatch, TracingGate
 from tests.rows.observing import INPUT, Observed, command_line, observe
 from tests.rows.streams import FILES, KINDS, Batches, Kind, Pair, Way, frame_of_rows, random_pair, write_file
-
 
 Run = Literal["one", "two"]
 _kary_step = Kary.step
@@ -41,8 +33,8 @@ class Aligned:
     """Gates of two runs: the second repeats the answers of the first.
 
     That aligns everything that adds noise to an exact value. Only a k-ary counter draws noise by itself and adds it
-    later, to sums that still grow. What it adds is the same in both runs, which is checked; its estimates are then those
-    of the first run, as noise moved by what each of its nodes differs would make them (theorem kary).
+    later, to sums that still grow. What it adds is the same in both runs, which is checked; its estimates are then
+    those of the first run, as noise that is moved by what each of its nodes differs would make them (theorem kary).
     """
 
     def __init__(self, seed: int) -> None:
@@ -81,11 +73,9 @@ class Aligned:
                 raise TraceMismatch("the noise of a k-ary counter differs")
             return after, repeated.copy()
 
-        Kary.step = step  # type: ignore[method-assign]
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Kary, "step", step)
             yield
-        finally:
-            Kary.step = _kary_step  # type: ignore[method-assign]
 
     def calls(self) -> tuple[dict[int, int], dict[int, int]]:
         """Number of calls at each tick of each run."""
@@ -153,18 +143,16 @@ def _by_command(folder: Path, pair: Pair, batches: Batches, gates: Callable[[int
     """The command line, with other noise in the place of the system's."""
     path = folder / "stream.toml"
     path.write_text(pair.text)
-    defaults: dict[str, Any] = Stream.__init__.__kwdefaults__
-    before, defaults["gates"] = defaults["gates"], gates
+    defaults: Any = Stream.__init__.__kwdefaults__
     exits = []
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(defaults, "gates", gates)
         for number, (rows, moment) in enumerate(zip(batches, pair.moments, strict=True)):
             write_file(folder, number, rows, pair.columns, pair.way)
             exits.append(_exit("run", str(path), "--until", moment))
         exits.append(_exit("status", str(path)))
         if "[sink]" in pair.text:
             exits.append(_exit("sample", str(path), "-n", "5", "--seed", "1"))
-    finally:
-        defaults["gates"] = before
     return exits
 
 

@@ -19,7 +19,7 @@ from synthstream.counting import Rows
 from synthstream.counts import Counts
 from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
-from synthstream.release import Release, TableRelease
+from synthstream.release import Release, TableRelease, chain_head
 from synthstream.schema import Schema
 from synthstream.synthesizer import Continual
 from synthstream.workload import CodeArray, IntArray
@@ -83,11 +83,9 @@ def counts_in_the_manifest(patch: Patch) -> None:
 
 def counts_in_the_chain(patch: Patch) -> None:
     """A row count under the hash of a release: whoever guesses it can check the guess."""
-    from synthstream import stream as streams
-
-    honest, seen = streams.chain_head, [0]
+    honest, seen = chain_head, [0]
     _counting(patch, lambda n: seen.__setitem__(0, n))
-    patch.setattr(streams, "chain_head", lambda head, **facts: honest(f"{head}{seen[0]}", **facts))
+    patch.setattr("synthstream.stream.chain_head", lambda head, **facts: honest(f"{head}{seen[0]}", **facts))
 
 
 def publishes_as_many_rows_as_came(patch: Patch) -> None:

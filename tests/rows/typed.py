@@ -43,7 +43,9 @@ def _physical(value: int, kind: Any) -> Callable[[int], pl.Series]:
 
 
 def _arrow(values: Any, kind: Any) -> Callable[[int], pa.Array]:
-    return lambda n: pa.array([n if values == "@" else values]).cast(kind) if values == "@" else pa.array([values], kind)
+    return lambda n: (
+        pa.array([n if values == "@" else values]).cast(kind) if values == "@" else pa.array([values], kind)
+    )
 
 
 def _moment(value: int, kind: Any) -> Callable[[int], pa.Array]:
@@ -54,6 +56,18 @@ def _moment(value: int, kind: Any) -> Callable[[int], pa.Array]:
 def _bad_utf8(kind: pa.DataType) -> Callable[[int], pa.Array]:
     binary = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.string_view(): pa.binary_view()}[kind]
     return lambda n: pa.array([b"\xff\xfe" + str(n).encode()], pa.binary()).cast(binary).view(kind)
+
+
+def _low(kind: Any) -> Callable[[int], pl.Series]:
+    return lambda n: pl.Series([-n], dtype=kind)
+
+
+def _decimal(kind: pa.DataType) -> Callable[[int], pa.Array]:
+    return lambda n: pa.array([Decimal(n)], kind)
+
+
+def _bytes(kind: pa.DataType) -> Callable[[int], pa.Array]:
+    return lambda n: pa.array([b"\xff" + str(n).encode()], kind)
 
 
 def _dictionary(n: int) -> pa.Array:
@@ -75,8 +89,11 @@ def _pandas(value: Any, kind: Any) -> Callable[[int], pd.Series[Any]]:
 
 POLARS = [
     *(Typed(f"{kind}", _polars("@", kind), HIGH) for kind in (pl.Int64, pl.UInt64, pl.Int128, pl.Float64, pl.Float32)),
-    *(Typed(f"{kind} low", lambda n, k=kind: pl.Series([-n], dtype=k), LOW) for kind in (pl.Int64, pl.Int128, pl.Float64)),  # type: ignore[misc]
-    *(Typed(f"{k} null", _polars(None, k), NOTHING) for k in (pl.Null, pl.Int8, pl.String, pl.Date, pl.Float64, pl.Boolean)),
+    *(Typed(f"{kind} low", _low(kind), LOW) for kind in (pl.Int64, pl.Int128, pl.Float64)),
+    *(
+        Typed(f"{k} null", _polars(None, k), NOTHING)
+        for k in (pl.Null, pl.Int8, pl.String, pl.Date, pl.Float64, pl.Boolean)
+    ),
     *(Typed(f"{k} nan", _polars(float("nan"), k), NOTHING) for k in (pl.Float32, pl.Float64)),
     *(Typed(f"{k} inf", _polars(float("inf"), k), HIGH) for k in (pl.Float32, pl.Float64)),
     *(Typed(f"{k} -inf", _polars(float("-inf"), k), LOW) for k in (pl.Float32, pl.Float64)),
@@ -110,7 +127,11 @@ POLARS = [
     Typed("Datetime us first", _physical(-(2**63) + 1, pl.Datetime("us", "UTC")), FIRST),
     Typed("Datetime ns last", _physical(2**63 - 1, pl.Datetime("ns")), when(FAR)),
     Typed("Datetime ns first", _physical(-(2**63) + 1, pl.Datetime("ns")), when(NEAR)),
-    Typed("Datetime zone", _polars(JANUARY_2.replace(tzinfo=ZoneInfo("Asia/Kathmandu"))), when(dt.datetime(2026, 1, 1, 23))),
+    Typed(
+        "Datetime zone",
+        _polars(JANUARY_2.replace(tzinfo=ZoneInfo("Asia/Kathmandu"))),
+        when(dt.datetime(2026, 1, 1, 23)),
+    ),
     Typed("Time", _polars(dt.time(5))),
     Typed("Duration", _polars(dt.timedelta(days=1))),
     Typed("Duration last", _physical(2**63 - 1, pl.Duration("ns"))),
@@ -124,14 +145,17 @@ POLARS = [
     Typed("Enum", lambda n: pl.Series([f"canary {n}"], dtype=pl.Enum([f"canary {n}"]))),
     Typed("Enum digits", lambda n: pl.Series([str(n)], dtype=pl.Enum([str(n)])), HIGH),
     Typed("Boolean", _polars(True), Place(boolean="true", integer=1, number=2)),
-]  # fmt: skip
+]
 
 ARROW = [
     *(Typed(f"{kind}", _arrow("@", kind), HIGH) for kind in (pa.int64(), pa.uint64(), pa.float64())),
-    *(Typed(f"{k} null", _arrow(None, k), NOTHING) for k in (pa.null(), pa.int8(), pa.string(), pa.date32(), pa.bool_())),
+    *(
+        Typed(f"{k} null", _arrow(None, k), NOTHING)
+        for k in (pa.null(), pa.int8(), pa.string(), pa.date32(), pa.bool_())
+    ),
     *(Typed(f"{k} bad UTF-8", _bad_utf8(k)) for k in (pa.string(), pa.large_string(), pa.string_view())),
-    *(Typed(f"{k}", lambda n, k=k: pa.array([Decimal(n)], k), HIGH) for k in (pa.decimal128(38, 2), pa.decimal256(60, 2))),  # type: ignore[misc]
-    *(Typed(f"{k}", lambda n, k=k: pa.array([b"\xff" + str(n).encode()], k)) for k in (pa.binary(), pa.large_binary(), pa.binary_view())),  # type: ignore[misc]
+    *(Typed(f"{k}", _decimal(k), HIGH) for k in (pa.decimal128(38, 2), pa.decimal256(60, 2))),
+    *(Typed(f"{k}", _bytes(k)) for k in (pa.binary(), pa.large_binary(), pa.binary_view())),
     Typed("float32", lambda n: pa.array([float(n)], pa.float32()), HIGH),
     Typed("float16", _arrow(np.float16("inf"), pa.float16()), HIGH),
     Typed("float16 nan", _arrow(np.float16("nan"), pa.float16()), NOTHING),
@@ -153,7 +177,9 @@ ARROW = [
     Typed("duration", _moment(2**62, pa.duration("s"))),
     Typed("month_day_nano_interval", lambda n: pa.array([pa.MonthDayNano([1, 2, n])])),
     Typed("list", lambda n: pa.array([[n]])),
-    Typed("list of bad UTF-8", lambda n: pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), _bad_utf8(pa.string())(n))),
+    Typed(
+        "list of bad UTF-8", lambda n: pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), _bad_utf8(pa.string())(n))
+    ),
     Typed("large_list", lambda n: pa.array([[n]], pa.large_list(pa.int64()))),
     Typed("list_view", lambda n: pa.array([[n]], pa.list_view(pa.int64()))),
     Typed("fixed_size_list", lambda n: pa.array([[n, n]], pa.list_(pa.int64(), 2))),
@@ -162,16 +188,30 @@ ARROW = [
     Typed("map", lambda n: pa.array([[("red", n)]], pa.map_(pa.string(), pa.int64()))),
     Typed("union", _union),
     Typed("run_end_encoded", _run_end, HIGH),
-    Typed("run_end_encoded null", lambda n: pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([None], pa.int64())), NOTHING),
+    Typed(
+        "run_end_encoded null",
+        lambda n: pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([None], pa.int64())),
+        NOTHING,
+    ),
     Typed("uuid", lambda n: pa.array([b"\xff" + str(n).encode() + b"67890"], pa.uuid())),
     Typed("json", lambda n: pa.array([f'{{"red": "{n}"}}'], pa.json_(pa.string()))),
-    Typed("bool8", lambda n: pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())), Place(boolean="true", integer=1, number=2)),
+    Typed(
+        "bool8",
+        lambda n: pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+        Place(boolean="true", integer=1, number=2),
+    ),
     Typed("chunked", lambda n: pa.chunked_array([pa.array([], pa.int64()), pa.array([n])]), HIGH),
-]  # fmt: skip
+]
 
 PANDAS = [
-    *(Typed(f"{kind}", _pandas("@", kind), HIGH) for kind in ("int64", "uint64", "float64", "Int64", "UInt64", "Float64")),
-    *(Typed(f"{kind} null", _pandas(None, kind), NOTHING) for kind in ("Int8", "Float32", "boolean", "string", "float64")),
+    *(
+        Typed(f"{kind}", _pandas("@", kind), HIGH)
+        for kind in ("int64", "uint64", "float64", "Int64", "UInt64", "Float64")
+    ),
+    *(
+        Typed(f"{kind} null", _pandas(None, kind), NOTHING)
+        for kind in ("Int8", "Float32", "boolean", "string", "float64")
+    ),
     Typed("string of python", lambda n: pd.Series([f"canary {n}"], dtype="string[python]")),
     Typed("string of arrow", lambda n: pd.Series([f"canary {n}"], dtype="string[pyarrow]")),
     Typed("category", lambda n: pd.Series([f"canary {n}"], dtype="category")),
@@ -182,7 +222,11 @@ PANDAS = [
     Typed("complex", lambda n: pd.Series([complex(n, 1)])),
     Typed("datetime64[ns]", _pandas(pd.Timestamp.max, "datetime64[ns]"), when(FAR)),
     Typed("datetime64[s]", lambda n: pd.Series(np.array(["9999-12-30"], "datetime64[s]")), LAST),
-    Typed("datetime64 of a zone", lambda n: pd.Series([pd.Timestamp("2026-01-02 05:00", tz="Etc/GMT+12")]), when(dt.datetime(2026, 1, 2, 17))),
+    Typed(
+        "datetime64 of a zone",
+        lambda n: pd.Series([pd.Timestamp("2026-01-02 05:00", tz="Etc/GMT+12")]),
+        when(dt.datetime(2026, 1, 2, 17)),
+    ),
     Typed("datetime64 null", lambda n: pd.Series([pd.NaT], dtype="datetime64[us]"), NOTHING),
     Typed("timedelta64", lambda n: pd.Series([pd.Timedelta(n, "ns")])),
     Typed("timedelta64 null", lambda n: pd.Series([pd.NaT], dtype="timedelta64[ns]"), NOTHING),
@@ -192,6 +236,6 @@ PANDAS = [
     Typed("arrow list", lambda n: pd.Series([[n]], dtype=pd.ArrowDtype(pa.list_(pa.int64())))),
     Typed("arrow decimal", lambda n: pd.Series([Decimal(n)], dtype=pd.ArrowDtype(pa.decimal128(20, 2))), HIGH),
     Typed("arrow bad UTF-8", lambda n: pd.Series(pd.arrays.ArrowExtensionArray(_bad_utf8(pa.string())(n)))),
-]  # fmt: skip
+]
 
 TYPED = [*POLARS, *ARROW, *PANDAS]

@@ -77,7 +77,9 @@ def test_one_bad_cell_of_a_dictionary_does_not_refuse_a_file(tmp_path: Path) -> 
     for column in (text.dictionary_encode(), pa.ListArray.from_arrays([0, 1, 2, 3, 4], text.dictionary_encode())):
         pq.write_table(pa.table({"a": column, "b": durations}), tmp_path / "x.parquet", row_group_size=3)
         for chunk_rows in (1, 100):
-            frame = pl.concat(source(tmp_path / "x.parquet", "parquet").read(tmp_path / "x.parquet", chunk_rows=chunk_rows))
+            frame = pl.concat(
+                source(tmp_path / "x.parquet", "parquet").read(tmp_path / "x.parquet", chunk_rows=chunk_rows)
+            )
             assert frame["b"].to_list() == durations.to_pylist()
             if frame["a"].dtype == pl.String:
                 assert frame["a"].to_list() == ["x", "\ufffd", "x", None]

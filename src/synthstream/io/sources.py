@@ -119,8 +119,8 @@ class FileSource:
 def _as_if_plain(path: Path) -> pq.FileMetaData:
     """What a Parquet file says about itself, but for the Arrow types that it was made of.
 
-    Of what was a dictionary, pyarrow makes one again, and refuses the whole file if one cell in it is not UTF-8. Without
-    those types it reads plain cells, whatever they are.
+    Of what was a dictionary, pyarrow makes one again, and refuses the whole file if one cell in it is not UTF-8.
+    Without those types it reads plain cells, whatever they are.
     """
     with path.open("rb") as file:
         file.seek(-8, io.SEEK_END)
