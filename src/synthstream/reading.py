@@ -83,20 +83,17 @@ def _pandas_column(name: str, column: Any) -> pl.Series:
     try:
         arrow = pa.array(column, from_pandas=True)
     except Exception:  # a type that pyarrow does not know
-        return _texts_of(name, column.tolist())
+        return _texts_of(name, _objects_of(column.iloc, len(column)))
     if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
-        return _texts_of(name, column.tolist())
+        return _texts_of(name, _objects_of(column.iloc, len(column)))
     return _arrow_column(name, arrow)
 
 
 def _arrow_column(name: str, column: Any) -> pl.Series:
     """A column of Arrow data, which nobody has validated: polars trusts it, and a bad cell would end the process."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    elif pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
+    column = _laid_out(column)
     kind = column.type
-    if pa.types.is_nested(kind):  # only whether it is null is ever looked at
+    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind):  # only whether it is null is ever looked at
         return pl.Series(name, [[] if valid else None for valid in column.is_valid().to_pylist()], dtype=_NESTED)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.large_binary())
@@ -117,12 +114,41 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
         return _texts_of(name, [_object_of(column[i]) for i in range(len(column))])
 
 
+def _laid_out(column: Any) -> Any:
+    """The same cells as they are stored: without dictionary, run lengths, or a type that others have made."""
+    while True:
+        kind = column.type
+        try:
+            if isinstance(kind, pa.BaseExtensionType):
+                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+                column = pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type)
+            elif pa.types.is_dictionary(kind):
+                column = column.cast(kind.value_type)
+            elif pa.types.is_run_end_encoded(kind):
+                column = pc.run_end_decode(column)
+            else:
+                return column
+        except pa.ArrowNotImplementedError:  # for lists, and for dictionaries inside
+            return column
+
+
 def _thousandfold(column: Any) -> Any:
     """Moments or durations; seconds are moved into what polars, which stores thousandths, can hold."""
     if column.type.unit != "s":
         return column
     seconds = pc.max_element_wise(column.cast(pa.int64()), -_LAST_SECOND, skip_nulls=False)
     return pc.min_element_wise(seconds, _LAST_SECOND, skip_nulls=False).cast(column.type)
+
+
+def _objects_of(cells: Any, number: int) -> list[object]:
+    """Cells by their places; nothing for one that cannot be handed out."""
+    found: list[object] = []
+    for i in range(number):
+        try:
+            found.append(cells[i])
+        except Exception:  # a private cell must not raise, whatever it is
+            found.append(None)
+    return found
 
 
 def _object_of(cell: Any) -> object:

@@ -96,10 +96,10 @@ def refused(folder: Path, kind: str, content: bytes, capfd: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_file_is_refused_whole(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_file_is_refused_whole(name: str, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kind, make = MALFORMED[name]
     ways: list[Rows] = [("red", 1), ("canary7319000000", 7319000000)]
-    one, two = (refused(tmp_path / "x", kind, make(rows), capfd) for rows in ways)
+    one, two = (refused(fast / "x", kind, make(rows), capfd) for rows in ways)
     assert one == two
     assert one.ending == "returned None"
     assert one.out.splitlines()[-2:] == ["1", "21"]

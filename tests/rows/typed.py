@@ -27,6 +27,7 @@ class Typed(NamedTuple):
     place: Place = UNREADABLE
 
 
+OPAQUE = pa.opaque(pa.string(), "canary", "7319")
 JANUARY_2 = dt.datetime(2026, 1, 2, 5)
 FIVE = when(JANUARY_2)
 FAR = dt.datetime(2262, 4, 11, 23, 47, 16, 854775)  # the last that fits into nanoseconds
@@ -200,6 +201,28 @@ ARROW = [
         lambda n: pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
         Place(boolean="true", integer=1, number=2),
     ),
+    Typed("json bad UTF-8", lambda n: pa.ExtensionArray.from_storage(pa.json_(pa.string()), _bad_utf8(pa.string())(n))),
+    Typed("opaque bad UTF-8", lambda n: pa.ExtensionArray.from_storage(OPAQUE, _bad_utf8(pa.string())(n))),
+    Typed("dictionary of lists", lambda n: pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([[n]]))),
+    Typed(
+        "dictionary of nothing",
+        lambda n: pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([None])),
+        NOTHING,
+    ),
+    Typed(
+        "run_end_encoded dictionary",
+        lambda n: pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([str(n)]).dictionary_encode()),
+    ),
+    Typed(
+        "union of nothing",
+        lambda n: pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([None], pa.int8())]),
+        NOTHING,
+    ),
+    Typed("date64 within a day", lambda n: pa.array([1], pa.int64()).view(pa.date64()), when(dt.datetime(1970, 1, 1))),
+    Typed("time32 after midnight", lambda n: pa.array([10**9], pa.int32()).view(pa.time32("s")), NOTHING),
+    Typed("time64 before midnight", lambda n: pa.array([-5], pa.int64()).view(pa.time64("ns")), NOTHING),
+    Typed("duration first", _moment(-(2**63) + 1, pa.duration("s"))),
+    Typed("decimal of tens", lambda n: pa.array([Decimal("1E+10")], pa.decimal128(5, -8)), HIGH),
     Typed("chunked", lambda n: pa.chunked_array([pa.array([], pa.int64()), pa.array([n])]), HIGH),
 ]
 
@@ -235,6 +258,13 @@ PANDAS = [
     Typed("sparse", lambda n: pd.Series(pd.arrays.SparseArray([n])), HIGH),
     Typed("arrow list", lambda n: pd.Series([[n]], dtype=pd.ArrowDtype(pa.list_(pa.int64())))),
     Typed("arrow decimal", lambda n: pd.Series([Decimal(n)], dtype=pd.ArrowDtype(pa.decimal128(20, 2))), HIGH),
+    Typed(
+        "arrow opaque bad UTF-8",
+        lambda n: pd.Series(
+            pd.arrays.ArrowExtensionArray(pa.ExtensionArray.from_storage(OPAQUE, _bad_utf8(pa.string())(n)))
+        ),
+        NOTHING,
+    ),
     Typed("arrow bad UTF-8", lambda n: pd.Series(pd.arrays.ArrowExtensionArray(_bad_utf8(pa.string())(n)))),
 ]
 
