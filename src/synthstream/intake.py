@@ -75,12 +75,10 @@ class Intake:
             known = self._store.ingested(item)
             if known is None:
                 with self._store.transaction("counts"):
-                    if self._store.ingested(f"content {content}") is None:  # not counted under another name
-                        for chunk in source.read(path, chunk_rows=_CHUNK_ROWS):
-                            self._add(encode(self._config, chunk), open_tick)
-                        self._store.put_ingested(f"content {content}", content)
-                        new += 1
+                    for chunk in source.read(path, chunk_rows=_CHUNK_ROWS):
+                        self._add(encode(self._config, chunk), open_tick)
                     self._store.put_ingested(item, content)
+                new += 1
             elif known != content:
                 raise SourceError(
                     f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "

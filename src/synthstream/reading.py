@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from synthstream.errors import SchemaError
 
@@ -17,6 +19,12 @@ Frame = Any  # a polars or pandas DataFrame, or a pyarrow Table or RecordBatch; 
 
 # Days since 1970 of 0001-01-03 and 9998-12-30: with room for any time zone.
 _FIRST_DAY, _LAST_DAY = -719_160, 2_932_530
+
+# Python refuses to write longer integers in digits.
+_MOST_BITS = 2000
+
+# More have no number of milliseconds in 64 bits.
+_LAST_SECOND = (2**63 - 1) // 1000
 
 _NESTED = pl.List(pl.Null)
 
@@ -85,18 +93,17 @@ def _pandas_column(name: str, column: Any) -> pl.Series:
     try:
         arrow = pa.array(column, from_pandas=True)
     except Exception:  # a type that pyarrow does not know
-        return _texts_of(name, column.tolist())
+        return _texts_of(name, _objects_of(column.iloc, len(column)))
     if isinstance(arrow.type, pa.BaseExtensionType):  # what it stores is not what it shows
-        return _texts_of(name, column.tolist())
+        return _texts_of(name, _objects_of(column.iloc, len(column)))
     return _arrow_column(name, arrow)
 
 
 def _arrow_column(name: str, column: Any) -> pl.Series:
     """A column of Arrow data, which nobody has validated: polars trusts it, and a bad cell would end the process."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = _laid_out(column)
     kind = column.type
-    if pa.types.is_nested(kind):  # only whether it is null is ever looked at
+    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind):  # only whether it is null is ever looked at
         return pl.Series(name, [[] if valid else None for valid in column.is_valid().to_pylist()], dtype=_NESTED)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.large_binary())
@@ -104,14 +111,54 @@ def _arrow_column(name: str, column: Any) -> pl.Series:
             column = column.cast(pa.large_string())  # refuses what is not UTF-8
         except pa.ArrowInvalid:
             return _texts_of(name, column.to_pylist())
-    elif pa.types.is_timestamp(kind) and kind.tz is not None:
-        column = column.cast(pa.timestamp(kind.unit, "UTC"))  # the same moments; polars does not know every zone
+    elif pa.types.is_timestamp(kind):
+        # The same moments: polars does not know every zone.
+        column = _thousandfold(column.cast(pa.timestamp(kind.unit, kind.tz and "UTC")))
+    elif pa.types.is_duration(kind):
+        column = _thousandfold(column)
     elif pa.types.is_decimal256(kind):
         column = column.cast(pa.string())
     try:
         return pl.Series(name, pl.from_arrow(column))
     except (Exception, pl.exceptions.PanicException):  # a type that polars does not know
         return _texts_of(name, [_object_of(column[i]) for i in range(len(column))])
+
+
+def _laid_out(column: Any) -> Any:
+    """The same cells as they are stored: without dictionary, run lengths, or a type that others have made."""
+    while True:
+        kind = column.type
+        try:
+            if isinstance(kind, pa.BaseExtensionType):
+                chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+                column = pa.chunked_array([chunk.storage for chunk in chunks], kind.storage_type)
+            elif pa.types.is_dictionary(kind):
+                column = column.cast(kind.value_type)
+            elif pa.types.is_run_end_encoded(kind):
+                column = pc.run_end_decode(column)
+            else:
+                return column
+        except pa.ArrowNotImplementedError:  # for lists, and for dictionaries inside
+            return column
+
+
+def _thousandfold(column: Any) -> Any:
+    """Moments or durations; seconds are moved into what polars, which stores thousandths, can hold."""
+    if column.type.unit != "s":
+        return column
+    seconds = pc.max_element_wise(column.cast(pa.int64()), -_LAST_SECOND, skip_nulls=False)
+    return pc.min_element_wise(seconds, _LAST_SECOND, skip_nulls=False).cast(column.type)
+
+
+def _objects_of(cells: Any, number: int) -> list[object]:
+    """Cells by their places; nothing for one that cannot be handed out."""
+    found: list[object] = []
+    for i in range(number):
+        try:
+            found.append(cells[i])
+        except Exception:  # a private cell must not raise, whatever it is
+            found.append(None)
+    return found
 
 
 def _object_of(cell: Any) -> object:
@@ -126,20 +173,29 @@ def _texts_of(name: str, values: Sequence[object]) -> pl.Series:
 
 
 def _text_of(value: object) -> str | None:
-    """Text of one Python object, by a rule that looks at nothing else; null for nothing."""
+    """Text of one Python object, by a rule that looks at nothing else; null for nothing, and for what has no text."""
+    try:
+        text = _shown(value)
+        # Of a class of its own, a text may answer with anything: ask the built-in type.
+        return None if text is None else str.encode(text, errors="replace").decode()
+    except Exception:  # a private cell must not raise, whatever it is
+        return None
+
+
+def _shown(value: object) -> str | None:
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return None
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
-    try:
-        if isinstance(value, float | np.floating):
-            if value != value:
-                return None
-            return str(int(value)) if math.isfinite(value) and value == int(value) else str(float(value))
-        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-        return text.encode(errors="replace").decode()
-    except Exception:  # a private cell must not raise, whatever it is
+    if isinstance(value, np.datetime64 | np.timedelta64) and np.isnat(value):
         return None
+    if isinstance(value, float | np.floating):
+        if value != value:
+            return None
+        return str(int(value)) if math.isfinite(value) and value == int(value) else str(float(value))
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return str(Decimal(value))
+    return bytes.decode(value, errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _one_by_one(series: pl.Series) -> pl.Series:

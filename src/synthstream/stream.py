@@ -154,7 +154,7 @@ class Stream:
     def ingest(self) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
 
-        The same content under another name, or by another path, counts once.
+        A file is known by its path, links resolved. The same rows in another file count again.
 
         Returns:
             Number of files that were new.

@@ -253,15 +253,6 @@ def test_streams_without_op_name_their_batches_and_settings_as_before(tmp_path: 
     assert signed == json.loads(plain.public_json())
 
 
-def test_files_with_other_signs_are_other_files(tmp_path: Path) -> None:
-    with Stream(configured(tmp_path), gates=exact) as stream:
-        rows([1], [1]).write_parquet(tmp_path / "visits-1.parquet")
-        rows([1], [-1]).write_parquet(tmp_path / "visits-2.parquet")
-        rows([1], [-1]).write_parquet(tmp_path / "visits-3.parquet")
-        assert stream.ingest() == 2
-        assert round(total(stream.release())) == 0
-
-
 # -- what is promised -------------------------------------------------------------------------------------------
 
 

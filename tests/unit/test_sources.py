@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from synthstream.errors import SchemaError, SourceError
@@ -66,6 +68,22 @@ def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, kind:
         rows(tmp_path / name, kind)
     assert name in str(caught.value)
     assert "SECRET" not in str(caught.value)
+
+
+def test_one_bad_cell_of_a_dictionary_does_not_refuse_a_file(tmp_path: Path) -> None:
+    """What is categories in pandas is a dictionary in Parquet; pyarrow makes one again, of good cells only."""
+    text = pa.array([b"x", b"\xff", b"x", None], pa.binary()).view(pa.string())
+    durations = pa.array([1, 2, None, 4], pa.duration("us"))
+    for column in (text.dictionary_encode(), pa.ListArray.from_arrays([0, 1, 2, 3, 4], text.dictionary_encode())):
+        pq.write_table(pa.table({"a": column, "b": durations}), tmp_path / "x.parquet", row_group_size=3)
+        for chunk_rows in (1, 100):
+            frame = pl.concat(
+                source(tmp_path / "x.parquet", "parquet").read(tmp_path / "x.parquet", chunk_rows=chunk_rows)
+            )
+            assert frame["b"].to_list() == durations.to_pylist()
+            if frame["a"].dtype == pl.String:
+                assert frame["a"].to_list() == ["x", "\ufffd", "x", None]
+            assert len(frame) == 4
 
 
 @pytest.mark.parametrize("place", [4, 0.5, -20])

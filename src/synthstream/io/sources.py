@@ -83,9 +83,12 @@ class FileSource:
 
     def _parquet(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(path) as file:
-            require(self.columns, file.schema_arrow.names)
+            schema = file.schema_arrow
+            require(self.columns, schema.names)
+        plain = any("dictionary" in str(schema.field(name).type) for name in self.columns)
+        with pq.ParquetFile(path, metadata=_as_if_plain(path) if plain else None) as file:
             for batch in file.iter_batches(batch_size=chunk_rows, columns=list(self.columns)):
-                yield polars_frame(batch, self.columns)
+                yield polars_frame(_with_durations(batch, schema) if plain else batch, self.columns)
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -111,6 +114,30 @@ class FileSource:
                 for name, place in zip(self.columns, places, strict=True)
             }
         )
+
+
+def _as_if_plain(path: Path) -> pq.FileMetaData:
+    """What a Parquet file says about itself, but for the Arrow types that it was made of.
+
+    Of what was a dictionary, pyarrow makes one again, and refuses the whole file if one cell in it is not UTF-8.
+    Without those types it reads plain cells, whatever they are.
+    """
+    with path.open("rb") as file:
+        file.seek(-8, io.SEEK_END)
+        size = file.read(4)
+        file.seek(-8 - int.from_bytes(size, "little"), io.SEEK_END)
+        footer = file.read(int.from_bytes(size, "little"))
+    footer = footer.replace(b"ARROW:schema", b"(left aside)")
+    return pq.read_metadata(io.BytesIO(b"PAR1" + footer + size + b"PAR1"))
+
+
+def _with_durations(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """Columns that are durations by the Arrow types of a file, which Parquet itself knows as whole numbers."""
+    table = pa.table(batch)
+    for place, name in enumerate(table.column_names):
+        if pa.types.is_duration(kind := schema.field(name).type):
+            table = table.set_column(place, name, table.column(name).cast(kind))
+    return table
 
 
 def _without_nulls(file: io.TextIOBase) -> Iterator[str]:

@@ -1,0 +1,201 @@
+"""Coupling: of neighbouring streams whose noise hides the difference, nothing that can be seen differs.
+
+The noise of the second run is that of the first, moved by the difference of the exact values, so that both measure the
+same. Whatever still differs has not passed the gate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pytest
+
+from synthstream import Stream, StreamConfig
+from synthstream.kernel.counters.base import State
+from synthstream.kernel.counters.kary import Kary
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TraceMismatch, TracingGate
+from tests.rows.observing import INPUT, Observed, command_line, observe
+from tests.rows.streams import FILES, KINDS, Batches, Kind, Pair, Way, frame_of_rows, random_pair, write_file
+
+Run = Literal["one", "two"]
+_kary_step = Kary.step
+
+
+class Aligned:
+    """Gates of two runs: the second repeats the answers of the first.
+
+    That aligns everything that adds noise to an exact value. Only a k-ary counter draws noise by itself and adds it
+    later, to sums that still grow. What it adds is the same in both runs, which is checked; its estimates are then
+    those of the first run, as noise that is moved by what each of its nodes differs would make them (theorem kary).
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._traces: dict[Run, dict[int, list[list[Call]]]] = {"one": {}, "two": {}}
+        self._estimates: list[tuple[FloatArray, FloatArray]] = []
+        self._repeated = 0
+
+    def gate(self, run: Run, tick: int) -> Gate:
+        """The gate of a tick."""
+        gate: TracingGate | ReplayingGate
+        if run == "one":
+            gate = TracingGate(SeededGate(f"{self._seed}/{tick}"))
+        else:
+            gate = ReplayingGate(_together(self._traces["one"].get(tick, [])))
+        self._traces[run].setdefault(tick, []).append(gate.trace)
+        return gate
+
+    @contextlib.contextmanager
+    def kary(self, run: Run) -> Iterator[None]:
+        """While it lasts, estimates of k-ary counters are noted in the first run, and repeated in the second."""
+
+        def step(
+            counter: Kary, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
+        ) -> tuple[State, FloatArray]:
+            after, estimate = _kary_step(counter, state, counts, gate, multiplier=multiplier)
+            noise = estimate - after["sum"]
+            if run == "one":
+                self._estimates.append((noise, estimate.copy()))
+                return after, estimate
+            if self._repeated >= len(self._estimates):
+                raise TraceMismatch("there are more estimates in the second run")
+            known, repeated = self._estimates[self._repeated]
+            self._repeated += 1
+            if not np.array_equal(noise, known):
+                raise TraceMismatch("the noise of a k-ary counter differs")
+            return after, repeated.copy()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Kary, "step", step)
+            yield
+
+    def calls(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Number of calls at each tick of each run."""
+        one, two = ({t: len(_together(traces)) for t, traces in self._traces[run].items()} for run in _RUNS)
+        return one, two
+
+
+_RUNS: tuple[Run, Run] = ("one", "two")
+
+
+def _together(traces: list[list[Call]]) -> list[Call]:
+    """A tick is drawn once, but a gate is also made to ask whether it is secure."""
+    return [call for trace in traces for call in trace]
+
+
+class Seen(NamedTuple):
+    """What can be seen of two runs."""
+
+    one: Observed
+    two: Observed
+    calls: tuple[dict[int, int], dict[int, int]]
+
+    def differs(self) -> list[str]:
+        """Names of what differs."""
+        found = [name for name in Observed._fields if getattr(self.one, name) != getattr(self.two, name)]
+        return [*found, *(["calls"] if self.calls[0] != self.calls[1] else [])]
+
+
+def see(folder: Path, pair: Pair, seed: int, capfd: pytest.CaptureFixture[str]) -> Seen:
+    """Run both streams in the same folder, one after the other."""
+    gates = Aligned(seed)
+    one = _see_one(folder, pair, pair.one, gates, "one", capfd)
+    two = _see_one(folder, pair, pair.two, gates, "two", capfd)
+    return Seen(one, two, gates.calls())
+
+
+def _see_one(
+    folder: Path, pair: Pair, batches: Batches, gates: Aligned, run: Run, capfd: pytest.CaptureFixture[str]
+) -> Observed:
+    (folder / INPUT).mkdir(parents=True)
+    how = _by_command if pair.way in FILES else _by_calls
+    with gates.kary(run):
+        return observe(folder, lambda: how(folder, pair, batches, partial(gates.gate, run)), capfd)
+
+
+def _by_calls(folder: Path, pair: Pair, batches: Batches, gates: Callable[[int], Gate]) -> None:
+    config = StreamConfig.from_toml(pair.text, base=folder)
+    stream = Stream(config, gates=gates)
+    try:
+        for number, (rows, moment) in enumerate(zip(batches, pair.moments, strict=True)):
+            stream.update(frame_of_rows(rows, pair.columns, pair.way), batch_id=f"batch {number}")
+            while stream.due(until=datetime.fromisoformat(moment).replace(tzinfo=UTC)):
+                print(stream.release(until=datetime.fromisoformat(moment)))
+            print(stream.status())
+            if pair.reopen:
+                stream.close()
+                stream = Stream(config, gates=gates)
+        if stream.last is not None:
+            print(stream.rows().rows(), stream.last.tables.rows())
+    finally:
+        stream.close()
+
+
+def _by_command(folder: Path, pair: Pair, batches: Batches, gates: Callable[[int], Gate]) -> list[str]:
+    """The command line, with other noise in the place of the system's."""
+    path = folder / "stream.toml"
+    path.write_text(pair.text)
+    defaults: Any = Stream.__init__.__kwdefaults__
+    exits = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(defaults, "gates", gates)
+        for number, (rows, moment) in enumerate(zip(batches, pair.moments, strict=True)):
+            write_file(folder, number, rows, pair.columns, pair.way)
+            exits.append(_exit("run", str(path), "--until", moment))
+        exits.append(_exit("status", str(path)))
+        if "[sink]" in pair.text:
+            exits.append(_exit("sample", str(path), "-n", "5", "--seed", "1"))
+    return exits
+
+
+def _exit(*command: str) -> str:
+    try:
+        command_line(*command)
+    except SystemExit as error:
+        return f"{command[0]}: exit {error.code}"
+    return f"{command[0]}: came back"
+
+
+def differences(
+    folder: Path, seed: int, capfd: pytest.CaptureFixture[str], kind: Kind | None = None, way: Way | None = None
+) -> tuple[Pair, Seen]:
+    rng = np.random.default_rng([731, seed])
+    pair = random_pair(kind or KINDS[seed % len(KINDS)], rng, way=way)
+    return pair, see(folder / "x", pair, seed, capfd)
+
+
+def check(folder: Path, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+    pair, seen = differences(folder, seed, capfd)
+    assert seen.differs() == [], f"seed {seed}\n{pair}\n{seen.one}\n{seen.two}"
+    # Runs that fail alike would look alike.
+    exits = [*["run: exit 0"] * len(pair.one), "status: exit 0", *["sample: exit 0"] * ("[sink]" in pair.text)]
+    ending = f"returned {exits if pair.way in FILES else None}"
+    assert seen.one.ending == ending, f"seed {seed}: {pair.text}\n{seen.one.err}"
+    assert seen.one.files, f"seed {seed}: nothing was published"
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_neighbours_cannot_be_told_apart(seed: int, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    check(fast, seed, capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_300_neighbours_cannot_be_told_apart(block: int, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(1000 + block * 30, 1030 + block * 30):
+        check(fast, seed, capfd)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("block", range(100))
+def test_10000_neighbours_cannot_be_told_apart(block: int, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in range(10_000 + block * 100, 10_100 + block * 100):
+        check(fast, seed, capfd)
