@@ -1,8 +1,8 @@
 """NOT A PROOF. A measured lower bound on the privacy loss of a configuration, on simulated neighbours with real noise.
 
 Private data are never read. Two streams are simulated: one without events (or with a few fixed ones), and one with one
-event more, at a tick at which the claim is tight. What is released tells them apart as well as a good observer can: that
-is a lower bound on epsilon, or on the mu of Gaussian DP (rho = mu^2 / 2). If it is above the claim, the claim is refuted.
+event more, at a tick at which the claim is tight. How well what is released tells them apart is a lower bound on
+epsilon, or on the mu of Gaussian DP (rho = mu^2 / 2). If it is above the claim, the claim is refuted.
 
 Where one event is hidden too well for so few runs, k equal events are added: by group privacy their loss is at most k
 times that of one, and the bound is divided by k. Bounds on readings with noise of their own add up (their squares, for
@@ -170,10 +170,10 @@ class OfCounter(Target):
             sides.append(np.concatenate(parts))
         if self.measure == "epsilon":
             shift = np.repeat(events * self.moved, look.shares.size)
-            seen = epsilon_seen(*sides, shift, alpha=alpha) / np.repeat(events, look.shares.size)
+            seen = epsilon_seen(sides[0], sides[1], shift, alpha=alpha) / np.repeat(events, look.shares.size)
             total, room = float(seen.sum()), 1.0
         else:
-            total = float(mu_seen(*sides, events[:1].astype(np.float64), alpha=alpha)[0]) / int(events[0])
+            total = float(mu_seen(sides[0], sides[1], events[:1].astype(np.float64), alpha=alpha)[0]) / int(events[0])
             scale = float(self.multipliers.min()) * self.counter.sensitivity() * 2.0**self.counter.grid_bits
             room = lattice(scale, float(events[0] * self.moved[0]))
         return Finding(
@@ -224,9 +224,9 @@ class OfDraws(Target):
                     progress((side + (run + 1) / runs) / 2)
             sides.append(found)
         if self.measure == "epsilon":
-            total = float(epsilon_seen(*sides, self.shift, alpha=alpha).sum())
+            total = float(epsilon_seen(sides[0], sides[1], self.shift, alpha=alpha).sum())
         else:
-            total = float(np.sqrt(np.sum(mu_seen(*sides, self.shift, alpha=alpha) ** 2)))
+            total = float(np.sqrt(np.sum(mu_seen(sides[0], sides[1], self.shift, alpha=alpha) ** 2)))
         return Finding(
             what=self.name,
             measure=self.measure,
@@ -257,7 +257,9 @@ def audit_counter(
     """
     name = f"one cell of the counter {type(counter).__name__.lower()}"
     one = np.ones(1)
-    target = OfCounter(name=name, counter=counter, multipliers=one * multiplier, moved=one, ticks=spanned(counter, ticks))
+    target = OfCounter(
+        name=name, counter=counter, multipliers=one * multiplier, moved=one, ticks=spanned(counter, ticks)
+    )
     return target.audit(gate or SystemGate(), runs=runs, alpha=1 - confidence, progress=lambda share: None)
 
 

@@ -186,7 +186,7 @@ def _changed_cells(
             continue
         cells = workload.slice_of(marginal)
         differ = np.flatnonzero(change[cells])[:2]
-        values = measured.marginal(marginal).reshape(-1)[differ] - without[cells][differ]
+        values = measured.values[measured.workload.slice_of(marginal)][differ] - without[cells][differ]
         out[place : place + differ.size] = np.sign(change[cells][differ]) * values
         place += 2
     return out
@@ -238,10 +238,10 @@ def _nodes(mechanism: Points) -> Target:
 def _canary(mechanism: Hypercube) -> Target:
     """Points that move from one half of the box to the other."""
     budget = mechanism.budget
-    number, events = math.ceil(64 / budget.epsilon), max(1, round(4 / budget.epsilon))
-    number = min(number + events, mechanism.points)
+    number = min(math.ceil(128 / budget.epsilon), mechanism.points)
+    events = max(1, number // 4)
     sides: list[NDArray[np.int64]] = [np.zeros(number, dtype=np.int64) for _ in range(2)]
-    sides[1][: min(events, number)] = 2**mechanism.depth - 1
+    sides[1][:events] = 2**mechanism.depth - 1
 
     def draw(side: int, gate: Gate) -> FloatArray:
         _, counts = mechanism.step(mechanism.init(), sides[side], np.arange(number), gate)
@@ -255,5 +255,3 @@ def _canary(mechanism: Hypercube) -> Target:
         shift=np.array([float(events)]),
         events=events,
     )
-
-

@@ -67,7 +67,11 @@ def _least_squares(counter: Counter, ticks: int) -> Readings:
             cov[s, t] = cov[t, s] = counter.covariance(s, t, multiplier=1.0)
     weights = np.linalg.solve(cov, np.ones(ticks))
     precision = float(weights.sum())
-    return Readings(event=0, weights=weights[None] / precision, shares=np.array([min(np.sqrt(precision), 1.0)]))
+    return Readings(
+        event=0,
+        weights=np.asarray(weights[None] / precision, dtype=np.float64),
+        shares=np.array([min(np.sqrt(precision), 1.0)]),
+    )
 
 
 def _nodes(counter: NodeCounter, ticks: int) -> Readings:
