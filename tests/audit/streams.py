@@ -34,7 +34,9 @@ def extended(rows: Sequence[Row]) -> pl.DataFrame:
     start = datetime(2026, 1, 1)
     return pl.DataFrame(
         {
-            "when": pl.Series([None if d is None else start + timedelta(days=d - 1) for d, *_ in rows], dtype=pl.Datetime),
+            "when": pl.Series(
+                [None if d is None else start + timedelta(days=d - 1) for d, *_ in rows], dtype=pl.Datetime
+            ),
             "ward": pl.Series([row[1] for row in rows], dtype=pl.String),
             "age": pl.Series([row[2] for row in rows], dtype=pl.Float64),
             "op": pl.Series([row[3] for row in rows], dtype=pl.String),

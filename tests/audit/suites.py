@@ -38,7 +38,7 @@ from tests.unit.test_choosing import law as choice_law
 from tests.unit.test_counters import run, test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity
 from tests.unit.test_gate import _noise_of_a_child
 from tests.unit.test_privacy_factors import Aligned
-from tests.unit.test_stream import TOML, visits
+from tests.unit.test_stream import visits
 
 # A healthy package fails a suite that draws real noise with a probability below this.
 FALSE_ALARM = 1e-9
@@ -83,13 +83,13 @@ def law_of_choices(folder: Path) -> None:
 
 def precision(folder: Path) -> None:
     """Answers are whole numbers, and any that one value gives, its neighbour can give too."""
-    for ask in (SystemGate().laplace, lambda v, scale: SystemGate().gaussian(v, sigma=scale)):
-        fine = []
-        for value in (0, 1):
-            answers = ask(ZEROS + value, scale=2.0)
-            fine.append(float(np.mean(np.asarray(answers, dtype=np.float64) * 2.0**53 % 1 != 0)))
-            assert answers.dtype == np.int64, f"not whole; finer than 2^-53: {fine}"
-        assert fine[0] == fine[1]
+    for answers in (
+        [SystemGate().laplace(ZEROS + value, scale=2.0) for value in (0, 1)],
+        [SystemGate().gaussian(ZEROS + value, sigma=2.0) for value in (0, 1)],
+    ):
+        finer = [float(np.mean(answer.astype(np.float64) * 2.0**53 % 1 != 0)) for answer in answers]
+        assert finer == [0.0, 0.0], f"finer than 2^-53 for one value and its neighbour: {finer}"
+        assert all(answer.dtype == np.int64 for answer in answers)
 
 
 def freshness(folder: Path) -> None:
@@ -115,7 +115,9 @@ def lint(folder: Path) -> None:
     for path, text in kernel_sources().items():
         nodes = list(ast.walk(ast.parse(text)))
         reached = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-        imported = {alias.name for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
+        imported = {
+            alias.name for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names
+        }
         modules = {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
         banned = {"random", "secrets", "default_rng", "numpy.random"} & (reached | imported | modules)
         assert not banned, f"{path} draws from {banned}"
@@ -132,7 +134,7 @@ def kernel_sources() -> dict[str, str]:
 
 
 def sensitivity_of_counters(folder: Path) -> None:
-    """One event more, with the same answers: the same releases, at no more than the claimed cost, in exact arithmetic."""
+    """One event more, with the same answers: the same releases, at no more than the claimed cost, exactly."""
     listed: list[Counter] = [
         Simple(noise="laplace"),
         Simple(noise="gaussian"),

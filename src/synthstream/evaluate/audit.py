@@ -48,8 +48,8 @@ class Finding:
         seen: lower bound for one event.
         events: how many events were added, at least and at most.
         runs: on each side.
-        room: factor on the claim below which nothing is refuted: thresholds see a little more than mu of noise in whole
-            numbers, and a zCDP claim covers that (:func:`synthstream.evaluate.lower.lattice`).
+        room: what ``seen`` was divided by: a threshold sees a little more than mu of noise in whole numbers, and a zCDP
+            claim covers that (:func:`synthstream.evaluate.lower.lattice`).
     """
 
     what: str
@@ -63,7 +63,7 @@ class Finding:
     @property
     def refuted(self) -> bool:
         """Whether more was seen than is claimed."""
-        return self.seen > self.claimed * self.room * (1 + 1e-9)
+        return self.seen > self.claimed * (1 + 1e-9)
 
     @property
     def words(self) -> str:
@@ -180,7 +180,7 @@ class OfCounter(Target):
             what=self.name,
             measure=self.measure,
             claimed=self.claimed,
-            seen=total,
+            seen=total / room,
             events=(int(events.min()), int(events.max())),
             runs=runs,
             room=room,
@@ -231,7 +231,7 @@ class OfDraws(Target):
             what=self.name,
             measure=self.measure,
             claimed=self.claimed,
-            seen=total / self.events,
+            seen=total / self.events / self.room,
             events=(self.events, self.events),
             runs=runs,
             room=self.room,

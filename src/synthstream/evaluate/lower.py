@@ -106,8 +106,8 @@ def epsilon_of(mu: float, delta: float) -> float:
 def lattice(sigma: float, shift: float) -> float:
     """How much more than shift / sigma the discrete Gaussian of whole numbers lets one see with a threshold.
 
-    Its law at sigma = 1 is told apart from the shifted one as well as a Gaussian 4.6 % further away; at sigma = 10 it
-    is 0.04 %. A zCDP claim covers that, a Gaussian-DP claim would not.
+    At sigma = 1 it is told apart from itself moved by 1 as well as a Gaussian that is moved by 1.046; at sigma = 10 by
+    1.0004. A zCDP claim covers that, a Gaussian-DP claim would not.
 
     Returns:
         A factor, at least 1, for the best threshold.

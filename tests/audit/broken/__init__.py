@@ -1,4 +1,4 @@
-"""Bugs planted on purpose: each breaks the real package for the length of one test, and names the suite that sees it."""
+"""Bugs planted on purpose: each breaks the real package for the length of a test, and names who sees it."""
 
 from __future__ import annotations
 

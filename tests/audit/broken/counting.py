@@ -97,7 +97,7 @@ def an_event_counted_at_two_ticks(patch: Patch) -> None:
 
 @seen_by("sensitivity of counters")
 def kept_noise_drawn_again(patch: Patch) -> None:
-    """The k-ary tree forgets the noise of its open nodes at every tick: each prefix has fresh noise on the same sums."""
+    """The k-ary tree forgets the noise of its open nodes at every tick: fresh noise on the same sums."""
     honest = Kary.step
 
     def broken(
@@ -105,7 +105,9 @@ def kept_noise_drawn_again(patch: Patch) -> None:
     ) -> tuple[State, FloatArray]:
         after, released = honest(self, state, counts, gate, multiplier=multiplier)
         for name in ("left", "right"):
-            after[name] = gate.laplace(after[name].reshape(-1) * 0, scale=float(multiplier[0])).reshape(after[name].shape)
+            after[name] = gate.laplace(after[name].reshape(-1) * 0, scale=float(multiplier[0])).reshape(
+                after[name].shape
+            )
         return after, released
 
     patch.setattr(Kary, "step", broken)
@@ -132,7 +134,7 @@ def a_replaced_row_counted_as_one(patch: Patch) -> None:
 
 @seen_by("sensitivity of tables")
 def counts_kept_beyond_their_epoch(patch: Patch) -> None:
-    """Counts of an epoch that was measured are measured again in the next: an event costs an epoch's budget each time."""
+    """Counts of an epoch are measured again in the next: an event costs an epoch's budget each time."""
     honest = Epochs.step
 
     def broken(self: Epochs, state: State, counts: IntArray, gate: Gate, guess: Any) -> Any:
@@ -147,7 +149,7 @@ def an_op_read_as_any_number(patch: Patch) -> None:
     """A weight of 1000 in a row counts a thousand times."""
 
     def broken(series: pl.Series) -> IntArray:
-        return np.nan_to_num(numbers(series), nan=1.0).astype(np.int64)
+        return np.asarray(np.nan_to_num(numbers(series), nan=1.0), dtype=np.int64)
 
     patch.setattr(counting, "signs", broken)
 

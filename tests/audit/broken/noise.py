@@ -78,7 +78,7 @@ def noise_in_floats(patch: Patch) -> None:
     rng = np.random.default_rng()
 
     def change(draw: Draw, self: SystemGate, value: IntArray, scale: Any) -> IntArray:
-        return np.asarray(value + rng.laplace(scale=scale, size=value.size))  # type: ignore[return-value]
+        return np.asarray(value + rng.laplace(scale=scale, size=value.size))
 
     _around(patch, "laplace", change)
 
@@ -110,7 +110,7 @@ def random_bytes_kept_across_a_fork(patch: Patch) -> None:
         del buffer[:count]
         return taken
 
-    patch.setattr(gate.os, "urandom", buffered)
+    patch.setattr("synthstream.kernel.gate.os.urandom", buffered)
 
 
 @seen_by("law of choices")
@@ -135,7 +135,7 @@ def a_seeded_gate_that_calls_itself_secure(patch: Patch) -> None:
 def another_source_of_noise(patch: Patch) -> None:
     """A counter that draws its noise by itself, from NumPy."""
     honest = suites.kernel_sources()
-    line = "total: FloatArray = state[\"sum\"] + released"
+    line = 'total: FloatArray = state["sum"] + released'
     assert line in honest["counters/simple.py"]
     broken = honest["counters/simple.py"].replace(line, line + " + np.random.default_rng().laplace(size=released.size)")
     patch.setattr(suites, "kernel_sources", lambda: honest | {"counters/simple.py": broken})

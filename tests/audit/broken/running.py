@@ -13,10 +13,9 @@ from synthstream import Stream, counting
 from synthstream.counting import Rows
 from synthstream.errors import SchemaError
 from synthstream.intake import Intake
-from synthstream.io.store import Store
-from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.io.store import Committed, Store
+from synthstream.kernel.gate import SystemGate
 from synthstream.release import Release
-from synthstream.synthesizer import Continual
 from synthstream.testing.gates import SeededGate
 from tests.audit.broken import Patch, seen_by
 
@@ -103,7 +102,7 @@ def a_late_row_opens_its_tick_again(patch: Patch) -> None:
             gate = self._gates(tick)
             counts = self._store.pending(self.closed)
             _, again, _ = self._synthesizer.step(self.mechanism.init(), counts, gate, self._model, {})
-            place = self._sink.place(tick) / "corrected.json"  # type: ignore[union-attr]
+            place = self.config.base / "releases" / f"{tick:06d}" / "corrected.json"
             place.write_text(json.dumps(again.values.tolist()))
 
     patch.setattr(Stream, "update", broken)
@@ -111,23 +110,16 @@ def a_late_row_opens_its_tick_again(patch: Patch) -> None:
 
 @seen_by("redraws")
 def published_before_it_is_committed(patch: Patch) -> None:
-    """Noisy counts can be seen as soon as they are drawn; the process may end before it knows that it drew them."""
-    honest = Continual.step
+    """Noisy counts can be seen before they are committed; the process may end before it knows that it drew them."""
+    honest = Store.append_measurement
 
-    def plant(self: Stream, gate: Gate) -> None:
-        def eager(inner: Continual, *arguments: Any) -> Any:
-            after, measured, models = honest(inner, *arguments)
-            preview = self._sink.folder / f"preview-{measured.tick}.json"  # type: ignore[union-attr]
-            preview.parent.mkdir(exist_ok=True)
-            preview.write_text(json.dumps(measured.values.tolist()))
-            return after, measured, models
+    def broken(self: Store, committed: Committed) -> None:
+        honest(self, committed)
+        preview = self.folder.parent / "releases" / f"preview-{committed.tick}.json"
+        preview.parent.mkdir(exist_ok=True)
+        preview.write_text(json.dumps(committed.released.tolist()))
 
-        with Patch.context() as here:
-            here.setattr(Continual, "step", eager)
-            commit(self, gate)
-
-    commit = Stream._commit
-    patch.setattr(Stream, "_commit", plant)
+    patch.setattr(Store, "append_measurement", broken)
 
 
 @seen_by("redraws")
@@ -171,7 +163,7 @@ def committed_with_the_publication(patch: Patch) -> None:
 @seen_by("redraws")
 def done_only_when_published(patch: Patch) -> None:
     """A tick that is committed but not yet published counts as open after a crash, and is drawn again."""
-    honest, opened = Stream._where_it_stands, Stream._open
+    honest = Stream._open
 
     def reopened(self: Stream) -> None:
         found, last = self._store.population(), self._store.last()
@@ -181,9 +173,8 @@ def done_only_when_published(patch: Patch) -> None:
                 self._store._db.execute("DELETE FROM measurement WHERE tick = ?", (last.tick,))
                 state = self._store.counter() or {}
                 self._store.put_counter({**state, "t": state["t"] - 1})
-        opened(self)
+        honest(self)
 
-    patch.setattr(Stream, "_where_it_stands", honest)
     patch.setattr(Stream, "_open", reopened)
 
 
@@ -214,10 +205,8 @@ def commits_that_the_disk_may_forget(patch: Patch) -> None:
 @seen_by("freshness")
 def real_streams_with_a_seed(patch: Patch) -> None:
     """The system's gate takes its bytes from a generator that begins alike in every process."""
-    source = SeededGate("clock")
 
     def seeded(self: SystemGate, value: Any, *, sigma: Any) -> Any:
         return SeededGate("clock").gaussian(value, sigma=sigma)
 
-    assert source.entropy(1)
     patch.setattr(SystemGate, "gaussian", seeded)
