@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from synthstream.kernel.schedule import Shape, differences
 from synthstream.kernel.selective import Selective
 from synthstream.partition import Partition
 from synthstream.release import Measured
+from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import IntArray, Workload
 
 FloatArray = NDArray[np.float64]
@@ -80,8 +82,8 @@ def _one_cell(name: str, counter: Counter, multiplier: float, ticks: int) -> OfC
 
 def _of_marginals(mechanism: Marginals, ticks: int) -> Subjects:
     """A row that comes moves one cell of every table; one that is replaced moves two, or one by two with its sign."""
-    moved = np.ones(len(mechanism.multipliers))
-    multipliers = mechanism.multipliers
+    multipliers = _used(mechanism)
+    moved = np.ones(multipliers.size)
     if mechanism.neighbours == "replace-one" and mechanism.unit.signed:
         moved *= 2
     elif mechanism.neighbours == "replace-one":
@@ -98,6 +100,21 @@ def _of_marginals(mechanism: Marginals, ticks: int) -> Subjects:
     )
     single = _one_cell("one cell of a table", mechanism.counter, float(mechanism.multipliers.min()), ticks)
     return Subjects([single], [whole], "")
+
+
+def _used(mechanism: Marginals) -> FloatArray:
+    """Multipliers of the first cell of each table, as a step of the mechanism really uses them, shape ``(tables,)``."""
+
+    def asked(draw: Callable[[Gate], object]) -> FloatArray:
+        tracing = TracingGate(ExactGate())
+        draw(tracing)
+        return np.asarray(tracing.trace[0].scale, dtype=np.float64)
+
+    counter, cells = mechanism.counter, mechanism.workload.cells
+    none = np.zeros(cells, dtype=np.int64)
+    scales = asked(lambda gate: mechanism.step(mechanism.init(), none, gate))
+    unit = asked(lambda gate: counter.step(counter.init(1), none[:1], gate, multiplier=np.ones(1)))
+    return np.broadcast_to(scales, cells)[mechanism.workload.offsets[:-1]] / float(unit.reshape(-1)[0])
 
 
 # -- the first tick of what has no counter ----------------------------------------------------------------------------

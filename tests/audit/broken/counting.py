@@ -19,7 +19,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.reading import numbers
 from synthstream.schema import Schema
-from synthstream.testing.gates import ExactGate
+from synthstream.testing.gates import ExactGate, TracingGate
 from tests.audit.broken import Patch, seen_by
 
 
@@ -111,6 +111,34 @@ def kept_noise_drawn_again(patch: Patch) -> None:
         return after, released
 
     patch.setattr(Kary, "step", broken)
+
+
+class _Half(TracingGate):
+    """The noise of half the scale."""
+
+    def gaussian(self, value: IntArray, *, sigma: Any) -> IntArray:
+        return super().gaussian(value, sigma=sigma / 2)
+
+    def laplace(self, value: IntArray, *, scale: Any) -> IntArray:
+        return super().laplace(value, scale=scale / 2)
+
+
+@seen_by("audit of streams")
+def tables_with_half_of_their_noise(patch: Patch) -> None:
+    """Every table is measured with half of the noise that the claim is about."""
+    honest = marginals.Marginals.step
+    patch.setattr(
+        marginals.Marginals, "step", lambda self, state, counts, gate: honest(self, state, counts, _Half(gate))
+    )
+
+
+@seen_by("audit of streams")
+def epochs_with_half_of_their_noise(patch: Patch) -> None:
+    """The tables of an epoch are measured with half of the noise that the claim is about."""
+    honest = Epochs.step
+    patch.setattr(
+        Epochs, "step", lambda self, state, counts, gate, guess: honest(self, state, counts, _Half(gate), guess)
+    )
 
 
 @seen_by("sensitivity of tables")
