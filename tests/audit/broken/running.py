@@ -30,9 +30,9 @@ def the_number_of_rows_in_the_manifest(patch: Patch) -> None:
         came.append(len(rows.codes))
         add(self, rows, *more)
 
-    def fresh(self: Stream) -> None:
+    def fresh(self: Stream, *more: Any) -> None:
         came.clear()
-        opened(self)
+        opened(self, *more)
 
     patch.setattr(Stream, "_open", fresh)
     patch.setattr(Intake, "_add", counted)
@@ -165,7 +165,7 @@ def done_only_when_published(patch: Patch) -> None:
     """A tick that is committed but not yet published counts as open after a crash, and is drawn again."""
     honest = Stream._open
 
-    def reopened(self: Stream) -> None:
+    def reopened(self: Stream, *more: Any) -> None:
         found, last = self._store.population(), self._store.last()
         if last is not None and (found is None or found[0] < last.tick):
             with self._store.transaction("again"):
@@ -173,7 +173,7 @@ def done_only_when_published(patch: Patch) -> None:
                 self._store._db.execute("DELETE FROM measurement WHERE tick = ?", (last.tick,))
                 state = self._store.counter() or {}
                 self._store.put_counter({**state, "t": state["t"] - 1})
-        honest(self)
+        honest(self, *more)
 
     patch.setattr(Stream, "_open", reopened)
 
