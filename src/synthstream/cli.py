@@ -328,7 +328,8 @@ def audit_command(
         raise SystemExit(_fail(f"--confidence {confidence:g}: must lie between 0 and 1. Example: --confidence 0.999"))
     loaded = load(config)
     columns = (TextColumn("simulating neighbours"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
+    shown = Console(stderr=True)
+    with Progress(*columns, TimeRemainingColumn(), console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task("", total=1.0)
         found = audit.audit(
             loaded,
