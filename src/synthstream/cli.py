@@ -304,7 +304,7 @@ app.command("recover")(care.recover_command)
 def audit_command(
     config: ConfigPath,
     runs: Annotated[
-        int, typer.Option(min=10, help="Simulated runs on each side. More see more: 100000 for 98 %.")
+        int, typer.Option(min=10, help="Simulated runs on each side. More see more: 100000 for 97 %.")
     ] = 10_000,
     ticks: Annotated[int, typer.Option(min=1, help="Ticks of a simulated stream, at most.")] = 64,
     confidence: Annotated[float, typer.Option(help="That no bound exceeds the truth, all together.")] = 0.999,
@@ -316,32 +316,12 @@ def audit_command(
 
     Example: synthstream audit stream.toml --runs 100000
     """
-    import json
-
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     from synthstream.config import load
-    from synthstream.evaluate import audit, verdict
+    from synthstream.evaluate.verdict import report
 
     if not 0 < confidence < 1:
         raise SystemExit(_fail(f"--confidence {confidence:g}: must lie between 0 and 1. Example: --confidence 0.999"))
-    loaded = load(config)
-    columns = (TextColumn("simulating neighbours"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
-    shown = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=shown, transient=True, disable=not shown.is_terminal) as bar:
-        task = bar.add_task("", total=1.0)
-        found = audit.audit(
-            loaded,
-            runs=runs,
-            ticks=ticks,
-            confidence=confidence,
-            progress=lambda share: bar.update(task, completed=share),
-        )
-    if as_json:
-        typer.echo(json.dumps(verdict.facts(found), indent=2))
-    else:
-        verdict.show(found, _console())
+    found = report(load(config), _console(), runs=runs, ticks=ticks, confidence=confidence, as_json=as_json)
     if found.refuted:
         raise SystemExit(1)
 

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from synthstream.evaluate.audit import Audit, Finding
+from synthstream.config import StreamConfig
+from synthstream.evaluate.audit import Audit, Finding, audit
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def report(config: StreamConfig, console: Console, *, runs: int, ticks: int, confidence: float, as_json: bool) -> Audit:
+    """Audit a configuration, with a progress bar on the error stream if someone looks, and print what was found."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("simulating neighbours"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
+    bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
+    bar.disable = not bar.console.is_terminal
+    with bar:
+        task = bar.add_task("", total=1.0)
+
+        def progress(share: float) -> None:
+            bar.update(task, completed=share)
+
+        found = audit(config, runs=runs, ticks=ticks, confidence=confidence, progress=progress)
+    if as_json:
+        print(json.dumps(facts(found), indent=2))
+    else:
+        show(found, console)
+    return found
 
 
 def show(audit: Audit, console: Console) -> None:
