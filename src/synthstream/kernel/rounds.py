@@ -111,7 +111,7 @@ class InRounds(ABC):
         """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
         return moved_by(self.neighbours)
 
-    @property
+    @cached_property
     def choice_epsilon(self) -> float:
         """What one choice costs."""
         half = (1 - _TOTAL) / 2

@@ -1,0 +1,89 @@
+"""Bugs of budgets, claims and the ledger."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from synthstream import Stream, privacy
+from synthstream.io.store import Store
+from synthstream.kernel.ledger import Ledger
+from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.sampling import FloatArray
+from synthstream.privacy import Budget
+from tests.audit.broken import Patch, seen_by
+
+
+@seen_by("accounting")
+def a_ledger_that_never_refuses(patch: Patch) -> None:
+    """Charges are written down, and that is all."""
+    patch.setattr(Ledger, "charge", lambda self, claim: Ledger(budget=self.budget, claims=(*self.claims, claim)))
+
+
+@seen_by("accounting")
+def a_ledger_that_looks_at_the_newest_charge_only(patch: Patch) -> None:
+    """Each charge is compared with the whole budget, not with what is left of it."""
+    honest = Ledger.charge
+    patch.setattr(Ledger, "charge", lambda self, claim: honest(Ledger(budget=self.budget), claim))
+
+
+@seen_by("accounting")
+def charged_at_every_tick(patch: Patch) -> None:
+    """A continual mechanism is charged again whenever it releases."""
+    honest = Stream._publish
+
+    def broken(self: Stream, *arguments: Any) -> None:
+        honest(self, *arguments)
+        with self._store.transaction("charge"):
+            self._store.append_ledger(self._claim)
+
+    patch.setattr(Stream, "_publish", broken)
+    patch.setattr(Store, "ledger", _first_of(Store.ledger))
+
+
+def _first_of(honest: Any) -> Any:
+    """The check at opening is fooled by a ledger that repeats itself; what is shown is not."""
+
+    def shown(self: Store) -> Any:
+        claims = honest(self)
+        return claims[:1] if self.population() is None or len(claims) == self.population()[0] + 1 else claims  # type: ignore[index]
+
+    return shown
+
+
+@seen_by("accounting")
+def a_table_left_out_of_the_split(patch: Patch) -> None:
+    """Shares of the budget add up to more than all of it."""
+    honest = Marginals.shares.func  # type: ignore[attr-defined]
+
+    def broken(self: Marginals) -> FloatArray:
+        shares = honest(self)
+        return np.asarray(shares / shares[:-1].sum())
+
+    patch.setattr(Marginals, "shares", property(broken))
+
+
+@seen_by("conversion")
+def a_conversion_that_is_too_optimistic(patch: Patch) -> None:
+    """rho = epsilon^2 / (2 ln(1/delta)): off by a factor of two."""
+
+    def broken(epsilon: float, *, delta: float) -> float:
+        return epsilon**2 / (2 * math.log(1 / delta))
+
+    patch.setattr(privacy, "rho_for", broken)
+
+
+@seen_by("conversion")
+def delta_without_its_last_terms(patch: Patch) -> None:
+    """The bound on delta for one order of Renyi divergence, with terms in it that belong to another bound."""
+    honest = privacy.delta_for
+    patch.setattr(privacy, "delta_for", lambda rho, *, epsilon: honest(rho, epsilon=epsilon) / 100)
+
+
+@seen_by("conversion")
+def epsilon_squared_as_rho(patch: Patch) -> None:
+    """rho = epsilon^2 / 2 also where delta is above 0: this is what pure DP implies, not what implies it."""
+    patch.setattr(Budget, "rho", property(lambda self: Fraction(self.epsilon) ** 2 / 2))
