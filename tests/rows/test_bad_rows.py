@@ -343,7 +343,7 @@ def test_a_huge_batch_counts_row_by_row(
     found = [case.place for case in cases()] * 9
     frame = twin_of(found)
     at_once = watched(fast / "x", TOML + TABLE, lambda stream, _: stream.update(frame), capfd)
-    monkeypatch.setattr("synthstream.stream._CHUNK_ROWS", 31)
+    monkeypatch.setattr("synthstream.intake._CHUNK_ROWS", 31)
 
     def in_chunks(stream: Stream, folder: Path) -> None:
         frame.write_parquet(folder / INPUT / "x.parquet")
