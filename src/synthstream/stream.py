@@ -84,7 +84,8 @@ class Stream:
         self._secure = gates(0).secure
         self._sink = sink_of(config, env)
         refuse_lost_state(config, self._sink)
-        self._store = Store(config.state, env=env)
+        key = None if config.encryption is None else config.encryption.key(config.state)
+        self._store = Store(config.state, key=key, env=env)
         self._intake = Intake(config, self._store, self._synthesizer.count)
         try:
             self._open()
@@ -237,6 +238,7 @@ class Stream:
                     self._store.put_models(tick, dict(models))
                 self._store.drop_answers(tick)
             self._counter, self._head, self.closed = after, head, tick + 1
+            self._store.wipe()
         except BaseException:
             self._where_it_stands()  # the commit may have happened all the same
             raise
