@@ -163,6 +163,7 @@ def run_command(
         raise SystemExit(_fail("--seed is for --simulate only: real noise has no seed."))
     moment = _moment(until)
     console = _console()
+    _no_core_dump()
     with streams.open(config, simulate=seed if simulate else None) as stream:
         if simulate:
             _warn(console)
@@ -292,6 +293,13 @@ def sample_command(
         raise SystemExit(_fail(f"-o {output}: the name must end in .parquet or .csv."))
     if output is not None:
         _console().print(f"{len(rows):,} synthetic rows in {output}")
+
+
+def _no_core_dump() -> None:
+    """A crash must not write exact counts to a file."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -29,15 +29,26 @@ _OUTSIDE = {
 # Up to this size the whole file is checked at opening, in about a tenth of a second; beyond, all but the history.
 _CHECKED_WHOLE = 32_000_000
 
+_CAREFUL = (
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
+    "temp_store = MEMORY",  # a statement that spills would leave counts in a file elsewhere
+)
+_DURABLE = (
+    "journal_mode = WAL",
+    "synchronous = FULL",  # NORMAL may forget a commit at power loss, and draw a published tick again
+    "secure_delete = ON",
+)
+
 T = TypeVar("T")
 
 
 class Database(sqlite3.Connection):
     """A connection whose errors are of this package; ``IntegrityError`` (append only) stays as it is."""
 
-    def cursor(self, factory: Any = None) -> Any:
-        """A cursor whose errors are of this package."""
-        return super().cursor(_Cursor)
+    def execute(self, *args: Any) -> _Cursor:
+        """Run a statement; its rows come with errors of this package, too."""
+        return self.cursor(_Cursor).execute(*args)
 
 
 class _Cursor(sqlite3.Cursor):
@@ -95,20 +106,7 @@ def opened(
         lambda: sqlite3.connect(location, uri=True, isolation_level=None, factory=Database)
     )
     try:
-        for pragma in (
-            "trusted_schema = OFF",
-            "cell_size_check = ON",
-            "temp_store = MEMORY",  # a spilled statement would leave counts in a file elsewhere
-            *(
-                ()
-                if read_only
-                else (
-                    "journal_mode = WAL",
-                    "synchronous = FULL",  # NORMAL may forget a commit at power loss, and draw a published tick again
-                    "secure_delete = ON",
-                )
-            ),
-        ):
+        for pragma in (*_CAREFUL, *(() if read_only else _DURABLE)):
             database.execute(f"PRAGMA {pragma}")
         if not read_only and _is_new(database):
             with transaction(database, "format", env):
