@@ -1,15 +1,18 @@
-"""The state at rest: who can reach it, what is left in its files, and what a damaged or exchanged piece does."""
+"""The state at rest: who can reach it, what is left in its files, and what a damaged piece does."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import secrets
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,10 +23,12 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError
+from synthstream.io.blobs import packed, unpacked, unpacked_ints
 from synthstream.io.folder import file_system
 from synthstream.io.store import Store
 from synthstream.testing.environments import At
 from synthstream.testing.gates import SeededGate
+from synthstream.workload import IntArray
 
 TOML = """
 name = "visits"
@@ -40,11 +45,7 @@ horizon = 8
 name = "ward"
 type = "category"
 values = ["A", "B", "C"]
-[sink]
-kind = "parquet"
-path = "releases"
 """
-KEY = bytes(range(32))
 FILES = ("store.db", "store.db-wal", "store.db-shm", "lock")
 
 
@@ -163,19 +164,25 @@ def test_the_command_line_leaves_no_core_dump(tmp_path: Path) -> None:
 
 def in_files(folder: Path, canary: bytes) -> set[str]:
     """Files that hold any of the numbers of a canary."""
-    numbers = {canary[i : i + 8] for i in range(0, len(canary), 8)}
+    numbers = np.sort(np.frombuffer(canary, dtype="<i8"))
     found = set()
     for path in folder.rglob("*"):
         data = path.read_bytes() if path.is_file() else b""
-        if any(number in data for number in numbers):
-            found.add(path.name)
+        for shift in range(8):  # a page may begin anywhere in a blob
+            words = np.frombuffer(data[shift : shift + (len(data) - shift) // 8 * 8], dtype="<i8")
+            if (numbers[np.searchsorted(numbers, words).clip(max=len(numbers) - 1)] == words).any():
+                found.add(path.name)
     return found
+
+
+def canary(numbers: int = 1000) -> IntArray:
+    """Counts of 62 bits that nothing else could have written."""
+    return np.frombuffer(secrets.token_bytes(8 * numbers), dtype="<i8").astype(np.int64) >> 1
 
 
 def plant(store: Store, tick: int) -> list[bytes]:
     """A thousand unmistakable counts in each private table; the second state of the counters replaces the first."""
-    canaries = [secrets.token_bytes(8 * 1000) for _ in range(4)]
-    values = [np.frombuffer(canary, dtype="<i8") >> 1 for canary in canaries]
+    values = [canary() for _ in range(4)]
     pending, answer, first, second = values
     with store.transaction("counts"):
         store.add_pending(tick, Counts(np.arange(1000), pending))
@@ -198,7 +205,7 @@ def close_tick(store: Store, tick: int) -> None:
 @pytest.mark.parametrize("reopened", [False, True])
 def test_closed_counts_are_in_no_file(tmp_path: Path, reopened: bool) -> None:
     store = Store(tmp_path / "state")
-    for tick in range(50):
+    for tick in range(25):  # a hundred canaries
         canaries = plant(store, tick)
         seen = [in_files(store.folder, canary) for canary in canaries]
         assert all(seen), "the test must be able to see what is there"
@@ -222,18 +229,18 @@ def test_without_wiping_they_would_stay(tmp_path: Path) -> None:
 
 def test_counts_of_a_failed_transaction_are_wiped_with_the_next(tmp_path: Path) -> None:
     store = Store(tmp_path / "state")
-    canary = np.frombuffer(secrets.token_bytes(8_000_000), dtype="<i8") >> 1
+    counts = canary(300_000)
 
     def fail() -> None:
         with store.transaction("counts"):
-            store.add_pending(0, Counts(np.arange(len(canary)), canary))  # more than SQLite keeps in memory
+            store.add_pending(0, Counts(np.arange(len(counts)), counts))  # more than SQLite keeps in memory
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fail()
-    assert in_files(store.folder, canary[:1000].tobytes()) == {"store.db-wal"}
+    assert in_files(store.folder, counts[:1000].tobytes()) == {"store.db-wal"}
     close_tick(store, 0)
-    assert in_files(store.folder, canary[:1000].tobytes()) == set()
+    assert in_files(store.folder, counts[:1000].tobytes()) == set()
     store.close()
 
 
@@ -277,8 +284,10 @@ def flips(tmp_path: Path, toml: str, number: int, seed: int) -> dict[str, int]:
     shutil.copytree(whole, tmp_path / "told")
     right = story(tmp_path / "told", toml)
     data = (whole / "state" / "store.db").read_bytes()
-    chance, outcomes = random.Random(seed), {"detected": 0, "harmless": 0, "as an old copy": 0}  # noqa: S311
-    for bit in chance.sample(range(8 * len(data)), number):
+    chance, outcomes = random.Random(seed), {"detected": 0, "harmless": 0}  # noqa: S311 - where to damage, no more
+    written = [i for i, byte in enumerate(data) if byte]
+    for i in range(number):  # every other one where something is written
+        bit = 8 * (chance.choice(written) if i % 2 else chance.randrange(len(data))) + chance.randrange(8)
         folder = tmp_path / "flipped"
         shutil.copytree(whole, folder)
         damaged = bytearray(data)
@@ -289,9 +298,6 @@ def flips(tmp_path: Path, toml: str, number: int, seed: int) -> dict[str, int]:
             outcomes["harmless"] += 1
         except StateCorrupt:
             outcomes["detected"] += 1
-        except StateError as error:
-            outcomes["as an old copy"] += 1
-            print(bit, type(error), error)
         shutil.rmtree(folder)
     return outcomes
 
@@ -300,5 +306,85 @@ def flips(tmp_path: Path, toml: str, number: int, seed: int) -> dict[str, int]:
 def test_a_flipped_bit_is_detected_or_harmless(tmp_path: Path, number: int) -> None:
     outcomes = flips(tmp_path, TOML, number, seed=number)
     print(outcomes)
-    assert sum(outcomes.values()) == number
-    assert outcomes["detected"] > number / 20
+    assert outcomes["detected"] > number / 5
+    assert outcomes["harmless"] > number / 5
+
+
+def changed(folder: Path, sql: str) -> None:
+    with sqlite3.connect(folder / "store.db") as db:
+        db.executescript(sql)
+    db.close()
+
+
+DELETED = "DROP TRIGGER measurement_delete; DELETE FROM measurement WHERE tick = 0; CREATE TRIGGER measurement_delete "
+STRANGE = {
+    "another table": "CREATE TABLE extra (x)",
+    "a trigger": "CREATE TRIGGER more AFTER INSERT ON pending BEGIN SELECT 1; END",
+    "no trigger": "DROP TRIGGER ledger_update",
+    "a view": "DROP TABLE models; CREATE VIEW models AS SELECT 0 AS id, 0 AS tick, x'00' AS arrays",
+    "no file": "DELETE FROM ingested",
+    "another file": "UPDATE ingested SET item = 'batch other' WHERE item = 'batch more'",
+    "a tick moved": "UPDATE pending SET tick = tick + 1",
+    "a tick missing": "DELETE FROM pending",
+    "a charge": "INSERT INTO ledger VALUES (1, '{}')",
+    "another secret": "UPDATE meta SET value = replace(value, 'a', 'b') WHERE key = 'secret'",
+    "another name": "UPDATE meta SET value = 'x' WHERE key = 'id'",
+    "a stranger's seal": "UPDATE meta SET value = 'rot13' WHERE key = 'encryption'",
+    "no sum": "DELETE FROM digest",
+    "no history": DELETED + "BEFORE DELETE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END",
+    "another format": "PRAGMA user_version = 99",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_we_did_not_write_is_refused(tmp_path: Path, what: str) -> None:
+    with opened(tmp_path) as stream:
+        fill(stream, 2)
+        stream.update(pl.DataFrame({"ward": ["C"] * 9}), batch_id="more")
+    changed(tmp_path / "state", STRANGE[what])
+    with pytest.raises(StateCorrupt):
+        opened(tmp_path)
+
+
+def test_damage_in_the_middle_of_a_run_is_told_in_our_words(tmp_path: Path) -> None:
+    with opened(tmp_path) as stream:
+        fill(stream, 1)
+        changed(tmp_path / "state", "DROP TABLE models")
+        with pytest.raises(StateCorrupt, match="OperationalError"):
+            stream.release()
+
+
+def test_a_full_disk_is_no_damage(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(StateError, match="SQLITE_FULL") as caught, store.transaction("test"):
+        store.add_pending(0, Counts(np.arange(9000), canary(9000)))
+    assert not isinstance(caught.value, StateCorrupt)
+    with store.transaction("test"):
+        store.put_ingested("file", "mac")  # what fits is still written, and the sum is right
+    store.close()
+    store = Store(tmp_path / "state")
+    assert store.ingested("file") == "mac"
+    store.close()
+
+
+def bombs() -> Iterator[bytes]:
+    good = packed({"cell": np.arange(50), "count": np.arange(50)})
+    yield b""
+    yield good[:-30]
+    yield good.replace(b"(50,)", b"(5e9,)")
+    yield good.replace(b"(50,), }   ", b"(99999999999,), }"[:11].ljust(11))
+    yield good.replace(b"<i8", b"|O8")
+    for write in (np.savez_compressed, np.save):
+        buffer = io.BytesIO()
+        write(buffer, np.zeros(1_000_000, np.int64))
+        yield buffer.getvalue()
+
+
+@pytest.mark.parametrize("blob", list(bombs()), ids=range(7))
+def test_what_is_no_array_is_one_error(blob: bytes) -> None:
+    with pytest.raises(StateCorrupt, match="arrays"):
+        unpacked(blob)
+    with pytest.raises(StateCorrupt, match="arrays"):
+        unpacked_ints(blob)

@@ -27,7 +27,7 @@ _OUTSIDE = {
 }
 
 # Up to this size the whole file is checked at opening, in about a tenth of a second; beyond, all but the history.
-_CHECKED_WHOLE = 32_000_000
+_CHECKED_WHOLE = 256_000_000
 
 _CAREFUL = (
     "trusted_schema = OFF",
@@ -38,6 +38,7 @@ _DURABLE = (
     "journal_mode = WAL",
     "synchronous = FULL",  # NORMAL may forget a commit at power loss, and draw a published tick again
     "secure_delete = ON",
+    "wal_autocheckpoint = 16000",  # 64 MB; a tick's commit should not wait for one, the log is emptied after it anyway
 )
 
 T = TypeVar("T")
