@@ -274,7 +274,9 @@ class Stream:
     def _measured(self, tick: int) -> tuple[Reading, str]:
         committed = self._store.measurement(tick)
         if committed is None:
-            raise LookupError(f"tick {tick} has not been measured")
+            raise StateCorrupt(
+                f"{self.config.state} has lost its measurement of tick {tick}. Restore the folder whole."
+            )
         return self.mechanism.unpack(tick, committed.released), committed.head
 
     def _release(self, measured: Reading, model: Model, head: str) -> Release:
