@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from synthstream.errors import StateCorrupt, StateError
 
 KEY_BYTES = 32
+FIRST = 32  # bytes of a sealed piece that tell it from all others: its checksum, or its nonce and tag
 _NONCE, _TAG = 12, 16
 _VERSION = "synthstream seal 1"
 
@@ -89,7 +90,8 @@ class Cipher:
     def seal(self, piece: bytes, place: str) -> bytes:
         """See :class:`Seal`."""
         nonce = os.urandom(_NONCE)
-        return nonce + bytes(self._aead.encrypt(nonce, piece, bound(self._store, place)))
+        closed = self._aead.encrypt(nonce, piece, bound(self._store, place))
+        return b"".join((nonce, closed[-_TAG:], closed[:-_TAG]))  # what tells it from all others comes first
 
     def open(self, sealed: bytes, place: str) -> bytes:
         """See :class:`Seal`."""
@@ -98,7 +100,8 @@ class Cipher:
         if len(sealed) < _NONCE + _TAG:
             raise damaged(place)
         try:
-            return bytes(self._aead.decrypt(sealed[:_NONCE], sealed[_NONCE:], bound(self._store, place)))
+            closed = sealed[_NONCE + _TAG :] + sealed[_NONCE : _NONCE + _TAG]
+            return bytes(self._aead.decrypt(sealed[:_NONCE], closed, bound(self._store, place)))
         except InvalidTag:
             raise damaged(place) from None
 
