@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os.path
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +21,7 @@ from synthstream.io.sources import Kind as SourceKind
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.problems import Problems
 from synthstream.schema import Schema
+from synthstream.secrecy import EncryptionConfig, EncryptionSection, apart
 from synthstream.synthesis import (
     POINTS,
     Section,
@@ -128,6 +128,7 @@ class _File(Section):
     synthesizer: SynthesizerSection = SynthesizerSection()
     source: _Source | None = None
     sink: _Sink | None = None
+    encryption: EncryptionSection | None = None
 
 
 _SECTIONS: dict[str, type[Section]] = {
@@ -137,6 +138,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "synthesizer": SynthesizerSection,
     "source": _Source,
     "sink": _Sink,
+    "encryption": EncryptionSection,
     "category": _Category,
     "boolean": _Boolean,
     "integer": _Integer,
@@ -210,6 +212,7 @@ class StreamConfig:
     synthesizer: SynthesizerConfig = field(default_factory=SynthesizerConfig)
     source: SourceConfig | None = None
     sink: SinkConfig | None = None
+    encryption: EncryptionConfig | None = None
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -330,7 +333,8 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     problems.attempt("op", lambda: _of_its_own(file))
     settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
     if file.sink is not None:
-        problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
+        problems.attempt("sink.path", partial(apart, base, file.state, file.sink.path))
+    encryption = file.encryption and problems.attempt("encryption", partial(file.encryption.config, base, file.state))
     problems.raise_if_any()
     if privacy is None or clock is None or schema is None or settings is None:
         raise problems.error()
@@ -346,6 +350,7 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
         "synthesizer": settings,
         "source": file.source and SourceConfig(kind=file.source.kind, path=base / file.source.path),
         "sink": file.sink and SinkConfig(path=base / file.sink.path, rows=file.sink.rows, keep=file.sink.keep),
+        "encryption": encryption,
     }
 
 
@@ -357,13 +362,6 @@ def _of_its_own(file: _File) -> None:
         )
     if file.op is not None and file.op == file.clock.column:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
-
-
-def _apart(base: Path, state: str, sink: str) -> None:
-    """Raise unless releases, which are public, and the state, which is secret, are kept apart."""
-    secret, public = (Path(os.path.normpath(base / path)) for path in (state, sink))
-    if secret.is_relative_to(public) or public.is_relative_to(secret):
-        raise ConfigError(f"{sink!r} is public, the state {state!r} is secret: neither may lie in the other. Move one")
 
 
 def _clock(section: _Clock) -> Clock:

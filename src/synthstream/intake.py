@@ -93,7 +93,7 @@ class Intake:
 
     def _keyed(self) -> hmac.HMAC:
         """A keyed fingerprint of private content: tells equal from different, and nothing to who lacks the key."""
-        return hmac.new(bytes.fromhex(self._store.meta("secret") or ""), digestmod=hashlib.sha256)
+        return hmac.new(self._store.secret, digestmod=hashlib.sha256)
 
 
 def _feed(mac: hmac.HMAC, *parts: bytes) -> None:

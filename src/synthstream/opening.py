@@ -18,6 +18,11 @@ _KINDS_OF_RUN = {
 }
 
 
+def key_of(config: StreamConfig) -> bytes | None:
+    """What private pieces of the state are encrypted with, if there is a key."""
+    return None if config.encryption is None else config.encryption.key(config.state)
+
+
 def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict[str, str]:
     """What a state must have in common with the run that opens it."""
     return {
@@ -38,15 +43,6 @@ def begin(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> No
         for claim in ledger.claims:
             store.append_ledger(claim_facts(claim, budget))
         store.put_counter(mechanism.init())
-
-
-def refuse_copy(store: Store) -> None:
-    """Raise ``StateRolledBack`` if the state is a backup that was put back."""
-    if store.meta("copy") is not None:
-        raise StateRolledBack(
-            f"The state in {store.folder} is a backup: what was drawn after it was made is not in it. Say `synthstream "
-            "recover --adopt` to go on from what was published. No noise was drawn."
-        )
 
 
 def refuse_lost_state(config: StreamConfig, sink: Sink) -> None:

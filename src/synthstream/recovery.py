@@ -19,7 +19,7 @@ from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateEr
 from synthstream.io.sinks import ParquetSink
 from synthstream.io.store import Store
 from synthstream.kernel.gate import Gate
-from synthstream.opening import begin, identity_of
+from synthstream.opening import begin, identity_of, key_of
 from synthstream.segments import whole
 from synthstream.stream import system_gate
 from synthstream.verification import Progress, builder_of, published
@@ -104,7 +104,7 @@ def _old(config: StreamConfig, env: Env) -> Store | None:
     if not config.state.exists():
         return None
     try:
-        store = Store(config.state, env=env)
+        store = Store(config.state, copies=True, key=key_of(config), env=env)
     except StateLocked:
         raise
     except StateCorrupt:
@@ -120,12 +120,11 @@ def _as_new(config: StreamConfig, store: Store, tick: int, head: str) -> bool:
     own, newest = store.measurement(tick), store.last()
     if own is None or own.head != head or newest is None or newest.tick > tick + 1:
         return False
-    if store.meta("copy") is None:
+    if not store.is_copy:
         raise RecoveryRefused(
             f"Nothing to recover: the state in {config.state} is as new as the releases. `synthstream run` goes on."
         )
-    with store.transaction("adoption"):
-        store.drop_meta("copy")
+    store.take()
     return True
 
 
@@ -163,7 +162,7 @@ def _write(
     steps = zip(progress(range(last + 1)), builder.again(last + 1), strict=True)
     model = [model for _, (model, _, _) in steps][-1]
     starts = sink.manifest(last).get("segments", [])
-    store = Store(folder, env=env)
+    store = Store(folder, key=key_of(config), env=env)
     begin(config, store, identity_of(config, secure=secure, seed=seed))
     with closing(store), store.transaction("adoption"):
         for tick in range(last + 1):
@@ -201,7 +200,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     if config.sink is None:
         raise RecoveryRefused("This stream has no [sink] to put releases back into.")
     sink = ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
-    store = Store(config.state, env=env)
+    store = Store(config.state, key=key_of(config), env=env)
     try:
         marked = store.population()
         missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]

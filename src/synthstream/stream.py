@@ -25,7 +25,7 @@ from synthstream.opening import (
     begin,
     compare_with_sink,
     identity_of,
-    refuse_copy,
+    key_of,
     refuse_lost_state,
     refuse_other_settings,
 )
@@ -89,7 +89,7 @@ class Stream:
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink = sink_of(config, env)
         refuse_lost_state(config, self._sink)
-        self._store = Store(config.state, env=env)
+        self._store = Store(config.state, key=key_of(config), env=env)
         try:
             self._open(identity)
         except BaseException:
@@ -113,7 +113,6 @@ class Stream:
             begin(self.config, self._store, identity)
         else:
             refuse_other_settings(self.config, self._store, identity)
-            refuse_copy(self._store)
         self._builder = Builder(
             self.config, self._store.measurement, segments=self._store.segments(), secure=self._secure
         )
@@ -242,6 +241,7 @@ class Stream:
                     self._store.put_models(tick, dict(models))
                 self._store.drop_answers(tick)
             self._counter, self._head, self.closed = after, head, tick + 1
+            self._store.wipe()
         except BaseException:
             self._where_it_stands()  # the commit may have happened all the same
             raise

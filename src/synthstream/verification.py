@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from synthstream.assembly import genesis, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig
-from synthstream.errors import BudgetExceeded, SinkError, SynthstreamError
+from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
 from synthstream.io.sinks import FILES, ParquetSink
 from synthstream.io.store import Store
 from synthstream.kernel.ledger import Ledger
@@ -45,12 +45,18 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
         progress: wraps the loop over releases.
     """
     findings: list[Finding] = []
-    store = Store(config.state, read_only=True) if (config.state / "store.db").exists() else None
+    store, heads = None, dict[int, str]()
     try:
-        heads = {} if store is None else _check_store(config, store, findings)
+        if (config.state / "store.db").exists():
+            store = Store(config.state, read_only=True)
+            _check_store(config, store, heads, findings)
+    except StateError as error:
+        findings.append(Finding("state", str(error)))
+    try:
         sink, releases = sink_of(config), 0
         if isinstance(sink, ParquetSink):
-            releases = _check_sink(config, sink, store, heads, findings, progress=progress)
+            trusted = None if findings else store  # a state that is wrong says nothing about releases
+            releases = _check_sink(config, sink, trusted, heads, findings, progress=progress)
             if rebuild and not findings:
                 findings += _rebuilt(config, sink, releases, progress)
         else:
@@ -77,8 +83,8 @@ def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) 
     return Builder(config, sink.measured, segments=[(start, {}) for start in starts], secure=secure)
 
 
-def _check_store(config: StreamConfig, store: Store, findings: list[Finding]) -> dict[int, str]:
-    """Heads by tick, as they are kept; what is wrong goes to ``findings``."""
+def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Finding]) -> None:
+    """Fill in heads by tick, as they are kept; what is wrong goes to ``findings``."""
 
     def say(what: str) -> None:
         findings.append(Finding("state", what))
@@ -87,7 +93,7 @@ def _check_store(config: StreamConfig, store: Store, findings: list[Finding]) ->
         say("the database is damaged")
     if changed := config.differences(store.meta("config") or "{}"):
         say(f"belongs to other settings: {', '.join(changed)}")
-        return {}
+        return
     builder = Builder(config, store.measurement, segments=store.segments(), secure=True)
     if store.ledger() != [builder.claim]:
         say("the ledger does not match the claim of this configuration")
@@ -95,10 +101,13 @@ def _check_store(config: StreamConfig, store: Store, findings: list[Finding]) ->
         Ledger(budget=config.privacy.budget).charge(builder.newest.mechanism.claim())
     except BudgetExceeded:
         say("the claim exceeds the budget")
-    heads: dict[int, str] = {}
     last = store.last()
     for tick in range(0 if last is None else last.tick + 1):
-        kept = store.measurement(tick)
+        try:
+            kept = store.measurement(tick)
+        except StateCorrupt:
+            say(f"tick {tick} is not what was committed: it is damaged")
+            break
         if kept is None:
             say(f"tick {tick} is missing in the chain")
             break
@@ -108,7 +117,6 @@ def _check_store(config: StreamConfig, store: Store, findings: list[Finding]) ->
     marked = store.population()
     if marked is not None and marked[0] not in heads:
         say(f"tick {marked[0]} is marked as published, but was never measured")
-    return heads
 
 
 def _head(builder: Builder, tick: int) -> str | None:

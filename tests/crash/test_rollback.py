@@ -318,7 +318,7 @@ def counters_lost(world: World) -> None:
     """The private state inside of the store is gone."""
     world.run()
     world.edit("DELETE FROM counter")
-    world.refused(StateCorrupt, "No noise was drawn")
+    world.refused(StateCorrupt, "a row is missing")
 
 
 def anchor_ahead(world: World) -> None:

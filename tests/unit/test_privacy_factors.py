@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import shutil
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,7 +14,6 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.counting import Rows
-from synthstream.errors import StateCorrupt
 from synthstream.intake import Intake
 from synthstream.kernel.gate import Gate
 from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TraceMismatch, TracingGate
@@ -44,24 +41,6 @@ def random_visits(n: int, seed: int) -> pl.DataFrame:
             "age": rng.uniform(-10, 120, n),
         }
     )
-
-
-@pytest.mark.parametrize("text", [TOML, PURE], ids=["zcdp", "pure"])
-def test_every_release_is_rebuilt_from_public_measurements_alone(tmp_path: Path, text: str) -> None:
-    """Purity: private tables emptied, rows forgotten, and every published byte comes back."""
-    random_visits(400, 1).write_parquet(tmp_path / "visits-1.parquet")
-    config = configured(tmp_path, text)
-    with Stream(config, gates=lambda tick: SeededGate(tick)) as stream:
-        assert len(list(stream.run())) == 5
-    shutil.move(tmp_path / "releases", tmp_path / "published")
-    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
-        for table in ("counter", "pending", "ingested", "population"):
-            db.execute(f"DELETE FROM {table}")  # noqa: S608 - names stand one line above
-        db.execute("UPDATE meta SET value = '' WHERE key = 'secret'")
-    with Stream(config, gates=lambda tick: SeededGate(tick)) as stream:
-        assert files(tmp_path / "releases") == files(tmp_path / "published")
-        with pytest.raises(StateCorrupt, match="No noise was drawn"):
-            stream._commit(SeededGate(5))
 
 
 class Aligned:

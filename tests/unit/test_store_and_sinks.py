@@ -12,7 +12,8 @@ import pytest
 
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError, StateLocked
-from synthstream.io.store import Committed, Store, _packed_ints, _unpacked_ints
+from synthstream.io.blobs import packed_ints, unpacked_ints
+from synthstream.io.store import FORMAT, Committed, Store
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def test_something_else_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     (folder / "store.db").write_bytes(b"not a database at all, and long enough to have a header" * 30)
+    (folder / "store.db").chmod(0o600)
     with pytest.raises(StateCorrupt):
         Store(folder)
     os.remove(folder / "store.db")
@@ -72,7 +74,8 @@ def test_another_application_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(folder / "store.db") as other:
         other.execute("CREATE TABLE t (x)")
     other.close()
-    with pytest.raises(StateCorrupt, match="format 3"):
+    (folder / "store.db").chmod(0o600)
+    with pytest.raises(StateCorrupt, match=f"format {FORMAT}"):
         Store(folder)
 
 
@@ -121,7 +124,7 @@ def test_measurements_come_back_as_they_were(store: Store) -> None:
     assert last is not None
     assert np.array_equal(first.released, values)
     assert (last.tick, last.head) == (1, "b")
-    assert np.array_equal(_unpacked_ints(_packed_ints(values)), values)
+    assert np.array_equal(unpacked_ints(packed_ints(values)), values)
 
 
 def test_commits_reach_the_disk(store: Store) -> None:

@@ -1,21 +1,19 @@
 """The durable state of a stream: one SQLite file in a folder of its own, one writer.
 
 One transaction holds cursor, counter state, noisy measurement and hash-chain head. The tables ``pending``,
-``counter`` and ``answer`` hold exact counts, or noise from which they follow: they are as secret as the rows.
+``counter`` and ``answer`` hold exact counts, or noise from which they follow: they are as secret as the rows, and are
+encrypted if there is a key. Every blob is sealed for its place, and a keyed sum of all rows is kept, so that no row
+can be lost, added, exchanged or brought back unnoticed.
 """
 
 from __future__ import annotations
 
-import fcntl
-import io
+import hmac
 import json
 import os
 import secrets
-import sqlite3
-import stat
-import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,24 +22,30 @@ import numpy as np
 
 from synthstream.counts import Counts
 from synthstream.environment import REAL, Env
-from synthstream.errors import StateCorrupt, StateError, StateLocked
+from synthstream.errors import StateError, StateMismatch
+from synthstream.io import database
+from synthstream.io.blobs import Arrays, packed, packed_ints, unpacked, unpacked_ints
+from synthstream.io.database import Database
+from synthstream.io.folder import STORE, locked, make_private, refuse_exposed
+from synthstream.io.rows import Rows
+from synthstream.io.sealing import Cipher, Plain, Seal, damaged
 from synthstream.workload import IntArray
 
 FORMAT = 3
-_APPLICATION_ID = 0x53594E53  # "SYNS"
-Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
+# No table has an index beside itself: a damaged one would hide rows that are there. Hence WITHOUT ROWID.
 _SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE digest (id INTEGER PRIMARY KEY CHECK (id = 0), sum BLOB NOT NULL) STRICT;
 CREATE TABLE ledger (id INTEGER PRIMARY KEY, claim TEXT NOT NULL) STRICT;
-CREATE TABLE ingested (item TEXT PRIMARY KEY, mac TEXT NOT NULL) STRICT;
+CREATE TABLE ingested (item TEXT PRIMARY KEY, mac TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE pending (tick INTEGER PRIMARY KEY, counts BLOB NOT NULL) STRICT;
 CREATE TABLE counter (id INTEGER PRIMARY KEY CHECK (id = 0), state BLOB NOT NULL) STRICT;
 CREATE TABLE measurement (tick INTEGER PRIMARY KEY, released BLOB NOT NULL, head TEXT NOT NULL) STRICT;
 CREATE TABLE population (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, codes BLOB NOT NULL) STRICT;
 CREATE TABLE answer (
     tick INTEGER, call INTEGER, question TEXT NOT NULL, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE TABLE models (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, arrays BLOB NOT NULL) STRICT;
 CREATE TABLE segment (start INTEGER PRIMARY KEY, model BLOB NOT NULL) STRICT;
 CREATE TABLE published (tick INTEGER PRIMARY KEY, manifest TEXT NOT NULL) STRICT;
@@ -65,89 +69,131 @@ class Store:
 
     Args:
         folder: created with mode 0700 if it does not exist.
-        read_only: look without the lock, while another process may be writing.
+        read_only: look at what is public, without the lock and the key, while another process may be writing.
+        copies: take a backup that was put back, too.
+        key: 32 bytes that what is private is encrypted with.
         env: does the side effects.
 
     Raises:
         StateLocked: another process has it open.
-        StateError: it can be read by group or others, is a symbolic link, or cannot be written.
+        StateError: it can be reached by others, is a link, lies on a network file system, or cannot be written.
+        StateMismatch: it has another key, or none, or needs one.
+        StateRolledBack: it is a backup that was put back.
         StateCorrupt: it is not a Synthstream state, is of another format, or is damaged.
     """
 
-    def __init__(self, folder: Path, *, read_only: bool = False, env: Env = REAL) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        read_only: bool = False,
+        copies: bool = False,
+        key: bytes | None = None,
+        env: Env = REAL,
+    ) -> None:
         self.folder, self._env = folder, env
         self._lock: int | None = None
-        path = folder / "store.db"
         if not read_only:
-            env.do("make state folder", partial(_private_folder, folder))
-            self._lock = env.do("lock state", partial(_locked, folder / "lock"))
+            env.do("make state folder", partial(make_private, folder))
+        refuse_exposed(folder)
+        if not read_only:
+            self._lock = env.do("lock state", partial(locked, folder))
         try:
-            if read_only:
-                self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-                self._check_format()
-            else:
-                env.do("make store", lambda: os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)))
-                self._db = sqlite3.connect(path, isolation_level=None)
-                self._prepare()
-        except (sqlite3.Error, OSError) as error:
-            self._unlock()
-            raise StateCorrupt(
-                f"{path} cannot be opened as a Synthstream state ({type(error).__name__}). If it is a copy, restore "
-                "it whole; if it is something else, point 'state' to another folder."
-            ) from error
+            self._db = database.opened(
+                folder / STORE,
+                _SCHEMA,
+                FORMAT,
+                read_only=read_only,
+                copies=copies or read_only,
+                env=env,
+                fill=partial(self._fill, key),
+            )
+            self._public: Seal = Plain(self.meta("id") or "")
+            if not read_only:
+                self._unseal(key)
+        except OSError as error:
+            self.close()
+            raise StateError(f"{folder / STORE}: {error.strerror}. The state cannot be used.") from error
         except BaseException:
-            self._unlock()
+            self.close()
             raise
 
-    def _prepare(self) -> None:
-        for pragma in (
-            "trusted_schema = OFF",
-            "cell_size_check = ON",
-            "journal_mode = WAL",
-            "synchronous = FULL",  # NORMAL may forget a commit at power loss, and draw a published tick again
-            "secure_delete = ON",
-        ):
-            self._db.execute(f"PRAGMA {pragma}")
-        if not self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-            with self.transaction("format"):
-                for statement in _statements(_SCHEMA):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                self._db.execute(f"PRAGMA user_version = {FORMAT}")
-                self.put_meta("secret", secrets.token_hex(32))
-        self._check_format()
+    def _fill(self, key: bytes | None, db: Database) -> None:
+        """What a new store says of itself."""
+        self._db, store = db, secrets.token_hex(16)
+        self._private: Seal = Plain(store) if key is None else Cipher(key, store)
+        self.secret = secrets.token_bytes(32)
+        self._rows = Rows(db, self._private, self.secret)
+        self.put_meta("id", store)
+        self.put_meta("encryption", self._private.name)
+        self.put_meta("key check", self._private.check if isinstance(self._private, Cipher) else "")
+        self.put_meta("secret", self.seal(self.secret, "meta secret").hex())
+        self._rows.finish()
 
-    def _check_format(self) -> None:
-        found = self._db.execute("PRAGMA application_id").fetchone()[0]
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if found != _APPLICATION_ID or version != FORMAT:
-            raise StateCorrupt(
-                f"{self.folder / 'store.db'} is not a Synthstream state of format {FORMAT}. Point 'state' to another "
-                "folder, or use the version of Synthstream that wrote it."
+    def _unseal(self, key: bytes | None) -> None:
+        """Open what is private, and make sure that nothing is missing."""
+        store, name = self.meta("id") or "", self.meta("encryption")
+        if name not in (Plain.name, Cipher.name):
+            raise damaged("meta")
+        if key is None and name == Cipher.name:
+            raise StateMismatch(f"{self.folder} is encrypted. Say in [encryption] where its key is.")
+        if key is not None and name == Plain.name:
+            raise StateMismatch(
+                f"{self.folder} was made without a key, and stays so. Remove [encryption], or open a successor with "
+                "another 'name', 'state' and sink; people in both would be protected by the sum of both budgets."
             )
+        self._private = Plain(store) if key is None else Cipher(key, store)
+        if isinstance(self._private, Cipher) and not hmac.compare_digest(
+            (self.meta("key check") or "").encode(), self._private.check.encode()
+        ):
+            raise StateMismatch(f"The key in [encryption] is not the one that {self.folder} was made with.")
+        try:
+            sealed = bytes.fromhex(self.meta("secret") or "")
+        except ValueError:
+            raise damaged("meta") from None
+        self.secret = self.unseal(sealed, "meta secret")
+        self._rows = Rows(self._db, self._private, self.secret)
+        self._rows.verify()
 
     def close(self) -> None:
-        """Close the file and let go of the lock."""
-        self._db.close()
-        self._db = _Closed()  # type: ignore[assignment]
-        self._unlock()
-
-    def _unlock(self) -> None:
+        """Wipe the log, close the file and let go of the lock."""
+        db, self._db = getattr(self, "_db", None), _Closed()  # type: ignore[assignment]
+        if isinstance(db, Database):
+            db.close()  # SQLite empties the log into the file first, and removes it
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
+    def wipe(self) -> None:
+        """Empty the write-ahead log, where counts live on that were deleted from the tables. A reader may delay it."""
+        self._env.do("wipe log", lambda: self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+
     @contextmanager
     def transaction(self, what: str) -> Iterator[None]:
         """All or nothing; on return it is on disk. ``what``: is committed, in a word."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with database.transaction(self._db, what, self._env):
+            self._rows.begin()
             yield
-            self._env.do(f"commit {what}", lambda: self._db.execute("COMMIT"))
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+            self._rows.finish()
+
+    # -- seals --------------------------------------------------------------------------------------------------
+
+    def seal(self, piece: bytes, place: str) -> bytes:
+        """A private piece as it may be stored: encrypted, if there is a key.
+
+        Args:
+            piece: private.
+            place: table and row, so that it is refused elsewhere.
+        """
+        return self._private.seal(piece, place)
+
+    def unseal(self, sealed: bytes, place: str) -> bytes:
+        """The private piece that was sealed for a place.
+
+        Raises:
+            StateCorrupt: it is not what was sealed there.
+        """
+        return self._private.open(sealed, place)
 
     # -- public facts ------------------------------------------------------------------------------------------
 
@@ -158,11 +204,7 @@ class Store:
 
     def put_meta(self, key: str, value: str) -> None:
         """Set a public setting."""
-        self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
-
-    def drop_meta(self, key: str) -> None:
-        """Forget a public setting."""
-        self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+        self._rows.put("meta", key, value)
 
     def ledger(self) -> list[dict[str, Any]]:
         """All charges, oldest first."""
@@ -171,40 +213,44 @@ class Store:
 
     def append_ledger(self, claim: dict[str, Any]) -> None:
         """Write down a charge; it can never be changed."""
-        self._db.execute("INSERT INTO ledger (claim) VALUES (?)", (json.dumps(claim, sort_keys=True),))
+        number = self._db.execute("SELECT count(*) FROM ledger").fetchone()[0]
+        self._rows.add("ledger", number, json.dumps(claim, sort_keys=True))
 
     def last(self) -> Committed | None:
         """The newest measurement."""
         row = self._db.execute("SELECT tick, released, head FROM measurement ORDER BY tick DESC LIMIT 1").fetchone()
-        return None if row is None else Committed(row[0], _unpacked_ints(row[1]), row[2])
+        return None if row is None else self._committed(*row)
 
     def measurement(self, tick: int) -> Committed | None:
         """The measurement of a tick."""
         row = self._db.execute("SELECT tick, released, head FROM measurement WHERE tick = ?", (tick,)).fetchone()
-        return None if row is None else Committed(row[0], _unpacked_ints(row[1]), row[2])
+        return None if row is None else self._committed(*row)
 
     def append_measurement(self, committed: Committed) -> None:
         """Write down what passed the gate; it can never be changed."""
-        blob = _packed_ints(committed.released)
-        self._db.execute("INSERT INTO measurement VALUES (?, ?, ?)", (committed.tick, blob, committed.head))
+        blob = self._public.seal(packed_ints(committed.released), _place(committed.tick, committed.head))
+        self._rows.add("measurement", committed.tick, blob, committed.head)
+
+    def _committed(self, tick: int, blob: bytes, head: str) -> Committed:
+        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head)
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""
         row = self._db.execute("SELECT tick, codes FROM population").fetchone()
-        return None if row is None else (int(row[0]), _unpacked(row[1]))
+        return None if row is None else (int(row[0]), unpacked(self._public.open(row[1], f"population {row[0]}")))
 
     def put_population(self, tick: int, arrays: Arrays) -> None:
         """Mark a tick as published, with its rows."""
-        self._db.execute("INSERT OR REPLACE INTO population VALUES (0, ?, ?)", (tick, _packed(arrays)))
+        self._rows.put("population", 0, tick, self._public.seal(packed(arrays), f"population {tick}"))
 
     def segments(self) -> list[tuple[int, Arrays]]:
         """First ticks of the segments after the first, in order, and the models that they go on from."""
         rows = self._db.execute("SELECT start, model FROM segment ORDER BY start").fetchall()
-        return [(int(start), _unpacked(blob)) for start, blob in rows]
+        return [(int(start), unpacked(self._public.open(blob, f"segment {start}"))) for start, blob in rows]
 
     def append_segment(self, start: int, model: Arrays) -> None:
         """Begin a segment."""
-        self._db.execute("INSERT INTO segment VALUES (?, ?)", (start, _packed(model)))
+        self._rows.add("segment", start, self._public.seal(packed(model), f"segment {start}"))
 
     def published(self, tick: int) -> str | None:
         """SHA-256 of the manifest under which a tick was published, or ``None``."""
@@ -213,16 +259,16 @@ class Store:
 
     def put_published(self, tick: int, manifest: str) -> None:
         """Remember what was published for a tick."""
-        self._db.execute("INSERT OR REPLACE INTO published VALUES (?, ?)", (tick, manifest))
+        self._rows.put("published", tick, manifest)
 
     def models(self) -> tuple[int, Arrays] | None:
         """The newest committed tick whose models are kept, and these."""
         row = self._db.execute("SELECT tick, arrays FROM models").fetchone()
-        return None if row is None else (int(row[0]), _unpacked(row[1]))
+        return None if row is None else (int(row[0]), unpacked(self._public.open(row[1], f"models {row[0]}")))
 
     def put_models(self, tick: int, arrays: Arrays) -> None:
         """Keep what was fitted while a tick was drawn."""
-        self._db.execute("INSERT OR REPLACE INTO models VALUES (0, ?, ?)", (tick, _packed(arrays)))
+        self._rows.put("models", 0, tick, self._public.seal(packed(arrays), f"models {tick}"))
 
     # -- private ------------------------------------------------------------------------------------------------
 
@@ -233,22 +279,28 @@ class Store:
 
     def put_ingested(self, item: str, mac: str) -> None:
         """Remember that a file or batch was counted."""
-        self._db.execute("INSERT INTO ingested VALUES (?, ?)", (item, mac))
+        self._rows.add("ingested", item, mac)
 
     def sound(self) -> bool:
         """Whether the file is a sound database, page by page."""
         try:
             return bool(self._db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
-        except sqlite3.DatabaseError:
+        except StateError:
             return False
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is a backup that was put back."""
+        return database.is_copy(self._db)
+
+    def take(self) -> None:
+        """Go on with a backup as if it were no copy."""
+        with self.transaction("adoption"):
+            database.take(self._db)
 
     def copy_to(self, path: Path) -> None:
         """Write a consistent copy of the whole store to a new file, mode 0600, marked as a copy."""
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
-        with closing(sqlite3.connect(path, isolation_level=None)) as copy:
-            self._db.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")
-            copy.execute("INSERT OR REPLACE INTO meta VALUES ('copy', 'yes')")
+        database.copy(self._db, path)
 
     def untouched(self) -> bool:
         """Whether nothing was ever counted or drawn."""
@@ -268,43 +320,45 @@ class Store:
         ).fetchone()
         if found is None:
             return None
-        return np.frombuffer(found[1], dtype="<i8").astype(np.int64) if found[0] == question else np.zeros(0, np.int64)
+        if found[0] != question:
+            return np.zeros(0, np.int64)
+        return np.frombuffer(self.unseal(found[1], f"answer {tick} {call}"), dtype="<i8").astype(np.int64)
 
     def put_answer(self, tick: int, call: int, question: str, drawn: IntArray) -> None:
         """Write down what the gate answered; it can never be drawn again. Not compressed: its size tells nothing."""
         blob = np.ascontiguousarray(drawn, dtype="<i8").tobytes()
-        self._db.execute("INSERT INTO answer VALUES (?, ?, ?, ?)", (tick, call, question, blob))
+        self._rows.add("answer", tick, call, question, self.seal(blob, f"answer {tick} {call}"))
 
     def drop_answers(self, tick: int) -> None:
         """Forget the single answers of a tick that has been closed."""
-        self._db.execute("DELETE FROM answer WHERE tick = ?", (tick,))
+        self._rows.drop("answer", tick)
 
     def pending(self, tick: int) -> Counts:
         """Exact counts that wait for a tick to close. Private."""
         row = self._db.execute("SELECT counts FROM pending WHERE tick = ?", (tick,)).fetchone()
         if row is None:
             return Counts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        sparse = _unpacked(row[0])
+        sparse = unpacked(self.unseal(row[0], f"pending {tick}"))
         return Counts(sparse["cell"], sparse["count"])
 
     def add_pending(self, tick: int, counts: Counts) -> None:
         """Add exact counts to those that wait for a tick. Private."""
         total = self.pending(tick).plus(counts)
-        blob = _packed({"cell": total.cells, "count": total.numbers})
-        self._db.execute("INSERT OR REPLACE INTO pending VALUES (?, ?)", (tick, blob))
+        blob = packed({"cell": total.cells, "count": total.numbers})
+        self._rows.put("pending", tick, self.seal(blob, f"pending {tick}"))
 
     def drop_pending(self, tick: int) -> None:
         """Forget the exact counts of a tick that has been closed."""
-        self._db.execute("DELETE FROM pending WHERE tick = ?", (tick,))
+        self._rows.drop("pending", tick)
 
     def counter(self) -> Arrays | None:
         """State of the counters. Private."""
         row = self._db.execute("SELECT state FROM counter").fetchone()
-        return None if row is None else _unpacked(row[0])
+        return None if row is None else unpacked(self.unseal(row[0], "counter"))
 
     def put_counter(self, state: Arrays) -> None:
         """Replace the state of the counters. Private."""
-        self._db.execute("INSERT OR REPLACE INTO counter VALUES (0, ?)", (_packed(state),))
+        self._rows.put("counter", 0, self.seal(packed(state), "counter"))
 
 
 class _Closed:
@@ -316,61 +370,5 @@ class _Closed:
         raise StateError("This stream was closed. Open it again; what was committed is there.")
 
 
-def _private_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        mode = folder.lstat().st_mode
-    except OSError as error:
-        raise StateError(f"state folder {folder}: {error.strerror}. Choose a folder that can be written.") from error
-    if not stat.S_ISDIR(mode):
-        raise StateError(f"state folder {folder} is not a folder. Symbolic links are not followed; name it itself.")
-    if mode & 0o077:
-        raise StateError(
-            f"state folder {folder} can be reached by other users (mode {mode & 0o777:03o}); it will hold exact "
-            f"counts. Run: chmod 700 {folder}"
-        )
-
-
-def _locked(path: Path) -> int:
-    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise StateLocked(
-            f"state folder {path.parent} is in use by another process. Wait for it to end; two writers would draw "
-            "noise twice."
-        ) from error
-    return handle
-
-
-def _statements(script: str) -> Iterator[str]:
-    """Statements of a script; a trigger holds a semicolon of its own, so lines are joined until complete."""
-    text = ""
-    for line in script.strip().splitlines():
-        text += line + "\n"
-        if sqlite3.complete_statement(text):
-            yield text
-            text = ""
-
-
-def _packed(arrays: Arrays) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
-
-
-def _unpacked(blob: bytes) -> Arrays:
-    with np.load(io.BytesIO(blob), allow_pickle=False) as stored:
-        return dict(stored)
-
-
-def _packed_ints(values: IntArray) -> bytes:
-    """Integers as bytes, low bytes of all first, so that the high ones compress."""
-    planes = np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(-1, 8).T
-    return zlib.compress(np.ascontiguousarray(planes).tobytes(), 1)
-
-
-def _unpacked_ints(blob: bytes) -> IntArray:
-    planes = np.frombuffer(zlib.decompress(blob), dtype=np.uint8).reshape(8, -1)
-    return np.ascontiguousarray(planes.T).view("<i8").reshape(-1).astype(np.int64)
+def _place(tick: int, head: str) -> str:
+    return f"measurement {tick} {head}"

@@ -13,6 +13,7 @@ from synthstream import Stream, counting
 from synthstream.counting import Rows
 from synthstream.errors import SchemaError
 from synthstream.intake import Intake
+from synthstream.io import database
 from synthstream.io.store import Committed, Store
 from synthstream.kernel.gate import SystemGate
 from synthstream.release import Release
@@ -184,7 +185,7 @@ def an_interrupted_tick_begins_anew(patch: Patch) -> None:
 
     def put(self: Store, tick: int, call: int, question: str, drawn: Any) -> None:
         blob = drawn.astype("<i8").tobytes()
-        self._db.execute("INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?)", (tick, call, question, blob))
+        self._rows.put("answer", tick, call, question, self.seal(blob, f"answer {tick} {call}"))
 
     patch.setattr(Store, "answer", lambda self, tick, call, question: None)
     patch.setattr(Store, "put_answer", put)
@@ -193,13 +194,8 @@ def an_interrupted_tick_begins_anew(patch: Patch) -> None:
 @seen_by("durability")
 def commits_that_the_disk_may_forget(patch: Patch) -> None:
     """synchronous = NORMAL: the last commits are lost when the power is, and their ticks are drawn again."""
-    honest = Store._prepare
-
-    def broken(self: Store) -> None:
-        honest(self)
-        self._db.execute("PRAGMA synchronous = NORMAL")
-
-    patch.setattr(Store, "_prepare", broken)
+    pragmas = [pragma.replace("synchronous = FULL", "synchronous = NORMAL") for pragma in database._DURABLE]
+    patch.setattr(database, "_DURABLE", tuple(pragmas))
 
 
 @seen_by("freshness")

@@ -1,0 +1,390 @@
+"""The state at rest: who can reach it, what is left in its files, and what a damaged piece does."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import secrets
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synthstream import Stream, StreamConfig
+from synthstream.counts import Counts
+from synthstream.errors import StateCorrupt, StateError
+from synthstream.io.blobs import packed, unpacked, unpacked_ints
+from synthstream.io.folder import file_system
+from synthstream.io.store import Store
+from synthstream.testing.environments import At
+from synthstream.testing.gates import SeededGate
+from synthstream.workload import IntArray
+
+TOML = """
+name = "visits"
+state = "state"
+[privacy]
+epsilon = 1.0
+delta = 1e-9
+unit = "event"
+[clock]
+start = 2026-01-01
+every = "1d"
+horizon = 8
+[[columns]]
+name = "ward"
+type = "category"
+values = ["A", "B", "C"]
+"""
+FILES = ("store.db", "store.db-wal", "store.db-shm", "lock")
+
+
+def opened(folder: Path, *, toml: str = TOML, days: int = 5) -> Stream:
+    config = StreamConfig.from_toml(toml, base=folder)
+    return Stream(
+        config, gates=lambda tick: SeededGate(f"rest/{tick}"), seed=1, env=At(datetime(2026, 1, 1 + days, tzinfo=UTC))
+    )
+
+
+def fill(stream: Stream, ticks: int) -> None:
+    for _ in range(ticks):
+        rows = pl.DataFrame({"ward": ["A"] * 20 + ["B"] * (5 + stream.closed)})
+        stream.update(rows, batch_id=f"day {stream.closed}")
+        stream.release()
+
+
+# -- who can reach it ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o177])
+def test_modes_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store = Store(tmp_path / "state")
+        with store.transaction("test"):
+            store.add_pending(0, Counts.of(np.array([1])))
+        found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in store.folder.iterdir()}
+    finally:
+        os.umask(before)
+    store.close()
+    assert found == dict.fromkeys(FILES, 0o600)
+    assert stat.S_IMODE(store.folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o601])
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_others_can_reach_is_refused(tmp_path: Path, name: str, mode: int, read_only: bool) -> None:
+    store = Store(tmp_path / "state")
+    os.chmod(store.folder / name, mode)
+    if not read_only:
+        store.close()
+        (store.folder / name).touch()
+        os.chmod(store.folder / name, mode)
+    with pytest.raises(StateError, match=f"chmod 600 .*{name}"):
+        Store(store.folder, read_only=read_only)
+    store.close()
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o705, 0o711])
+def test_a_folder_that_others_can_reach_is_refused_by_status_too(tmp_path: Path, mode: int) -> None:
+    Store(tmp_path / "state").close()
+    (tmp_path / "state").chmod(mode)
+    for read_only in (False, True):
+        with pytest.raises(StateError, match="chmod 700"):
+            Store(tmp_path / "state", read_only=read_only)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_plain_file_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+    Store(tmp_path / "state").close()
+    path = tmp_path / "state" / name
+    if path.exists():
+        path.rename(tmp_path / "moved")
+    if kind == "link":
+        path.symlink_to(tmp_path / "moved")
+    elif kind == "pipe":
+        os.mkfifo(path, 0o600)
+    else:
+        path.mkdir(mode=0o700)
+    with pytest.raises(StateError, match="Symbolic links" if kind == "link" else "not a file"):
+        Store(tmp_path / "state")
+    assert path.is_symlink() == (kind == "link")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("name", [".", "store.db", "lock"])
+def test_what_belongs_to_another_user_is_refused(tmp_path: Path, name: str) -> None:
+    Store(tmp_path / "state").close()
+    os.chown(tmp_path / "state" / name, 12345, -1)
+    with pytest.raises(StateError, match="another user"):
+        Store(tmp_path / "state")
+
+
+def test_network_file_systems_are_known_and_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nbox:/export {tmp_path}/far nfs4 rw 0 0\n")
+    assert file_system(tmp_path / "near", mounts.read_text()) == "ext4"
+    assert file_system(tmp_path / "far" / "state", mounts.read_text()) == "nfs4"
+    assert file_system(tmp_path / "farther", mounts.read_text()) == "ext4"
+    monkeypatch.setattr("synthstream.io.folder._MOUNTS", mounts)
+    Store(tmp_path / "near").close()
+    with pytest.raises(StateError, match=r"network file system \(nfs4\)"):
+        Store(tmp_path / "far" / "state")
+
+
+def test_the_command_line_leaves_no_core_dump(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(TOML.replace("horizon = 8", "horizon = 8\nuntil = 2026-01-02"))
+    limit = (
+        "import resource; from synthstream.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))\n"
+        "try: main()\nfinally: print('core', resource.getrlimit(resource.RLIMIT_CORE)[0])"
+    )
+    for command, left in ("status", 4096), ("run", 0):
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", limit, command, "stream.toml"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == f"core {left}"
+
+
+# -- what is left in its files ---------------------------------------------------------------------------------------
+
+
+def in_files(folder: Path, canary: bytes) -> set[str]:
+    """Files that hold any of the numbers of a canary."""
+    numbers = np.sort(np.frombuffer(canary, dtype="<i8"))
+    found = set()
+    for path in folder.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        for shift in range(8):  # a page may begin anywhere in a blob
+            words = np.frombuffer(data[shift : shift + (len(data) - shift) // 8 * 8], dtype="<i8")
+            if (numbers[np.searchsorted(numbers, words).clip(max=len(numbers) - 1)] == words).any():
+                found.add(path.name)
+    return found
+
+
+def canary(numbers: int = 1000) -> IntArray:
+    """Counts of 62 bits that nothing else could have written."""
+    return np.frombuffer(secrets.token_bytes(8 * numbers), dtype="<i8").astype(np.int64) >> 1
+
+
+def plant(store: Store, tick: int) -> list[bytes]:
+    """A thousand unmistakable counts in each private table; the second state of the counters replaces the first."""
+    values = [canary() for _ in range(4)]
+    pending, answer, first, second = values
+    with store.transaction("counts"):
+        store.add_pending(tick, Counts(np.arange(1000), pending))
+        store.put_counter({"t": np.array(tick), "sums": first})
+    with store.transaction("counter"):
+        store.put_counter({"t": np.array(tick), "sums": second})
+    with store.transaction("answer"):
+        store.put_answer(tick, 0, "question", answer)
+    return [value.tobytes() for value in values]
+
+
+def close_tick(store: Store, tick: int) -> None:
+    with store.transaction("measurement"):
+        store.put_counter({"t": np.array(tick + 1), "sums": np.zeros(1000, np.int64)})
+        store.drop_pending(tick)
+        store.drop_answers(tick)
+    store.wipe()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_closed_counts_are_in_no_file(tmp_path: Path, reopened: bool) -> None:
+    store = Store(tmp_path / "state")
+    for tick in range(25):  # a hundred canaries
+        canaries = plant(store, tick)
+        seen = [in_files(store.folder, canary) for canary in canaries]
+        assert all(seen), "the test must be able to see what is there"
+        if reopened:
+            store.close()
+            store = Store(tmp_path / "state")
+        close_tick(store, tick)
+        assert [in_files(store.folder, canary) for canary in canaries] == [set()] * 4
+    store.close()
+
+
+def test_without_wiping_they_would_stay(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    canaries = plant(store, 0)
+    with store.transaction("measurement"):
+        store.drop_pending(0)
+    assert in_files(store.folder, canaries[0]) == {"store.db-wal"}
+    store.close()
+    assert in_files(store.folder, canaries[0]) == set()
+
+
+def test_counts_of_a_failed_transaction_are_wiped_with_the_next(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    counts = canary(300_000)
+
+    def fail() -> None:
+        with store.transaction("counts"):
+            store.add_pending(0, Counts(np.arange(len(counts)), counts))  # more than SQLite keeps in memory
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert in_files(store.folder, counts[:1000].tobytes()) == {"store.db-wal"}
+    close_tick(store, 0)
+    assert in_files(store.folder, counts[:1000].tobytes()) == set()
+    store.close()
+
+
+def test_a_stream_wipes_at_each_close(tmp_path: Path) -> None:
+    names = list[str]()
+
+    class Listening(At):
+        def do(self, name, effect):  # type: ignore[no-untyped-def]
+            names.append(name)
+            return effect()
+
+    config = StreamConfig.from_toml(TOML, base=tmp_path)
+    with Stream(config, env=Listening(datetime(2026, 1, 4, tzinfo=UTC))) as stream:
+        fill(stream, 3)
+    assert names.count("wipe log") == 3
+    assert all(names[i - 1] == "commit measurement" for i, name in enumerate(names) if name == "wipe log")
+
+
+# -- damage ----------------------------------------------------------------------------------------------------------
+
+
+def story(folder: Path, toml: str) -> tuple[int, list[str]]:
+    """Ends a stream. Returns the number of ticks and all that was committed and published."""
+    with opened(folder, toml=toml) as stream:
+        fill(stream, 5 - stream.closed)
+        stream.update(pl.DataFrame({"ward": ["A"] * 20 + ["B"] * 5}), batch_id="day 0")  # came before
+        committed = [stream._store.measurement(tick) for tick in range(5)]
+        heads = [f"{c.head} {c.released.tolist()}" for c in committed if c is not None]
+        return stream.closed, [*heads, json.dumps(stream.status()), json.dumps(stream.rows().to_dicts())]
+
+
+def flips(tmp_path: Path, toml: str, number: int, seed: int) -> dict[str, int]:
+    """Flip bits of a state that waits for its next rows, one at a time; count what happens."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    with opened(whole, toml=toml) as stream:
+        fill(stream, 3)
+        stream.update(pl.DataFrame({"ward": ["C"] * 9}), batch_id="more")
+        with stream._store.transaction("test"):  # counts of a later day
+            stream._store.add_pending(4, Counts.of(np.array([0, 3, 1])))
+    shutil.copytree(whole, tmp_path / "told")
+    right = story(tmp_path / "told", toml)
+    data = (whole / "state" / "store.db").read_bytes()
+    chance, outcomes = random.Random(seed), {"detected": 0, "harmless": 0}  # noqa: S311 - where to damage, no more
+    written = [i for i, byte in enumerate(data) if byte]
+    for i in range(number):  # every other one where something is written
+        bit = 8 * (chance.choice(written) if i % 2 else chance.randrange(len(data))) + chance.randrange(8)
+        folder = tmp_path / "flipped"
+        shutil.copytree(whole, folder)
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (folder / "state" / "store.db").write_bytes(damaged)
+        try:
+            assert story(folder, toml) == right, f"bit {bit} changed what is released"
+            outcomes["harmless"] += 1
+        except StateCorrupt:
+            outcomes["detected"] += 1
+        shutil.rmtree(folder)
+    return outcomes
+
+
+@pytest.mark.parametrize("number", [100, pytest.param(2000, marks=pytest.mark.slow)])
+def test_a_flipped_bit_is_detected_or_harmless(tmp_path: Path, number: int) -> None:
+    outcomes = flips(tmp_path, TOML, number, seed=number)
+    print(outcomes)
+    assert outcomes["detected"] > number / 5
+    assert outcomes["harmless"] > number / 5
+
+
+def changed(folder: Path, sql: str) -> None:
+    with sqlite3.connect(folder / "store.db") as db:
+        db.executescript(sql)
+    db.close()
+
+
+DELETED = "DROP TRIGGER measurement_delete; DELETE FROM measurement WHERE tick = 0; CREATE TRIGGER measurement_delete "
+STRANGE = {
+    "another table": "CREATE TABLE extra (x)",
+    "a trigger": "CREATE TRIGGER more AFTER INSERT ON pending BEGIN SELECT 1; END",
+    "no trigger": "DROP TRIGGER ledger_update",
+    "a view": "DROP TABLE models; CREATE VIEW models AS SELECT 0 AS id, 0 AS tick, x'00' AS arrays",
+    "no file": "DELETE FROM ingested",
+    "another file": "UPDATE ingested SET item = 'batch other' WHERE item = 'batch more'",
+    "a tick moved": "UPDATE pending SET tick = tick + 1",
+    "a tick missing": "DELETE FROM pending",
+    "a charge": "INSERT INTO ledger VALUES (1, '{}')",
+    "another secret": "UPDATE meta SET value = replace(value, 'a', 'b') WHERE key = 'secret'",
+    "another name": "UPDATE meta SET value = 'x' WHERE key = 'id'",
+    "a stranger's seal": "UPDATE meta SET value = 'rot13' WHERE key = 'encryption'",
+    "no sum": "DELETE FROM digest",
+    "no history": DELETED + "BEFORE DELETE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END",
+    "another format": "PRAGMA user_version = 99",
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_what_we_did_not_write_is_refused(tmp_path: Path, what: str) -> None:
+    with opened(tmp_path) as stream:
+        fill(stream, 2)
+        stream.update(pl.DataFrame({"ward": ["C"] * 9}), batch_id="more")
+    changed(tmp_path / "state", STRANGE[what])
+    with pytest.raises(StateCorrupt):
+        opened(tmp_path)
+
+
+def test_damage_in_the_middle_of_a_run_is_told_in_our_words(tmp_path: Path) -> None:
+    with opened(tmp_path) as stream:
+        fill(stream, 1)
+        changed(tmp_path / "state", "DROP TABLE models")
+        with pytest.raises(StateCorrupt, match="OperationalError"):
+            stream.release()
+
+
+def test_a_full_disk_is_no_damage(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(StateError, match="SQLITE_FULL") as caught, store.transaction("test"):
+        store.add_pending(0, Counts(np.arange(9000), canary(9000)))
+    assert not isinstance(caught.value, StateCorrupt)
+    with store.transaction("test"):
+        store.put_ingested("file", "mac")  # what fits is still written, and the sum is right
+    store.close()
+    store = Store(tmp_path / "state")
+    assert store.ingested("file") == "mac"
+    store.close()
+
+
+def bombs() -> Iterator[bytes]:
+    good = packed({"cell": np.arange(50), "count": np.arange(50)})
+    yield b""
+    yield good[:-30]
+    yield good.replace(b"(50,)", b"(5e9,)")
+    yield good.replace(b"(50,), }   ", b"(99999999999,), }"[:11].ljust(11))
+    yield good.replace(b"<i8", b"|O8")
+    for write in (np.savez_compressed, np.save):
+        buffer = io.BytesIO()
+        write(buffer, np.zeros(1_000_000, np.int64))
+        yield buffer.getvalue()
+
+
+@pytest.mark.parametrize("blob", list(bombs()), ids=range(7))
+def test_what_is_no_array_is_one_error(blob: bytes) -> None:
+    with pytest.raises(StateCorrupt, match="arrays"):
+        unpacked(blob)
+    with pytest.raises(StateCorrupt, match="arrays"):
+        unpacked_ints(blob)
