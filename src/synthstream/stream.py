@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.assembly import claim_facts, genesis, simulated, sink_of, synthesizer_of
+from synthstream.assembly import claim_facts, claim_of, genesis, simulated, sink_of, synthesizer_of
 from synthstream.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, TickNotOver
@@ -76,7 +76,8 @@ class Stream:
         self.config = config
         self._synthesizer = synthesizer_of(config)
         self.mechanism: Any = self._synthesizer.mechanism
-        self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
+        self._promise = claim_of(config, self.mechanism)
+        self._claim = claim_facts(self._promise, config.privacy.budget)
         self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
@@ -85,8 +86,8 @@ class Stream:
         self._sink = sink_of(config, env)
         refuse_lost_state(config, self._sink)
         self._store = Store(config.state, env=env)
-        self._intake = Intake(config, self._store, self._synthesizer.count)
         try:
+            self._intake = Intake(config, self._store, self._synthesizer.count)
             self._open()
         except BaseException:
             self._store.close()
@@ -112,7 +113,7 @@ class Stream:
             "mechanism": self.mechanism.fingerprint(),
         }
         if self._store.meta("config") is None:
-            ledger = Ledger(budget=self.config.privacy.budget).charge(self.mechanism.claim())
+            ledger = Ledger(budget=self.config.privacy.budget).charge(self._promise)
             with self._store.transaction("settings"):
                 for key, value in identity.items():
                     self._store.put_meta(key, value)
@@ -223,7 +224,7 @@ class Stream:
         try:
             if self._synthesizer.journaled:
                 gate = JournalGate(gate, self._store, tick)
-            counts = self._store.pending(tick)
+            counts = self._intake.pending(tick)
             models = self._models(tick - 1)
             after, measured, models = self._env.do(
                 "draw", partial(self._synthesizer.step, state, counts, gate, self._model, models)
@@ -232,7 +233,7 @@ class Stream:
                 head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
                 self._store.append_measurement(Committed(tick, self.mechanism.pack(measured), head))
                 self._store.put_counter(after)
-                self._store.drop_pending(tick)
+                self._intake.drop_pending(tick)
                 if models:
                     self._store.put_models(tick, dict(models))
                 self._store.drop_answers(tick)

@@ -1,7 +1,8 @@
 """The durable state of a stream: one SQLite file in a folder of its own, one writer.
 
 One transaction holds cursor, counter state, noisy measurement and hash-chain head. The tables ``pending``,
-``counter`` and ``answer`` hold exact counts, or noise from which they follow: they are as secret as the rows.
+``counter`` and ``answer`` hold exact counts, or noise from which they follow: they are as secret as the rows. So are
+``person`` and ``waiting``, which hold rows of persons until their tick closes (``io/contributions.py``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, StateLocked
 from synthstream.workload import IntArray
 
-FORMAT = 2
+FORMAT = 3
 _APPLICATION_ID = 0x53594E53  # "SYNS"
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -42,6 +43,13 @@ CREATE TABLE population (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT
 CREATE TABLE answer (
     tick INTEGER, call INTEGER, question TEXT NOT NULL, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)
 ) STRICT;
+CREATE TABLE person (
+    who BLOB, window INTEGER, used INTEGER NOT NULL, PRIMARY KEY (window, who)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE waiting (
+    who BLOB, tick INTEGER, rank BLOB, row BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (who, tick, rank)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX waiting_tick ON waiting (tick);
 CREATE TABLE models (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, arrays BLOB NOT NULL) STRICT;
 CREATE TRIGGER ledger_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
@@ -147,6 +155,11 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
+    @property
+    def db(self) -> sqlite3.Connection:
+        """The open file, for tables that another module looks after."""
+        return self._db
+
     # -- public facts ------------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
@@ -213,7 +226,7 @@ class Store:
 
     def untouched(self) -> bool:
         """Whether nothing was ever counted or drawn."""
-        tables = ("pending", "ingested", "answer", "measurement")
+        tables = ("pending", "waiting", "ingested", "answer", "measurement")
         return not any(self._db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
 
     def half_drawn(self, tick: int) -> bool:
