@@ -76,12 +76,22 @@ def counting(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
         rows: columns ``who``, ``tick``, ``rank``, ``number``, ``window`` and ``used``, the number of the person's events
             that count in closed ticks of that period.
     """
-    number = pl.min_horizontal(pl.col("number"), pl.lit(unit.max_events))
-    rows = rows.sort("who", "tick", "rank").with_columns(number=number)
-    room = unit.in_a_tick - (pl.col("number").cum_sum().over("who", "tick") - pl.col("number"))
-    rows = rows.with_columns(kept=pl.min_horizontal("number", room.clip(0)))
-    left = unit.max_events - pl.col("used") - (pl.col("kept").cum_sum().over("who", "window") - pl.col("kept"))
-    return rows.with_columns(kept=pl.min_horizontal("kept", left.clip(0)))
+    rows = rows.sort("who", "tick", "rank")
+    who, tick, window = rows["who"].rle_id().to_numpy(), rows["tick"].to_numpy(), rows["window"].to_numpy()
+    number = np.minimum(rows["number"].to_numpy(), unit.max_events)
+    in_tick = np.clip(unit.in_a_tick - _before(number, who, tick), 0, number)
+    left = unit.max_events - rows["used"].to_numpy() - _before(in_tick, who, window)
+    return rows.with_columns(kept=pl.Series(np.clip(left, 0, in_tick), dtype=pl.Int64))
+
+
+def _before(number: IntArray, *groups: IntArray) -> IntArray:
+    """Sum of the numbers before each one in its group; members of a group stand together."""
+    first = np.zeros(number.size, dtype=np.int64)
+    for group in groups:
+        first[1:] |= group[1:] != group[:-1]
+    start = np.maximum.accumulate(np.where(first == 1, np.arange(number.size), 0))
+    sums = np.cumsum(number) - number
+    return np.asarray(sums - sums[start])
 
 
 def window_of(tick: int, unit: Unit) -> int:

@@ -22,8 +22,8 @@ _MARGIN = 1e-9
 # A delta outside of this promises nothing, or is beyond what floats can tell from none.
 _SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
 
-# Less than this for one event is no budget: all noise would be wider than can be drawn.
-_SMALLEST_EPSILON = 1e-8
+# Less than this for one event is no budget: noise of a million events, and conversions lose their digits.
+_SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
 
 
 def moved_by(neighbours: Neighbours) -> int:
@@ -179,13 +179,13 @@ class Budget:
                 raise ValueError(_too_little(self, factor))
             return Budget(epsilon=epsilon, delta=self.delta)
         whole, delta = self.rho / factor**2, self.delta
-        while delta >= _SMALLEST_DELTA:
-            epsilon = epsilon_for(below(whole), delta=delta)
+        while whole >= _SMALLEST_RHO and delta >= _SMALLEST_DELTA:
+            epsilon, step = epsilon_for(below(whole), delta=delta), 2 * _MARGIN
             while epsilon >= _SMALLEST_EPSILON:
                 found = Budget(epsilon=epsilon, delta=delta)
                 if found.rho <= whole:
                     return found
-                epsilon *= 1 - 2 * _MARGIN
+                epsilon, step = epsilon * (1 - step), min(2 * step, 0.5)
             delta **= 2  # so small a rho is within this delta by itself, and needs no epsilon
         raise ValueError(_too_little(self, factor))
 

@@ -73,6 +73,7 @@ class Contributions:
                 f"{store.folder} has lost its secret: persons would not be known again. Restore the folder whole."
             )
         self._db.execute("PRAGMA temp_store = MEMORY")  # nothing private outside of the folder
+        self._db.execute("PRAGMA cache_size = -65536")  # KiB; persons come in no order
         self._db.execute(
             "CREATE TEMP TABLE touched (who BLOB, window INTEGER, first INTEGER, last INTEGER, "
             "PRIMARY KEY (who, window)) WITHOUT ROWID"

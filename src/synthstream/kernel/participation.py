@@ -34,7 +34,7 @@ def factor_of(how: Counter | None, unit: Unit) -> Fraction:
     if how.horizon is not None:  # there are no more ticks to bring events in
         events = min(events, layers * how.horizon)
     full, rest = divmod(events, layers)
-    longer, shorter = how.joint(full + 1), how.joint(full) if full else Fraction(0)
+    longer, shorter = (how.joint(n) if n and times else Fraction(0) for n, times in ((full + 1, rest), (full, layers)))
     if longer is None or shorter is None:
         return Fraction(unit.events)
     # Events of one person, in order of time, are dealt out to as many layers as may lie in one tick.
