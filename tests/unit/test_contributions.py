@@ -200,7 +200,9 @@ def test_people_of_periods_that_are_over_are_forgotten(tmp_path: Path) -> None:
             people.add(encoded([Row("a", tick, 0, 1, tick)]), tick)
         with store.transaction("measurement"):
             people.close(tick)
-        assert store.db.execute("SELECT window, used FROM person").fetchall() == ([(tick // 2, 1)] if tick % 2 == 0 else [])
+        assert store.db.execute("SELECT window, used FROM person").fetchall() == (
+            [(tick // 2, 1)] if tick % 2 == 0 else []
+        )
     store.close()
 
 
@@ -250,7 +252,9 @@ def test_rows_taken_in_the_order_of_a_chunk_are_seen(monkeypatch: pytest.MonkeyP
     assert_of_ones_own(unit, PLANTED, chunk=3)
 
     def by_place(rows: Rows, *, open_tick: int, key: bytes) -> pl.DataFrame:
-        parts = [arrivals(Rows(*(p[i : i + 1] for p in rows)), open_tick=open_tick, key=key) for i in range(len(rows.codes))]
+        parts = [
+            arrivals(Rows(*(p[i : i + 1] for p in rows)), open_tick=open_tick, key=key) for i in range(len(rows.codes))
+        ]
         ranks = [i.to_bytes(2, "big") + part["rank"][0] for i, part in enumerate(parts)]
         return pl.concat(parts).with_columns(rank=pl.Series(ranks, dtype=pl.Binary))
 

@@ -476,7 +476,9 @@ def test_more_that_does_not_go_together(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError, match=says):
             synthesizer_of(configured(tmp_path, text))
-    both = PERSONS.replace(UNIT, 'unit = { person = "id", max_events = 3, max_per_tick = 4 }').replace("bins = 4", "bin = 4")
+    both = PERSONS.replace(UNIT, 'unit = { person = "id", max_events = 3, max_per_tick = 4 }').replace(
+        "bins = 4", "bin = 4"
+    )
     with pytest.raises(ConfigError) as caught:
         StreamConfig.from_toml(both)
     assert "max_per_tick = 4 has no effect" in str(caught.value)
@@ -484,7 +486,13 @@ def test_more_that_does_not_go_together(tmp_path: Path) -> None:
 
 
 def test_periods_in_ticks(tmp_path: Path) -> None:
-    for every, per, ticks in (("1d", "30d", 30), ("1d", "2w", 14), ("6h", "1d", 4), ("1mo", "1q", 3), ("1mo", "2y", 24)):
+    for every, per, ticks in (
+        ("1d", "30d", 30),
+        ("1d", "2w", 14),
+        ("6h", "1d", 4),
+        ("1mo", "1q", 3),
+        ("1mo", "2y", 24),
+    ):
         text = with_unit(f'max_events = 3, per = "{per}"').replace('every = "1d"', f'every = "{every}"')
         unit = configured(tmp_path, text.replace("until = 2026-01-06\n", "")).privacy.unit
         assert unit.period == ticks
