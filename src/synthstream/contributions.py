@@ -1,11 +1,11 @@
 """Which rows of a person count: so many at most, chosen by a keyed hash, from that person's own rows alone.
 
-A person may add no more than a fixed number of events to a stream. What decides which of a person's rows count must not
-depend on other people's rows, nor on the order of rows, nor on how they were cut into files: otherwise one person would
-change what others count for, and the change would have no bound.
+A person may add no more than a fixed number of events to a stream. What decides which of a person's rows count must
+not depend on other people's rows, nor on the order of rows, nor on how they were cut into files: otherwise one person
+would change what others count for, and the change would have no bound.
 
-Rows wait until the tick in which they count is closed. They are taken tick by tick and, within a tick, in the order of a
-keyed hash of the row: that order has nothing to do with what rows say, and nobody without the key can aim at it.
+Rows wait until the tick in which they count is closed. They are taken tick by tick and, within a tick, in the order of
+a keyed hash of the row: that order has nothing to do with what rows say, and nobody without the key can aim at it.
 
 Privacy:
     Unit        one person; neighbours: add-remove
@@ -63,18 +63,18 @@ def arrivals(rows: Rows, *, open_tick: int, key: bytes) -> pl.DataFrame:
 def counting(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
     """How many of some waiting rows count, if no others come: a column ``kept`` beside the others.
 
-    Of each person and period: rows tick by tick, at most ``unit.in_a_tick`` of each tick in the order of their rank, and of these
-    the first ``unit.max_events - used``.
+    Of each person and period: rows tick by tick, at most ``unit.in_a_tick`` of each tick in the order of their rank,
+    and of these the first ``unit.max_events - used``.
 
-    A row that does not count now never will, so it need not be kept. Its place, the number of rows taken before it, can only
-    grow while rows come: those of an earlier tick, or of its own tick with a smaller rank, come before it or fill its
-    tick. When a tick closes, as many rows leave the front as ``used`` grows by. Nor does leaving it out move another row: one
-    that does not count because its tick is full is not among those taken before another, and one that comes after the
-    last that counts is followed by none that do.
+    A row that does not count now never will, so it need not be kept. Its place, the number of rows taken before it, can
+    only grow while rows come: those of an earlier tick, or of its own tick with a smaller rank, come before it or fill
+    its tick. When a tick closes, as many rows leave the front as ``used`` grows by. Nor does leaving it out move
+    another row: one that does not count because its tick is full is not among those taken before another, and one that
+    comes after the last that counts is followed by none that do.
 
     Args:
-        rows: columns ``who``, ``tick``, ``rank``, ``number``, ``window`` and ``used``, the number of the person's events
-            that count in closed ticks of that period.
+        rows: columns ``who``, ``tick``, ``rank``, ``number``, ``window`` and ``used``, the number of the person's
+            events that counted in closed ticks of that period.
     """
     rows = rows.sort("who", "tick", "rank")
     who, tick, window = rows["who"].rle_id().to_numpy(), rows["tick"].to_numpy(), rows["window"].to_numpy()
@@ -113,7 +113,7 @@ def from_bytes(rows: bytes, columns: int) -> tuple[CodeArray, IntArray]:
 
 def _as_bytes(codes: CodeArray, weights: IntArray | None) -> pl.Series:
     signs = np.ones(len(codes), dtype=np.int8) if weights is None else weights.astype(np.int8)
-    cells = np.ascontiguousarray(codes, dtype="<i4").view(np.uint8).reshape(len(codes), -1)
+    cells = np.ascontiguousarray(codes, dtype="<i4").view(np.uint8).reshape(len(codes), 4 * codes.shape[1])
     table = np.ascontiguousarray(np.concatenate([signs.view(np.uint8)[:, None], cells], axis=1))
     width = pa.binary(table.shape[1])
     array = pa.FixedSizeBinaryArray.from_buffers(width, len(table), [None, pa.py_buffer(table.tobytes())])

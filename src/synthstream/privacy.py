@@ -97,9 +97,10 @@ class Unit:
             )
         tick = "" if self.max_per_tick is None else f", and {self.in_a_tick} in a tick,"
         signed = " A row that takes an event away counts as one of them." if self.signed else ""
+        period = "" if self.per is None else " in a period"
         dropped = (
-            f"Of each person at most {self.max_events} rows{tick} count{'' if self.per is None else ' in a period'}; "
-            f"further ones are left out, and nobody is told.{signed}"
+            f"Of each person at most {self.max_events} rows{tick} count{period}; further ones are left out, and nobody is "
+            f"told.{signed}"
         )
         if self.per is None:
             return (
@@ -107,8 +108,8 @@ class Unit:
                 f"as long as a person has one key. {dropped}"
             )
         return (
-            f"Whoever sees all releases learns almost the same whether or not any one person was there in any one period "
-            f"of {self.per}, as long as a person has one key. Periods are fixed: they follow each other from the start "
+            "Whoever sees all releases learns almost the same whether or not any one person was there in any one "
+            f"period of {self.per}, as long as a person has one key. Periods are fixed: they follow each other from the start "
             f"of the clock. A person who is there in k periods is protected k times less than this says. {dropped}"
         )
 

@@ -1,4 +1,4 @@
-"""Which rows of a person count: their own alone decide, whatever comes beside them, before them, or in one file with them."""
+"""Which rows of a person count: their own alone decide, whatever comes beside them, and however rows are cut."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def encoded(rows: Sequence[Row]) -> Rows:
 def count(codes: CodeArray, weights: IntArray | None) -> Counts:
     """One cell for each code and sign, so that every row shows."""
     assert weights is not None
-    return Counts.at(codes[:, 0] * 2 + (weights < 0), np.abs(weights))
+    return Counts.at(codes[:, 0].astype(np.int64) * 2 + (weights < 0), np.abs(weights))
 
 
 def counted(unit: Unit, rows: Iterable[Row], *, chunk: int = 5, seed: int | None = None) -> list[list[int]]:
@@ -227,6 +227,15 @@ def test_another_key_takes_other_rows_and_a_lost_one_is_refused(tmp_path: Path) 
     store.close()
 
 
+def test_no_rows_are_no_rows(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    people = Contributions(store, Unit(kind="person", max_events=2))
+    with store.transaction("counts"):
+        people.add(encoded([]), 0)
+    assert people.counts(0, count).cells.size == 0
+    store.close()
+
+
 def test_rows_survive_as_bytes() -> None:
     codes = np.array([[0, 2**31 - 1], [7, 1]], dtype=np.int32)
     rows = Rows(codes, np.array([0, 0]), np.array([1, -1]), pl.Series(["a", "b"]))
@@ -252,9 +261,13 @@ def test_rows_taken_in_the_order_of_a_chunk_are_seen(monkeypatch: pytest.MonkeyP
     assert_of_ones_own(unit, PLANTED, chunk=3)
 
     def by_place(rows: Rows, *, open_tick: int, key: bytes) -> pl.DataFrame:
-        parts = [
-            arrivals(Rows(*(p[i : i + 1] for p in rows)), open_tick=open_tick, key=key) for i in range(len(rows.codes))
-        ]
+        parts = []
+        for i in range(len(rows.codes)):
+            assert rows.weights is not None
+            assert rows.people is not None
+            here = slice(i, i + 1)
+            one = Rows(rows.codes[here], rows.ticks[here], rows.weights[here], rows.people[here])
+            parts.append(arrivals(one, open_tick=open_tick, key=key))
         ranks = [i.to_bytes(2, "big") + part["rank"][0] for i, part in enumerate(parts)]
         return pl.concat(parts).with_columns(rank=pl.Series(ranks, dtype=pl.Binary))
 

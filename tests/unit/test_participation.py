@@ -7,7 +7,7 @@ from collections import Counter as Multiset
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, pairwise, product
 
 import numpy as np
 import pytest
@@ -144,7 +144,7 @@ def test_factors_grow_with_events_and_stay_below_their_number(kind: str, horizon
     how = counter(kind, horizon=horizon, noise="gaussian")  # type: ignore[arg-type]
     for per_tick in (1, 2, 5):
         found = [factor_of(how, person(m, per_tick)) for m in range(1, 30)]
-        assert all(a <= b for a, b in zip(found, found[1:], strict=False))
+        assert all(a <= b for a, b in pairwise(found))
         assert all(1 <= f <= m for m, f in enumerate(found, 1))
 
 
@@ -218,7 +218,7 @@ def test_a_claim_for_a_person_names_who_and_why() -> None:
     claim = one_event(Budget(epsilon=0.25, delta=0.0))
     unit = Unit(kind="person", max_events=4, per="30d", period=30)
     found = claim.of_group(unit, Fraction(4), theorem="group")
-    assert (found.pure, found.rho) == (1, Fraction(1, 2))
+    assert (found.pure, found.rho) == (Fraction(1), Fraction(1, 2))
     assert found.theorems == ("marginals", "group")
     words = found.words(Budget(epsilon=1.0, delta=0.0))
     assert "all events of any one person that count within any one period of 30d (at most 4 count) being added" in words

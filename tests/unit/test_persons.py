@@ -174,7 +174,8 @@ def test_files_batches_and_frames_count_alike(tmp_path: Path) -> None:
         with Stream(begun(config), gates=exact) as stream:
             for i, part in enumerate(batches):
                 stream.update(part, batch_id=f"b{i}")
-            stream.ingest()
+            if config is configs[0]:
+                assert stream.ingest() == 3
             found.append(finish(stream).measured.values.tolist())
     assert found[0] == found[1] == found[2]
 
@@ -240,7 +241,7 @@ def traced(folder: Path, text: str, frame: pl.DataFrame, gates: Callable[[int], 
 @pytest.mark.parametrize("days", [[1] * 6, [1, 2, 3, 4, 5, 5], [5, 5, 1, 1, 2]], ids=["at once", "spread", "late"])
 def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str, days: list[int]) -> None:
     """A run with a person of more rows than count, one without, and the same answers: the exact cost of the path."""
-    text = text_of(kind)
+    text = text_of(kind).replace("horizon = 8", "horizon = 5")
     extra = pl.DataFrame({"up": [True], "x": [0.3]})
     base = crowd(1).join(extra, how="cross")
     person = rows(days, ["new"] * len(days), ward="B").join(extra, how="cross")
@@ -276,13 +277,11 @@ def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str,
     else:
         assert 0 < sum(epsilon for _, epsilon in parts) <= periods * claim.pure
         assert sum(rho for rho, _ in parts) == 0
-    if kind in ("table, zcdp", "table, simple", "table, toeplitz", "table, simple, pure"):
-        spent = sum(epsilon if claim.pure else rho for rho, epsilon in parts)
-        reached = {"table, zcdp": "at once", "table, simple, pure": "at once"}.get(kind, "spread")
-        if reached == "at once" and set(days) == {1}:
-            assert spent > (claim.pure or claim.rho) * Fraction(999, 1000)
-        if reached == "spread" and days[:3] == [1, 2, 3]:
-            assert spent > (claim.pure or claim.rho) * Fraction(999, 1000)
+    together = {"table, zcdp": True, "table, simple": False, "table, toeplitz": False, "table, simple, pure": False}
+    worst = [1] * 6 if together.get(kind) else [1, 2, 3, 4, 5, 5]
+    if kind in together and days == worst:  # then all that is promised is spent
+        allowed = claim.rho if claim.pure is None else claim.pure
+        assert sum(rho + epsilon for rho, epsilon in parts) > allowed * Fraction(999, 1000)
 
 
 @pytest.mark.parametrize("text", [PERSONS, PERSONS.replace("delta = 1e-9", "delta = 0")], ids=["zcdp", "pure"])

@@ -1,4 +1,4 @@
-"""Rows of persons that wait for their tick, and how many of each person have counted. Private: as secret as the data."""
+"""Rows of persons that wait for their tick, and how many of each have counted. Private: as secret as the data."""
 
 from __future__ import annotations
 
