@@ -99,18 +99,16 @@ class Unit:
         signed = " A row that takes an event away counts as one of them." if self.signed else ""
         period = "" if self.per is None else " in a period"
         dropped = (
-            f"Of each person at most {self.max_events} rows{tick} count{period}; further ones are left out, and nobody is "
-            f"told.{signed}"
+            f"Of each person at most {self.max_events} rows{tick} count{period}; further ones are left out, and nobody "
+            f"is told.{signed}"
         )
+        learns = "Whoever sees all releases learns almost the same whether or not any one person was"
         if self.per is None:
-            return (
-                "Whoever sees all releases learns almost the same whether or not any one person was in the stream, "
-                f"as long as a person has one key. {dropped}"
-            )
+            return f"{learns} in the stream, as long as a person has one key. {dropped}"
         return (
-            "Whoever sees all releases learns almost the same whether or not any one person was there in any one "
-            f"period of {self.per}, as long as a person has one key. Periods are fixed: they follow each other from the start "
-            f"of the clock. A person who is there in k periods is protected k times less than this says. {dropped}"
+            f"{learns} there in any one period of {self.per}, as long as a person has one key. Periods are fixed: they "
+            "follow each other from the start of the clock. A person who is there in k periods is protected k times "
+            f"less than this says. {dropped}"
         )
 
 

@@ -64,7 +64,7 @@ class Toeplitz(ToeplitzCounter):
         """See :meth:`Counter.joint`: the norm of the sum of the first columns, from exact integers."""
         sums: list[int] = [0, *accumulate(self.coefficients.tolist())]
         moved = [sums[t + 1] - sums[max(0, t + 1 - ticks)] for t in range(self.horizon)]
-        return root_above(Fraction(sum(value * value for value in moved))) / 2**self.grid_bits
+        return root_above(Fraction(sum(value * value for value in moved), 4**self.grid_bits))
 
     def init(self, cells: int) -> State:
         """See :meth:`Counter.init`."""
