@@ -201,7 +201,7 @@ def root_above(square: Fraction) -> Fraction:
     """A little above the square root, by integers alone.
 
     Example:
-        >>> 2 <= root_above(Fraction(2)) ** 2 < 2 + 2**-60
+        >>> 2 <= root_above(Fraction(2)) ** 2 < 2 + Fraction(1, 2**60)
         True
     """
     unit = 2**64
