@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from synthstream.bounds import picks_rule
@@ -15,9 +16,11 @@ from synthstream.errors import ConfigError
 from synthstream.fit.weights import domain
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.kernel.batchwise import Batchwise
+from synthstream.kernel.counters import counter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
 from synthstream.partition import Partition
@@ -29,6 +32,7 @@ from synthstream.synthesizer import (
     FromBatches,
     FromSelection,
     InEpochs,
+    Mechanism,
     Synthesizer,
 )
 from synthstream.workload import Workload
@@ -44,21 +48,47 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         ConfigError: they do not fit together.
     """
     try:
+        budget = config.privacy.budget.per_event(group_factor(config), by_pure=_measures(config) == "epochs")
         if config.workload is None:
-            return _of_points(config)
+            return _of_points(config, budget)
         return synthesizer_for(
             config.synthesizer,
             workload=config.workload,
-            budget=config.privacy.budget,
+            budget=budget,
             horizon=config.clock.horizon,
-            unit=replace(config.privacy.unit, signed=config.op is not None),
+            unit=Unit(signed=config.op is not None),
             neighbours=config.privacy.neighbours,
         )
     except ValueError as error:
-        raise ConfigError(f"{config.name}: {error}") from error
+        each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
+        raise ConfigError(f"{config.name}: {error}{each}") from error
 
 
-def _of_points(config: StreamConfig) -> Synthesizer:
+def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
+    """What a stream promises: what its mechanism promises for one event, carried over to the unit of the stream."""
+    unit = replace(config.privacy.unit, signed=config.op is not None)
+    if not unit.of_persons:
+        return mechanism.claim()
+    factor = group_factor(config)
+    return mechanism.claim().of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+
+
+def _measures(config: StreamConfig) -> str:
+    """How tables are measured: always, once in an epoch, or, in other kinds of stream, otherwise."""
+    settings = config.synthesizer
+    return settings.measures(config.privacy.budget) if settings.kind == "table" else settings.kind
+
+
+def group_factor(config: StreamConfig) -> Fraction:
+    """How much further the events of one unit move what passes the gate than one event does."""
+    unit, budget = config.privacy.unit, config.privacy.budget
+    how = None
+    if unit.max_per_tick is not None and not budget.pure and _measures(config) == "always":
+        how = counter(config.synthesizer.counter, horizon=config.clock.horizon, noise="gaussian")
+    return factor_of(how, unit)
+
+
+def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     """The mechanism and the fit of a points stream."""
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
     partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
@@ -66,9 +96,9 @@ def _of_points(config: StreamConfig) -> Synthesizer:
         return FromSparseCounts(mechanism=_literal(config, partition))
     mechanism = Points(
         partition=partition,
-        budget=config.privacy.budget,
+        budget=budget,
         horizon=config.clock.horizon,
-        unit=replace(config.privacy.unit, signed=config.op is not None),
+        unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         schedule=config.synthesizer.schedule,
     )
@@ -153,6 +183,7 @@ def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "unit": claim.unit.kind,
+        **_limits(claim.unit),
         **({"signed": True} if claim.unit.signed else {}),
         "neighbours": claim.neighbours,
         "horizon": claim.horizon,
@@ -161,3 +192,10 @@ def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
         "theorems": list(claim.theorems),
         "trusts": list(claim.trusts),
     }
+
+
+def _limits(unit: Unit) -> dict[str, Any]:
+    """The limits of a unit of persons."""
+    if not unit.of_persons:
+        return {}
+    return {"max_events": unit.max_events, "max_per_tick": unit.max_per_tick, "per": unit.per}

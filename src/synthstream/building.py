@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from synthstream.assembly import claim_facts, genesis, synthesizer_of
+from synthstream.assembly import claim_facts, claim_of, genesis, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.io.store import Committed
@@ -35,7 +35,9 @@ class Builder:
     ) -> None:
         self._config, self._committed, self._secure = config, committed, secure
         synthesizer = synthesizer_of(config)
-        self.claim = claim_facts(synthesizer.mechanism.claim(), config.privacy.budget)  # as it stands in the ledger
+        self.claim = claim_facts(
+            claim_of(config, synthesizer.mechanism), config.privacy.budget
+        )  # as it stands in the ledger
         self._parts: list[tuple[int, Synthesizer]] = [(0, synthesizer)]
         for start, model in segments:
             self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))

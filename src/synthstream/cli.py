@@ -84,10 +84,7 @@ def plan_command(config: ConfigPath) -> None:
     console = _console()
     console.print(f"[bold]{loaded.name}[/bold]")
     console.print(f"Guarantee  {found.words}")
-    console.print(
-        "           Whoever sees all releases learns almost the same whether or not any one row was in the stream.\n"
-        "           Someone with many rows is protected less: the promise is for each row."
-    )
+    console.print("           " + found.meaning.replace(". ", ".\n           "))
     if not found.tables:
         _print_distances(console, found)
         return

@@ -110,6 +110,29 @@ class Clock:
         zone = ZoneInfo(self.timezone)
         return moment.astimezone(zone).replace(tzinfo=None) if moment.tzinfo else moment
 
+    def ticks_in(self, per: str) -> int:
+        """Number of ticks in a length of time that is written like ``every``.
+
+        Raises:
+            ConfigError: it is written otherwise, or is not a whole number of ticks.
+
+        Example:
+            >>> Clock(start=datetime(2026, 1, 1), every="1d", horizon=None).ticks_in("30d")
+            30
+        """
+        found = EVERY.fullmatch(per)
+        if not found:
+            raise ConfigError(f'per = {per!r}: use a number and m, h, d, w, mo, q or y, as in "30d"')
+        number, unit = int(found[1]), found[2]
+        months, seconds = number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
+        ticks, rest = divmod(months, self._months) if self._months else divmod(seconds, self._seconds)
+        if rest or ticks < 1:
+            raise ConfigError(
+                f"per = {per!r}: is not a whole number of ticks of {self.every!r}. Days have no fixed number in a "
+                "month: with ticks of days or weeks say days or weeks, with ticks of months say months"
+            )
+        return ticks
+
     def boundary(self, tick: int) -> datetime:
         """When a tick begins, with its zone."""
         if self._months:

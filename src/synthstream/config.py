@@ -6,25 +6,24 @@ import json
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from synthstream.clock import Clock, known_zone
-from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
+from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.coordinates import coordinate_of
 from synthstream.errors import ConfigError
 from synthstream.io.sources import Kind as SourceKind
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.problems import Problems
 from synthstream.schema import Schema
-from synthstream.secrecy import EncryptionConfig, EncryptionSection, apart
+from synthstream.secrecy import EncryptionConfig, apart
+from synthstream.sections import SECTIONS, ClockSection, Columns, File, PersonSection, PrivacySection
 from synthstream.synthesis import (
     POINTS,
-    Section,
     SynthesizerConfig,
     SynthesizerSection,
     partition_of,
@@ -34,125 +33,17 @@ from synthstream.synthesis import (
 from synthstream.workload import Workload
 
 
-def _moment(value: object) -> object:
-    """A TOML date is the beginning of its day."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day)
-    return value
-
-
-Moment = Annotated[datetime, BeforeValidator(_moment)]
-
-
-class _Privacy(Section):
-    epsilon: float
-    delta: float
-    unit: Literal["event"]
-    neighbours: Neighbours = "add-remove"
-
-
-class _Clock(Section):
-    column: str | None = None
-    start: Moment
-    every: str
-    until: Moment | None = None
-    timezone: str = "UTC"
-    horizon: Literal["unbounded"] | int
-
-
-class _Category(Section):
-    type: Literal["category"]
-    name: str
-    values: list[str]
-    missing: str | None = None
-    other: str | None = None
-
-
-class _Boolean(Section):
-    type: Literal["boolean"]
-    name: str
-    missing: bool | None = None
-
-
-class _Integer(Section):
-    type: Literal["integer"]
-    name: str
-    min: int
-    max: int
-    bins: int | None = None
-    missing: int | None = None
-
-
-class _Number(Section):
-    type: Literal["number"]
-    name: str
-    min: float
-    max: float
-    bins: int | None = None
-    missing: float | None = None
-
-
-class _Datetime(Section):
-    type: Literal["datetime"]
-    name: str
-    part: Part | None = None
-    min: Moment | None = None
-    max: Moment | None = None
-    bins: int | None = None
-    missing: Moment | int | None = None
-    timezone: str | None = None
-
-
-_Columns = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
-
-
-class _Source(Section):
-    kind: SourceKind
-    path: str
-
-
-class _Sink(Section):
-    kind: Literal["parquet"]
-    path: str
-    rows: Literal["total"] | Annotated[int, Field(ge=0)] = "total"
-    keep: int | None = Field(default=None, ge=1)
-
-
-class _File(Section):
-    name: str = Field(min_length=1)
-    state: str = Field(min_length=1)
-    op: str | None = Field(default=None, min_length=1)
-    privacy: _Privacy
-    clock: _Clock
-    columns: list[_Columns] = Field(min_length=1)
-    synthesizer: SynthesizerSection = SynthesizerSection()
-    source: _Source | None = None
-    sink: _Sink | None = None
-    encryption: EncryptionSection | None = None
-
-
-_SECTIONS: dict[str, type[Section]] = {
-    "": _File,
-    "privacy": _Privacy,
-    "clock": _Clock,
-    "synthesizer": SynthesizerSection,
-    "source": _Source,
-    "sink": _Sink,
-    "encryption": EncryptionSection,
-    "category": _Category,
-    "boolean": _Boolean,
-    "integer": _Integer,
-    "number": _Number,
-    "datetime": _Datetime,
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class PrivacyConfig:
-    """Budget, unit and neighbours."""
+    """Budget, unit and neighbours.
+
+    Args:
+        person: the column that holds each person's key; ``None`` if the unit is an event.
+    """
 
     budget: Budget
     unit: Unit = EVENT
+    person: str | None = None
     neighbours: Neighbours = "add-remove"
 
 
@@ -226,7 +117,7 @@ class StreamConfig:
         Raises:
             ConfigError: all that is wrong with it.
         """
-        problems = Problems(origin, text, {name: tuple(section.model_fields) for name, section in _SECTIONS.items()})
+        problems = Problems(origin, text, {name: tuple(section.model_fields) for name, section in SECTIONS.items()})
         problems.find_unfilled()
         try:
             data = tomllib.loads(text)
@@ -236,7 +127,7 @@ class StreamConfig:
                 f"{origin}: not valid TOML: {error}. Dates are written as 2026-01-31, texts in quotes"
             ) from None
         try:
-            file = _File.model_validate(data)
+            file = File.model_validate(data)
         except ValidationError as error:
             problems.add_validation(error)
             _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
@@ -251,6 +142,7 @@ class StreamConfig:
             "privacy.epsilon": budget.epsilon,
             "privacy.delta": budget.delta,
             "privacy.unit": self.privacy.unit.kind,
+            **self._public_unit(),
             "privacy.neighbours": self.privacy.neighbours,
             "clock.column": clock.column,
             "clock.start": clock.start.isoformat(),
@@ -264,6 +156,15 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
+
+    def _public_unit(self) -> dict[str, Any]:
+        """The limits of a unit of persons."""
+        unit = self.privacy.unit
+        if not unit.of_persons:
+            return {}
+        limits = {"person": self.privacy.person, "max_events": unit.max_events}
+        limits |= {"max_per_tick": unit.max_per_tick, "per": unit.per}
+        return {f"privacy.unit.{key}": value for key, value in limits.items()}
 
     def differences(self, stored: str) -> list[str]:
         """Keys whose value differs between this configuration and the :meth:`public_json` of another."""
@@ -293,9 +194,10 @@ def _check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...
     """Note what is impossible in the sections whose shape is right, beside others whose shape is wrong."""
     tops = {loc[0] for loc in broken}
     if "privacy" not in tops:
-        privacy = _Privacy.model_validate(data["privacy"])
+        privacy = PrivacySection.model_validate(data["privacy"])
         problems.attempt("privacy", lambda: Budget(epsilon=privacy.epsilon, delta=privacy.delta))
-    clock = None if "clock" in tops else _Clock.model_validate(data["clock"])
+        problems.attempt("privacy.unit", lambda: _limits(privacy))
+    clock = None if "clock" in tops else ClockSection.model_validate(data["clock"])
     if clock is not None:
         problems.attempt("clock", lambda: _clock(clock))
     timezone = clock.timezone if clock else "UTC"
@@ -303,17 +205,18 @@ def _check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...
     kind = None if synthesizer is None else synthesizer.get("kind", SynthesizerSection().kind)
     for i, raw in enumerate([] if ("columns",) in broken else data["columns"]):
         if not any(loc[:2] == ("columns", i) for loc in broken):
-            column = TypeAdapter(_Columns).validate_python(raw)
+            column = TypeAdapter(Columns).validate_python(raw)
             if kind in POINTS:
                 problems.attempt(f"columns.{i}", partial(coordinate_of, column, 1))
             elif kind is not None or column.type != "number":  # without its kind, nobody knows what a number needs
                 problems.attempt(f"columns.{i}", partial(_column, column, timezone))
 
 
-def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
+def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems."""
     privacy = problems.attempt("privacy", lambda: Budget(epsilon=file.privacy.epsilon, delta=file.privacy.delta))
     clock = problems.attempt("clock", lambda: _clock(file.clock))
+    unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
     partition = None
     if file.synthesizer.kind in POINTS:
         partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
@@ -336,13 +239,15 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
         problems.attempt("sink.path", partial(apart, base, file.state, file.sink.path))
     encryption = file.encryption and problems.attempt("encryption", partial(file.encryption.config, base, file.state))
     problems.raise_if_any()
-    if privacy is None or clock is None or schema is None or settings is None:
+    if privacy is None or clock is None or unit is None or schema is None or settings is None:
         raise problems.error()
     return {
         "name": file.name,
         "state": base / file.state,
         "base": base,
-        "privacy": PrivacyConfig(budget=privacy, neighbours=file.privacy.neighbours),
+        "privacy": PrivacyConfig(
+            budget=privacy, unit=unit, person=_person(file.privacy), neighbours=file.privacy.neighbours
+        ),
         "clock": clock,
         "op": file.op,
         "schema": schema,
@@ -354,7 +259,7 @@ def _objects(file: _File, base: Path, problems: Problems) -> dict[str, Any]:
     }
 
 
-def _of_its_own(file: _File) -> None:
+def _of_its_own(file: File) -> None:
     """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
     if file.op is not None and file.op in [column.name for column in file.columns]:
         raise ConfigError(
@@ -364,7 +269,51 @@ def _of_its_own(file: _File) -> None:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
 
 
-def _clock(section: _Clock) -> Clock:
+def _person(section: PrivacySection) -> str | None:
+    return section.unit.person if isinstance(section.unit, PersonSection) else None
+
+
+def _limits(section: PrivacySection) -> None:
+    """Raise unless the limits of a unit of persons go together."""
+    unit = section.unit
+    if not isinstance(unit, PersonSection):
+        return
+    if section.neighbours != "add-remove":
+        raise ConfigError(
+            'unit: a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
+            "takes another's place may bring another number of events, at other times"
+        )
+    if unit.max_per_tick is not None and unit.max_per_tick > unit.max_events:
+        raise ConfigError(
+            f"unit: max_per_tick = {unit.max_per_tick} has no effect above max_events = {unit.max_events}; leave it "
+            "out, or let fewer events count in a tick"
+        )
+
+
+def _unit(file: File, clock: Clock | None) -> Unit:
+    """Who is protected."""
+    section = file.privacy.unit
+    _limits(file.privacy)
+    if not isinstance(section, PersonSection):
+        return EVENT
+    if file.synthesizer.kind == "hypercube":
+        raise ConfigError(
+            'unit: kind = "hypercube" tells how many events there are, and so protects no person who may bring one '
+            'more; use kind = "points", or unit = "event"'
+        )
+    for name, key in ((file.op, "op"), (file.clock.column, "the column of [clock]")):
+        if section.person == name:
+            raise ConfigError(f"unit: person = {name!r} is {key} too. Name the column that holds each person's key")
+    return Unit(
+        kind="person",
+        max_events=section.max_events,
+        max_per_tick=section.max_per_tick,
+        per=section.per,
+        period=None if section.per is None or clock is None else clock.ticks_in(section.per),
+    )
+
+
+def _clock(section: ClockSection) -> Clock:
     horizon = None if section.horizon == "unbounded" else section.horizon
     clock = Clock(**(section.model_dump() | {"horizon": horizon}))
     if section.until is not None and horizon is not None:

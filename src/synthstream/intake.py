@@ -9,7 +9,9 @@ from pathlib import Path
 
 from synthstream.config import StreamConfig
 from synthstream.counting import Count, Rows, columns_of, counted, encode
+from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, SourceError
+from synthstream.io.contributions import Contributions
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Store
 from synthstream.reading import Frame, slices
@@ -30,6 +32,8 @@ class Intake:
 
     def __init__(self, config: StreamConfig, store: Store, count: Count, *, first: int) -> None:
         self._config, self._store, self._count, self._first = config, store, count, first
+        unit = config.privacy.unit
+        self._people = Contributions(store, unit) if unit.of_persons else None
 
     def update(self, rows: Frame | str | Path, *, batch_id: str | None, open_tick: int) -> None:
         """See :meth:`synthstream.Stream.update`."""
@@ -86,8 +90,24 @@ class Intake:
                 )
         return new
 
+    def pending(self, tick: int) -> Counts:
+        """Exact counts that wait for a tick to close. Private."""
+        if self._people is None:
+            return self._store.pending(tick)
+        return self._people.counts(tick, self._count)
+
+    def drop_pending(self, tick: int) -> None:
+        """Forget the exact counts of a tick that has been closed; only within the transaction that closes it."""
+        if self._people is None:
+            self._store.drop_pending(tick)
+        else:
+            self._people.close(tick)
+
     def _add(self, rows: Rows, open_tick: int) -> None:
         rows = rows.since(self._first) if self._first else rows
+        if self._people is not None:
+            self._people.add(rows, open_tick)
+            return
         for tick, counts in counted(rows, count=self._count, open_tick=open_tick):
             self._store.add_pending(tick, counts)
 

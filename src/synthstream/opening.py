@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from synthstream.assembly import claim_facts, synthesizer_of
+from synthstream.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.errors import StateMismatch, StateRolledBack
 from synthstream.io.sinks import Sink
@@ -36,7 +36,7 @@ def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict
 def begin(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
     """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written."""
     mechanism, budget = synthesizer_of(config).mechanism, config.privacy.budget
-    ledger = Ledger(budget=budget).charge(mechanism.claim())
+    ledger = Ledger(budget=budget).charge(claim_of(config, mechanism))
     with store.transaction("settings"):
         for key, value in identity.items():
             store.put_meta(key, value)

@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from synthstream.assembly import synthesizer_of
+from synthstream.assembly import claim_of, group_factor, synthesizer_of
 from synthstream.bounds import BETA, covered, largest_error
 from synthstream.config import StreamConfig
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts, forecast
@@ -45,6 +45,7 @@ class Plan:
 
     Args:
         claim, words: the guarantee, exact and as a sentence.
+        meaning: what that means for whom, and what protecting them costs, in plain sentences.
         how: how tables are measured.
         tables: order of a table (number of its columns) -> number of tables.
         cells: of all tables.
@@ -57,6 +58,7 @@ class Plan:
 
     claim: Claim
     words: str
+    meaning: str
     how: str
     caveat: str
     tables: dict[int, int]
@@ -75,7 +77,7 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
         return _of_points(config, made)
     mechanism = cast("TableMechanism", made.mechanism)
     workload = mechanism.workload
-    claim = mechanism.claim()
+    claim = claim_of(config, mechanism)
     horizon = config.clock.horizon
     ticks = sorted({t if horizon is None else min(t, horizon) for t in at_ticks})
     orders = sorted({len(m) for m in workload.marginals})
@@ -83,6 +85,7 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
     return Plan(
         claim=claim,
         words=claim.words(config.privacy.budget),
+        meaning=claim.unit.meaning + _dearer(config),
         how=mechanism.describe(),
         caveat=mechanism.caveat + _unused(claim, config.privacy.budget),
         tables={k: sum(len(m) == k for m in workload.marginals) for k in orders},
@@ -96,10 +99,11 @@ def plan(config: StreamConfig, *, at_ticks: Sequence[int] = AT_TICKS) -> Plan:
 
 def _of_points(config: StreamConfig, made: FromNodes | FromSparseCounts) -> Plan:
     mechanism = made.mechanism
-    claim, cells = mechanism.claim(), 2**mechanism.depth
+    claim, cells = claim_of(config, mechanism), 2**mechanism.depth
     return Plan(
         claim=claim,
         words=claim.words(config.privacy.budget),
+        meaning=claim.unit.meaning + _dearer(config),
         how=mechanism.describe(),
         caveat=_CAVEAT if isinstance(made, FromNodes) else "No forecast of its error is known.",
         tables={},
@@ -109,6 +113,17 @@ def _of_points(config: StreamConfig, made: FromNodes | FromSparseCounts) -> Plan
         forecasts=(),
         largest_words="",
         distances=tuple((n, forecast(made, n)) for n in _AT_EVENTS) if isinstance(made, FromNodes) else (),
+    )
+
+
+def _dearer(config: StreamConfig) -> str:
+    """What protecting persons costs; empty if events are protected."""
+    unit = config.privacy.unit
+    if not unit.of_persons:
+        return ""
+    return (
+        f" That makes errors about {float(group_factor(config)):.3g} times as large as with "
+        'unit = "event"; a smaller max_events makes them smaller, and leaves out more rows of busy people.'
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -22,6 +22,9 @@ _MARGIN = 1e-9
 # A delta outside of this promises nothing, or is beyond what floats can tell from none.
 _SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
 
+# Less than this for one event is no budget: noise of a million events, and conversions lose their digits.
+_SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
+
 
 def moved_by(neighbours: Neighbours) -> int:
     """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
@@ -30,19 +33,83 @@ def moved_by(neighbours: Neighbours) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """Who is protected: a single ``event``, one row of the stream.
+    """Who is protected: a single ``event``, one row of the stream; or a ``person`` with all events that count.
 
     Args:
         signed: whether a row may take an event away. Then a row put in the place of another may move one count by two.
+        max_events: of one person, how many events count at most; 1 for an event.
+        max_per_tick: of one person, how many count in one tick at most; ``None`` for no such limit.
+        per: the length of a period as it was configured; ``None`` if ``max_events`` is for life.
+        period: the same in ticks.
+
+    Raises:
+        ValueError: a limit is below 1.
+
+    Example:
+        >>> Unit(kind="person", max_events=20, per="30d", period=30).words
+        'all events of any one person that count within any one period of 30d (at most 20 count)'
     """
 
-    kind: Literal["event"] = "event"
+    kind: Literal["event", "person"] = "event"
     signed: bool = False
+    max_events: int = 1
+    max_per_tick: int | None = None
+    per: str | None = None
+    period: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_events", "max_per_tick", "period"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+
+    @property
+    def of_persons(self) -> bool:
+        """Whether it is a person."""
+        return self.kind == "person"
+
+    @property
+    def in_a_tick(self) -> int:
+        """How many events of one unit count in one tick at most."""
+        return self.max_events if self.max_per_tick is None else min(self.max_per_tick, self.max_events)
+
+    @property
+    def events(self) -> int:
+        """How many events of one unit count at most, for life or in one period: no more than its ticks let in."""
+        return self.max_events if self.period is None else min(self.max_events, self.period * self.in_a_tick)
 
     @property
     def words(self) -> str:
         """The unit in a few plain words."""
-        return "any single event (one row, adding or taking away)" if self.signed else "any single event (one row)"
+        if not self.of_persons:
+            return "any single event (one row, adding or taking away)" if self.signed else "any single event (one row)"
+        when = "" if self.per is None else f" that count within any one period of {self.per}"
+        tick = "" if self.max_per_tick is None else f", {self.in_a_tick} in a tick"
+        return f"all events of any one person{when} (at most {self.max_events} count{tick})"
+
+    @property
+    def meaning(self) -> str:
+        """What its protection means, and where it ends, in plain sentences."""
+        if not self.of_persons:
+            return (
+                "Whoever sees all releases learns almost the same whether or not any one row was in the stream. "
+                "Someone with many rows is protected less: the promise is for each row."
+            )
+        tick = "" if self.max_per_tick is None else f", and {self.in_a_tick} in a tick,"
+        signed = " A row that takes an event away counts as one of them." if self.signed else ""
+        period = "" if self.per is None else " in a period"
+        dropped = (
+            f"Of each person at most {self.max_events} rows{tick} count{period}; further ones are left out, and nobody "
+            f"is told.{signed}"
+        )
+        learns = "Whoever sees all releases learns almost the same whether or not any one person was"
+        if self.per is None:
+            return f"{learns} in the stream, as long as a person has one key. {dropped}"
+        return (
+            f"{learns} there in any one period of {self.per}, as long as a person has one key. Periods are fixed: they "
+            "follow each other from the start of the clock. A person who is there in k periods is protected k times "
+            f"less than this says. {dropped}"
+        )
 
 
 EVENT = Unit()
@@ -83,6 +150,44 @@ class Budget:
             return Fraction(self.epsilon) ** 2 / 2
         return Fraction(rho_for(self.epsilon, delta=self.delta))
 
+    def per_event(self, factor: Fraction, *, by_pure: bool = False) -> Budget:
+        """The budget of one event, if a group that costs ``factor`` times as much in norm may spend the whole.
+
+        Args:
+            factor: at least 1: number of events in the group; with Gaussian noise it may be less.
+            by_pure: whether the mechanism spends epsilon alone, although delta would be allowed.
+
+        Returns:
+            A budget of ``epsilon / factor``, or one whose rho is ``rho / factor**2``, at the same delta if that is
+            possible; rounded down, so that ``factor`` times (squared, for rho) what it allows is covered exactly.
+
+        Raises:
+            ValueError: so little is left for one event that it cannot be told from nothing.
+
+        Example:
+            >>> Budget(epsilon=1.0, delta=0.0).per_event(Fraction(4)).epsilon
+            0.25
+        """
+        if factor < 1:
+            raise ValueError(f"factor must be at least 1, not {factor}")
+        if factor == 1:
+            return self
+        epsilon = below(Fraction(self.epsilon) / factor)
+        if self.pure or by_pure:
+            if not epsilon >= _SMALLEST_EPSILON:
+                raise ValueError(_too_little(self, factor))
+            return Budget(epsilon=epsilon, delta=self.delta)
+        whole, delta = self.rho / factor**2, self.delta
+        while whole >= _SMALLEST_RHO and delta >= _SMALLEST_DELTA:
+            epsilon, step = epsilon_for(below(whole), delta=delta), 2 * _MARGIN
+            while epsilon >= _SMALLEST_EPSILON:
+                found = Budget(epsilon=epsilon, delta=delta)
+                if found.rho <= whole:
+                    return found
+                epsilon, step = epsilon * (1 - step), min(2 * step, 0.5)
+            delta **= 2  # so small a rho is within this delta by itself, and needs no epsilon
+        raise ValueError(_too_little(self, factor))
+
     def covers(self, rho: Fraction, pure: Fraction | None) -> bool:
         """Whether a cost stays within the budget, in exact arithmetic. Either currency may vouch for the whole."""
         by_pure = pure is not None and pure <= Fraction(self.epsilon)
@@ -121,6 +226,26 @@ class Claim:
     def fits(self, budget: Budget) -> bool:
         """Whether the claim stays within the budget, in exact arithmetic."""
         return budget.covers(self.rho, self.pure)
+
+    def of_group(self, unit: Unit, factor: Fraction, *, theorem: str) -> Claim:
+        """What the claim for one event promises for a group of them: ``unit``, who has at most ``unit.events``.
+
+        Pure DP costs as many times as much as there are events; rho costs ``factor**2`` times as much. Theorem: group;
+        participation, if ``factor`` is below the number of events.
+
+        Raises:
+            ValueError: the claim is not for one event more or less.
+        """
+        if self.unit.of_persons or self.neighbours != "add-remove":
+            raise ValueError("only a claim for one event more or less can be carried over to a person")
+        return replace(
+            self,
+            unit=unit,
+            rho=self.rho * factor**2,
+            pure=None if self.pure is None else self.pure * unit.events,
+            theorems=(*self.theorems, theorem),
+            trusts=(*self.trusts, "each person has one key in the person column; keyed hashes of keys do not collide"),
+        )
 
     def words(self, budget: Budget) -> str:
         """One precise sentence."""
@@ -212,3 +337,16 @@ def above(value: Fraction) -> float:
     """The smallest float that is at least ``value``."""
     near = float(value)
     return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def below(value: Fraction) -> float:
+    """The largest float that is at most ``value``."""
+    near = float(value)
+    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+
+
+def _too_little(budget: Budget, factor: Fraction) -> str:
+    return (
+        f"max_events: epsilon = {budget.epsilon:g} for a person leaves too little for one event, with noise for "
+        f"{float(factor):.4g} of them. Let fewer events of a person count, or allow more"
+    )

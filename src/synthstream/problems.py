@@ -26,9 +26,11 @@ _WORDS: dict[str, Sequence[str]] = {
     "counter": KINDS,
     "budget": SPLITS,
     "part": ("hour", "weekday", "day", "month"),
-    "unit": ("event",),
 }
 
+
+_UNIT: Path = ("privacy", "unit")
+_UNITS = 'unit = "event", or unit = { person = "column", max_events = 20 }'
 
 # What a key takes that takes a word or a number.
 _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
@@ -83,7 +85,9 @@ class Problems:
                     )
                 continue
             # The discriminator of a column (its type) stands in the location, but not in the file.
-            path = (*loc[:2], *loc[3:]) if len(loc) > 2 and loc[0] == "columns" else loc
+            # So does the kind of a unit.
+            tagged = len(loc) > 2 and (loc[0] == "columns" or loc[:2] == _UNIT)
+            path = (*loc[:2], *loc[3:]) if tagged else loc
             if self._lines.get(path) not in unfilled:
                 self.add(path, self._message(detail, path))
 
@@ -103,6 +107,7 @@ class Problems:
         """One of pydantic's errors in our words."""
         loc = detail["loc"]
         section = str(loc[2]) if len(loc) > 2 and loc[0] == "columns" else str(loc[0]) if len(loc) > 1 else ""
+        section = "unit" if path[:2] == _UNIT and len(path) > 2 else section
         return _worded(detail, path, self._key(path, detail["type"]), self._sections.get(section, ()))
 
     def _key(self, path: Path, kind: str) -> str:
@@ -127,10 +132,7 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
     if last == "unit":
-        return (
-            f'{key} = {found!r}: this version protects single events only. Say unit = "event", and read '
-            "docs/limits.md if people have many events"
-        )
+        return f"{key} = {found!r}: say {_UNITS}, which protects a person with at most so many events"
     if kind in ("literal_error", "union_tag_invalid"):
         tag = detail.get("ctx", {}).get("tag", found)
         word = "type" if kind == "union_tag_invalid" else last
@@ -146,7 +148,9 @@ def _why(key: str) -> str:
     return {
         "epsilon": "; it has no default, because it is the promise",
         "delta": "; it has no default; 0 asks for pure epsilon-DP",
-        "unit": '; it has no default. Say unit = "event"',
+        "unit": f"; it has no default. Say {_UNITS}",
+        "person": "; name the column that holds each person's key",
+        "max_events": "; of each person so many events count, and further ones are left out",
         "min": "; bounds must be publicly known, and are never taken from the data",
         "max": "; bounds must be publicly known, and are never taken from the data",
         "bins": "; say into how many equal bins the range is cut",

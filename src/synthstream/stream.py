@@ -227,7 +227,7 @@ class Stream:
         try:
             if self._synthesizer.journaled:
                 gate = JournalGate(gate, self._store, tick)
-            counts = self._store.pending(tick)
+            counts = self._intake.pending(tick)
             models = self._models(tick - 1) or {}
             after, measured, models = self._env.do(
                 "draw", partial(self._synthesizer.step, state, counts, gate, self._model, models)
@@ -236,7 +236,7 @@ class Stream:
                 head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
                 self._store.append_measurement(Committed(tick, self.mechanism.pack(measured), head))
                 self._store.put_counter(after)
-                self._store.drop_pending(tick)
+                self._intake.drop_pending(tick)
                 if models:
                     self._store.put_models(tick, dict(models))
                 self._store.drop_answers(tick)

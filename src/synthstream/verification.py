@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synthstream.assembly import genesis, sink_of
+from synthstream.assembly import claim_of, genesis, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
@@ -98,7 +98,7 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
     if store.ledger() != [builder.claim]:
         say("the ledger does not match the claim of this configuration")
     try:
-        Ledger(budget=config.privacy.budget).charge(builder.newest.mechanism.claim())
+        Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))
     except BudgetExceeded:
         say("the claim exceeds the budget")
     last = store.last()

@@ -69,7 +69,7 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("epsilon = 1.0", "epsilon = nan", ["epsilon must be a finite number"]),
         ("epsilon = 1.0", 'epsilon = "1"', ["line 4", "privacy.epsilon = '1'", "number"]),
         ("delta = 1e-9", "delta = 1.0", ["line 5", "delta must be 0, or between"]),
-        ('unit = "event"', 'unit = { person = "id", max_events = 3 }', ["line 6", "single events only"]),
+        ('unit = "event"', 'unit = "person"', ["line 6", "privacy.unit = 'person'", "max_events = 20"]),
         ('every = "1d"', 'every = "daily"', ["line 10", "every", '"1w"']),
         ("until = 2026-01-06", "until = 2020-01-06", ["until"]),
         ("start = 2026-01-01", 'start = "2026-01-01"', ["line 9", "without quotes"]),

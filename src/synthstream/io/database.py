@@ -52,10 +52,20 @@ class Database(sqlite3.Connection):
         """Run a statement; its rows come with errors of this package, too."""
         return self.cursor(_Cursor).execute(*args)
 
+    def executemany(self, *args: Any) -> _Cursor:
+        """Run a statement for each of many rows."""
+        return self.cursor(_Cursor).executemany(*args)
+
 
 class _Cursor(sqlite3.Cursor):
     def execute(self, *args: Any) -> _Cursor:
         return _translated(partial(super().execute, *args))
+
+    def executemany(self, *args: Any) -> _Cursor:
+        return _translated(partial(super().executemany, *args))
+
+    def fetchmany(self, *args: Any) -> list[Any]:
+        return _translated(partial(super().fetchmany, *args))
 
     def fetchone(self) -> Any:
         return _translated(super().fetchone)

@@ -2,7 +2,8 @@
 
 One transaction holds cursor, counter state, noisy measurement and hash-chain head. The tables ``pending``,
 ``counter`` and ``answer`` hold exact counts, or noise from which they follow: they are as secret as the rows, and are
-encrypted if there is a key. Every blob is sealed for its place, and a keyed sum of all rows is kept, so that no row
+encrypted if there is a key. So are ``person`` and ``waiting``, which hold rows of persons until their tick closes
+(``io/contributions.py``). Every blob is sealed for its place, and a keyed sum of all other rows is kept, so that none
 can be lost, added, exchanged or brought back unnoticed.
 """
 
@@ -33,7 +34,8 @@ from synthstream.workload import IntArray
 
 FORMAT = 3
 
-# No table has an index beside itself: a damaged one would hide rows that are there. Hence WITHOUT ROWID.
+# Tables with keys of their own have no index beside themselves: a damaged one would hide rows that are there. Hence
+# WITHOUT ROWID. Of rows that wait, a hidden one counts nowhere.
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE digest (id INTEGER PRIMARY KEY CHECK (id = 0), sum BLOB NOT NULL) STRICT;
@@ -46,6 +48,13 @@ CREATE TABLE population (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT
 CREATE TABLE answer (
     tick INTEGER, call INTEGER, question TEXT NOT NULL, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE person (
+    who BLOB, window INTEGER, used INTEGER NOT NULL, PRIMARY KEY (window, who)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE waiting (
+    who BLOB, tick INTEGER, rank BLOB, row BLOB NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (who, tick, rank)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX waiting_tick ON waiting (tick);
 CREATE TABLE models (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, arrays BLOB NOT NULL) STRICT;
 CREATE TABLE segment (start INTEGER PRIMARY KEY, model BLOB NOT NULL) STRICT;
 CREATE TABLE published (tick INTEGER PRIMARY KEY, manifest TEXT NOT NULL) STRICT;
@@ -195,6 +204,11 @@ class Store:
         """
         return self._private.open(sealed, place)
 
+    @property
+    def db(self) -> Database:
+        """The open file, for tables that another module looks after."""
+        return self._db
+
     # -- public facts ------------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
@@ -304,7 +318,7 @@ class Store:
 
     def untouched(self) -> bool:
         """Whether nothing was ever counted or drawn."""
-        tables = ("pending", "ingested", "answer", "measurement")
+        tables = ("pending", "waiting", "ingested", "answer", "measurement")
         return not any(self._db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
 
     def half_drawn(self, tick: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -61,6 +62,15 @@ class Counter(ABC):
 
         L2 for Gaussian noise, L1 for Laplace noise.
         """
+
+    def joint(self, ticks: int) -> Fraction | None:
+        """Norm of the change that events in so many ticks make, one in each, to the values of one cell, at most.
+
+        In counts, rounded up; ``None`` if nothing better is known than the sum of their sensitivities. A number is
+        given only by counters whose every event moves the value of each later tick by at most a number that depends
+        on its age alone and does not grow with it (theorem ``participation``).
+        """
+        return None
 
     @abstractmethod
     def init(self, cells: int) -> State:
@@ -185,6 +195,17 @@ def refuse_beyond(horizon: int | None, tick: int) -> None:
 def clip(counts: IntArray) -> IntArray:
     """Counts limited to ``LARGEST_COUNT`` in size. 1-Lipschitz in each count."""
     return np.minimum(np.maximum(counts, -LARGEST_COUNT), LARGEST_COUNT)  # far faster than np.clip for few
+
+
+def root_above(square: Fraction) -> Fraction:
+    """A little above the square root, by integers alone.
+
+    Example:
+        >>> 2 <= root_above(Fraction(2)) ** 2 < 2 + Fraction(1, 2**60)
+        True
+    """
+    unit = 2**64
+    return Fraction(math.isqrt(math.ceil(square * unit**2)) + 1, unit)
 
 
 def rounded_up(value: FloatArray) -> FloatArray:

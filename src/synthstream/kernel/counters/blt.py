@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -84,11 +85,15 @@ class Blt(ToeplitzCounter):
             raise ArithmeticError(
                 "blt parameters would let a sum leave 64 bits; the proof of the sensitivity needs it in"
             )
+        norm = math.sqrt(math.fsum(self.coefficients**2))
+        return norm * (1 + 1e-9) + math.sqrt(self.horizon) * self._slack
+
+    @cached_property
+    def _slack(self) -> float:
+        """The most that fixed point can add to what one event moves the value of one tick."""
         _, mu = self._c
         slowest = 1 / (1 - float(mu.max()) / 2.0**64)
-        slack = 2.0**-self.grid_bits + 2 * mu.size * (slowest + 1) * 2.0**-64
-        norm = math.sqrt(math.fsum(self.coefficients**2))
-        return norm * (1 + 1e-9) + math.sqrt(self.horizon) * slack
+        return 2.0**-self.grid_bits + 2 * mu.size * (slowest + 1) * 2.0**-64
 
     def facts(self) -> list[Any]:
         """See :meth:`Counter.facts`."""
@@ -97,6 +102,20 @@ class Blt(ToeplitzCounter):
     def sensitivity(self, t: int = 0) -> float:
         """L2 norm of the first column over the horizon, rounding included."""
         return self._norm
+
+    def joint(self, ticks: int) -> Fraction | None:
+        """See :meth:`Counter.joint`: the norm of the sum of the first columns, what rounding may add included.
+
+        Geometric sums, all terms positive: no digits cancel.
+        """
+        r, mu = self._c
+        decay = np.log1p(-np.array([2**64 - int(m) for m in mu]) / 2.0**64)[:, None]
+        t = np.arange(self.horizon, dtype=np.float64)
+        events = np.minimum(t + 1, ticks)
+        terms = np.exp((t + 1 - events) * decay) * np.expm1(events * decay) / np.expm1(decay)
+        moved = np.sum((r.astype(np.float64) / 2.0**64)[:, None] * terms, axis=0)
+        norm = math.sqrt(math.fsum(moved**2)) * (1 + 1e-9)
+        return Fraction(norm + ticks * math.sqrt(self.horizon) * self._slack * (1 + 1e-9))
 
     @cached_property
     def decoder(self) -> FloatArray:

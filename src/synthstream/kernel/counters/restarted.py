@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar
 
@@ -66,6 +67,10 @@ class Restarted(Counter):
     def sensitivity(self, t: int = 0) -> float:
         """That of the segment in which the event lies."""
         return self.inner(self.locate(t)[0]).sensitivity()
+
+    def joint(self, ticks: int) -> Fraction | None:
+        """See :meth:`Counter.joint`: that of one segment, if segments are long enough that none gains by two."""
+        return self.inner(0).joint(ticks) if self.noise == "gaussian" and 3 * ticks <= self.length(0) else None
 
     def init(self, cells: int) -> State:
         """See :meth:`Counter.init`."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, rounded_up
+from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, root_above, rounded_up
 from synthstream.kernel.sampling import FloatArray, IntArray
 
 
@@ -32,6 +33,10 @@ class Simple(MatrixCounter):
     def sensitivity(self, t: int = 0) -> float:
         """One event changes one tick's count by one."""
         return 1.0
+
+    def joint(self, ticks: int) -> Fraction | None:
+        """See :meth:`Counter.joint`: events in different ticks move different values."""
+        return root_above(Fraction(ticks)) if self.noise == "gaussian" else None
 
     def init(self, cells: int) -> State:
         """See :meth:`Counter.init`."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter
+from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter, root_above
 from synthstream.kernel.sampling import FloatArray, IntArray
 
 # Beyond this, remembering every tick's counts costs more than it gains over the buffered counter.
@@ -57,6 +59,12 @@ class Toeplitz(ToeplitzCounter):
         """The L2 norm of the rounded first column, from an exact integer sum."""
         squares = sum(int(c) ** 2 for c in self.coefficients)
         return math.nextafter(math.sqrt(squares), math.inf) / 2.0**self.grid_bits
+
+    def joint(self, ticks: int) -> Fraction | None:
+        """See :meth:`Counter.joint`: the norm of the sum of the first columns, from exact integers."""
+        sums: list[int] = [0, *accumulate(self.coefficients.tolist())]
+        moved = [sums[t + 1] - sums[max(0, t + 1 - ticks)] for t in range(self.horizon)]
+        return root_above(Fraction(sum(value * value for value in moved), 4**self.grid_bits))
 
     def init(self, cells: int) -> State:
         """See :meth:`Counter.init`."""

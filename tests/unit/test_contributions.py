@@ -1,0 +1,295 @@
+"""Which rows of a person count: their own alone decide, whatever comes beside them, and however rows are cut."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synthstream.contributions import arrivals, counting, from_bytes
+from synthstream.counting import Rows
+from synthstream.counts import Counts
+from synthstream.io import contributions
+from synthstream.io.contributions import Contributions
+from synthstream.io.store import Store
+from synthstream.privacy import Unit
+from synthstream.workload import CodeArray, IntArray
+
+TICKS = 4
+CODES = 3
+
+
+class Row(NamedTuple):
+    """A row: who, own tick (-1: none), code, sign, and while which tick is open it comes."""
+
+    who: str
+    tick: int
+    code: int
+    sign: int
+    comes: int
+
+
+ROWS = st.lists(
+    st.builds(
+        Row,
+        st.sampled_from("abc"),
+        st.integers(-1, TICKS),  # the last one lies ahead, and is never closed
+        st.integers(0, CODES - 1),
+        st.sampled_from((1, -1)),
+        st.integers(0, TICKS - 1),
+    ),
+    max_size=24,
+)
+UNITS = st.builds(
+    lambda m, c, per: Unit(kind="person", max_events=m, max_per_tick=c and min(c, m), per=per and "x", period=per),
+    st.integers(1, 5),
+    st.sampled_from((None, 1, 2)),
+    st.sampled_from((None, 1, 2, 3)),
+)
+
+
+def encoded(rows: Sequence[Row]) -> Rows:
+    return Rows(
+        np.array([[row.code] for row in rows], dtype=np.int32).reshape(-1, 1),
+        np.array([row.tick for row in rows], dtype=np.int64),
+        np.array([row.sign for row in rows], dtype=np.int64),
+        pl.Series([row.who for row in rows], dtype=pl.String),
+    )
+
+
+def count(codes: CodeArray, weights: IntArray | None) -> Counts:
+    """One cell for each code and sign, so that every row shows."""
+    assert weights is not None
+    return Counts.at(codes[:, 0].astype(np.int64) * 2 + (weights < 0), np.abs(weights))
+
+
+def counted(unit: Unit, rows: Iterable[Row], *, chunk: int = 5, seed: int | None = None) -> list[list[int]]:
+    """Exact counts by tick, of rows that come in some order, cut into chunks; with a seed, reopened now and then."""
+    rng = random.Random(seed)  # noqa: S311 - an order, nothing more
+    waiting = defaultdict(list)
+    for row in rows:
+        waiting[row.comes].append(row)
+    found = []
+    with TemporaryDirectory() as folder:
+        store = opened(Path(folder))
+        for tick in range(TICKS):
+            people = Contributions(store, unit)
+            come = waiting[tick]
+            if seed is not None:
+                rng.shuffle(come)
+            for start in range(0, len(come), chunk):
+                with store.transaction("counts"):
+                    people.add(encoded(come[start : start + chunk]), tick)
+                assert_bounded(store, unit)
+                if seed is not None and rng.random() < 0.3:
+                    store.close()
+                    store = opened(Path(folder))
+                    people = Contributions(store, unit)
+            found.append(people.counts(tick, count).dense(2 * CODES).tolist())
+            with store.transaction("measurement"):
+                people.close(tick)
+            store.close()
+            store = opened(Path(folder))
+        store.close()
+    return found
+
+
+def opened(folder: Path) -> Store:
+    """A store with one and the same secret."""
+    folder.chmod(0o700)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("secrets.token_bytes", lambda size: b"\x5a" * size)
+        return Store(folder)
+
+
+def assert_bounded(store: Store, unit: Unit) -> None:
+    """No more rows wait than can count."""
+    span = unit.period or 10**6
+    found = store.db.execute("SELECT who, tick, sum(number) FROM waiting GROUP BY who, tick").fetchall()
+    windows: defaultdict[tuple[bytes, int], int] = defaultdict(int)
+    for who, tick, number in found:
+        assert number <= unit.in_a_tick
+        windows[who, tick // span] += number
+    for who, window, used in store.db.execute("SELECT who, window, used FROM person"):
+        windows[who, window] += used
+    assert max(windows.values(), default=0) <= unit.max_events
+
+
+def added(parts: Iterable[list[list[int]]]) -> list[list[int]]:
+    return np.sum([np.zeros((TICKS, 2 * CODES), dtype=int), *(np.array(p) for p in parts)], axis=0).tolist()  # type: ignore[no-any-return]
+
+
+def assert_of_ones_own(unit: Unit, rows: Sequence[Row], *, chunk: int = 5) -> None:
+    """What a person adds is what it adds alone: so one person more changes nothing of the others."""
+    people = sorted({row.who for row in rows})
+    alone = [counted(unit, [row for row in rows if row.who == who], chunk=chunk) for who in people]
+    assert counted(unit, rows, chunk=chunk) == added(alone)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=ROWS, unit=UNITS)
+def test_each_persons_rows_count_as_if_nobody_else_were_there(rows: list[Row], unit: Unit) -> None:
+    assert_of_ones_own(unit, rows)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=ROWS, unit=UNITS, chunk=st.integers(1, 9), seed=st.integers(0, 1000))
+def test_order_chunks_and_restarts_change_nothing(rows: list[Row], unit: Unit, chunk: int, seed: int) -> None:
+    assert counted(unit, rows, chunk=chunk, seed=seed) == counted(unit, rows, chunk=100)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rows=ROWS, unit=UNITS)
+def test_as_many_count_as_the_limits_let_in(rows: list[Row], unit: Unit) -> None:
+    """Tick by tick, as many as come, up to the cap and to what is left of the period; and each is a row that came."""
+    rows = [row._replace(who="a") for row in rows]
+    found = np.array(counted(unit, rows))
+    used: defaultdict[int, int] = defaultdict(int)
+    for tick in range(TICKS):
+        here = [row for row in rows if max(row.tick, row.comes) == tick]
+        window = 0 if unit.period is None else tick // unit.period
+        expected = min(len(here), unit.in_a_tick, unit.max_events - used[window])
+        used[window] += expected
+        assert found[tick].sum() == expected
+        offered = np.bincount([row.code * 2 + (row.sign < 0) for row in here], minlength=2 * CODES)
+        assert np.all(found[tick] <= offered)
+    for window in used:
+        assert used[window] <= unit.events
+
+
+def test_the_order_within_a_tick_is_not_that_of_the_rows() -> None:
+    """Over many people with three different rows, each row is taken about as often."""
+    rows = [Row(f"p{i}", 0, code, 1, 0) for i in range(600) for code in range(3)]
+    found = np.array(counted(Unit(kind="person", max_events=1), rows, chunk=10_000))[0, ::2]
+    assert found.sum() == 600
+    assert found.min() > 150
+
+
+def test_a_flood_stays_small(tmp_path: Path) -> None:
+    unit = Unit(kind="person", max_events=20)
+    store = opened(tmp_path)
+    people = Contributions(store, unit)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        n = 5000
+        who = pl.Series(["busy"] * n)
+        flood = Rows(rng.integers(0, 10**6, (n, 2)).astype(np.int32), rng.integers(0, 10**6, n), None, who)
+        with store.transaction("counts"):
+            people.add(flood, 0)
+        assert store.db.execute("SELECT sum(number) FROM waiting").fetchone()[0] == 20
+    assert (tmp_path / "store.db").stat().st_size < 200_000
+    store.close()
+
+
+def test_people_of_periods_that_are_over_are_forgotten(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    people = Contributions(store, Unit(kind="person", max_events=2, per="2d", period=2))
+    for tick in range(4):
+        with store.transaction("counts"):
+            people.add(encoded([Row("a", tick, 0, 1, tick)]), tick)
+        with store.transaction("measurement"):
+            people.close(tick)
+        assert store.db.execute("SELECT window, used FROM person").fetchall() == (
+            [(tick // 2, 1)] if tick % 2 == 0 else []
+        )
+    store.close()
+
+
+def test_names_do_not_stand_in_the_state(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    people = Contributions(store, Unit(kind="person", max_events=2))
+    with store.transaction("counts"):
+        people.add(encoded([Row("Jane Canary Doe", 0, 0, 1, 0)]), 0)
+    store.close()
+    assert all(b"Canary" not in path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_another_key_takes_other_rows() -> None:
+    rows = encoded([Row(f"p{i}", 0, code, 1, 0) for i in range(20) for code in range(3)])
+    one, two = (arrivals(rows, open_tick=0, key=key * 32).sort("who") for key in (b"a", b"b"))
+    assert not set(one["who"].to_list()) & set(two["who"].to_list())
+    assert len(set(one["rank"].to_list())) == 60
+
+
+def test_no_rows_are_no_rows(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    people = Contributions(store, Unit(kind="person", max_events=2))
+    with store.transaction("counts"):
+        people.add(encoded([]), 0)
+    assert people.counts(0, count).cells.size == 0
+    store.close()
+
+
+def test_rows_survive_as_bytes() -> None:
+    codes = np.array([[0, 2**31 - 1], [7, 1]], dtype=np.int32)
+    rows = Rows(codes, np.array([0, 0]), np.array([1, -1]), pl.Series(["a", "b"]))
+    found = arrivals(rows, open_tick=3, key=b"k" * 32)
+    back, signs = from_bytes(b"".join(found["row"].to_list()), 2)
+    assert {(*c, s) for c, s in zip(back.tolist(), signs.tolist(), strict=True)} == {
+        (0, 2**31 - 1, 1),
+        (7, 1, -1),
+    }
+    assert found["tick"].to_list() == [3, 3]
+    with pytest.raises(ValueError, match="without people"):
+        arrivals(rows._replace(people=None), open_tick=0, key=b"k" * 32)
+
+
+# -- planted bugs: each is a way to choose rows that looks right ------------------------------------------------------
+
+PLANTED = [Row(who, -1, code, 1, 0) for who, code in zip("ababaababbab", [0, 1, 2] * 4, strict=True)]
+
+
+def test_rows_taken_in_the_order_of_a_chunk_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the rank of a row is its place in its chunk, and so depends on who else is in the file."""
+    unit = Unit(kind="person", max_events=2)
+    assert_of_ones_own(unit, PLANTED, chunk=3)
+
+    def by_place(rows: Rows, *, open_tick: int, key: bytes) -> pl.DataFrame:
+        parts = []
+        for i in range(len(rows.codes)):
+            assert rows.weights is not None
+            assert rows.people is not None
+            here = slice(i, i + 1)
+            one = Rows(rows.codes[here], rows.ticks[here], rows.weights[here], rows.people[here])
+            parts.append(arrivals(one, open_tick=open_tick, key=key))
+        ranks = [i.to_bytes(2, "big") + part["rank"][0] for i, part in enumerate(parts)]
+        return pl.concat(parts).with_columns(rank=pl.Series(ranks, dtype=pl.Binary))
+
+    monkeypatch.setattr(contributions, "arrivals", by_place)
+    with pytest.raises(AssertionError):
+        assert_of_ones_own(unit, PLANTED, chunk=3)
+
+
+def test_limits_that_are_shared_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: the limit holds for all people of a chunk together."""
+    unit = Unit(kind="person", max_events=2)
+
+    def together(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
+        return counting(rows.with_columns(own=pl.col("who"), who=pl.lit(b"everyone")), unit).with_columns(who="own")
+
+    monkeypatch.setattr(contributions, "counting", together)
+    with pytest.raises(AssertionError):
+        assert_of_ones_own(unit, PLANTED, chunk=3)
+
+
+def test_rows_counted_on_arrival_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bug: what came first stays, although a row with a smaller rank came later."""
+    unit = Unit(kind="person", max_events=2)
+    rows = [Row("a", 0, code % CODES, 1, 0) for code in range(9)]
+    assert counted(unit, rows, chunk=1, seed=1) == counted(unit, rows, chunk=1, seed=2)
+
+    def first_come(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
+        found = counting(rows, unit)
+        return found if rows["number"].sum() <= 2 else found.with_columns(kept=pl.col("kept") * (pl.col("number") > 1))
+
+    monkeypatch.setattr(contributions, "counting", first_come)
+    assert any(counted(unit, rows, chunk=1, seed=1) != counted(unit, rows, chunk=1, seed=s) for s in range(2, 8))
