@@ -14,21 +14,23 @@ import secrets
 import sqlite3
 import stat
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from synthstream.counts import Counts
 from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, StateLocked
+from synthstream.io.disk import connect, failed, make_folder, sync_parent, words
 from synthstream.workload import IntArray
 
 FORMAT = 2
 _APPLICATION_ID = 0x53594E53  # "SYNS"
+T = TypeVar("T")
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
 _SCHEMA = """
@@ -77,35 +79,36 @@ class Store:
         self._lock: int | None = None
         path = folder / "store.db"
         if not read_only:
-            env.do("make state folder", partial(_private_folder, folder))
-            self._lock = env.do("lock state", partial(_locked, folder / "lock"))
+            self._do("make state folder", partial(_private_folder, folder))
+            self._do("sync state's name", partial(sync_parent, folder))
+            self._lock = self._do("lock state", partial(_locked, folder / "lock"))
         try:
             if read_only:
-                self._db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+                self._db = connect(path, read_only=True)
                 self._check_format()
             else:
-                env.do("make store", lambda: os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)))
-                self._db = sqlite3.connect(path, isolation_level=None)
+                self._do("make store", lambda: os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)))
+                self._db = connect(path, read_only=False)
                 self._prepare()
-        except (sqlite3.Error, OSError) as error:
-            self._unlock()
-            raise StateCorrupt(
-                f"{path} cannot be opened as a Synthstream state ({type(error).__name__}). If it is a copy, restore "
-                "it whole; if it is something else, point 'state' to another folder."
-            ) from error
         except BaseException:
             self._unlock()
             raise
+
+    def _do(self, name: str, effect: Callable[[], T]) -> T:
+        try:
+            return self._env.do(name, effect)
+        except OSError as error:
+            raise failed(self.folder, error) from error
 
     def _prepare(self) -> None:
         for pragma in (
             "trusted_schema = OFF",
             "cell_size_check = ON",
-            "journal_mode = WAL",
             "synchronous = FULL",  # NORMAL may forget a commit at power loss, and draw a published tick again
             "secure_delete = ON",
         ):
             self._db.execute(f"PRAGMA {pragma}")
+        self._do("choose write-ahead log", lambda: self._db.execute("PRAGMA journal_mode = WAL"))
         if not self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
             with self.transaction("format"):
                 for statement in _statements(_SCHEMA):
@@ -118,6 +121,8 @@ class Store:
     def _check_format(self) -> None:
         found = self._db.execute("PRAGMA application_id").fetchone()[0]
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if found == version == 0 and not self._db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            raise StateError(f"{self.folder}: the first run ended before anything was written down. Run again.")
         if found != _APPLICATION_ID or version != FORMAT:
             raise StateCorrupt(
                 f"{self.folder / 'store.db'} is not a Synthstream state of format {FORMAT}. Point 'state' to another "
@@ -126,9 +131,11 @@ class Store:
 
     def close(self) -> None:
         """Close the file and let go of the lock."""
-        self._db.close()
-        self._db = _Closed()  # type: ignore[assignment]
-        self._unlock()
+        try:
+            self._do("close store", self._db.close)
+        finally:
+            self._db = _Closed()  # type: ignore[assignment]
+            self._unlock()
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -141,10 +148,11 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self._env.do(f"commit {what}", lambda: self._db.execute("COMMIT"))
+            self._do(f"commit {what}", lambda: self._db.execute("COMMIT"))
         except BaseException:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                with suppress(StateError):  # the disk that failed may fail again; what was not committed is not there
+                    self._db.execute("ROLLBACK")
             raise
 
     # -- public facts ------------------------------------------------------------------------------------------
@@ -279,10 +287,10 @@ class _Closed:
 
 def _private_folder(folder: Path) -> None:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder, mode=0o700)
         mode = folder.lstat().st_mode
     except OSError as error:
-        raise StateError(f"state folder {folder}: {error.strerror}. Choose a folder that can be written.") from error
+        raise StateError(f"state folder {folder}: {words(error)}. Choose a folder that can be written.") from error
     if not stat.S_ISDIR(mode):
         raise StateError(f"state folder {folder} is not a folder. Symbolic links are not followed; name it itself.")
     if mode & 0o077:
@@ -296,12 +304,15 @@ def _locked(path: Path) -> int:
     handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         os.close(handle)
         raise StateLocked(
             f"state folder {path.parent} is in use by another process. Wait for it to end; two writers would draw "
             "noise twice."
         ) from error
+    except OSError:
+        os.close(handle)
+        raise
     return handle
 
 
