@@ -10,13 +10,16 @@ files like anyone else.
 from __future__ import annotations
 
 import argparse
+import errno
 import faulthandler
+import gc
 import hashlib
 import importlib
 import json
 import os
 import pickle  # noqa: S403 - between this process and its own children
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -25,13 +28,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from synthstream.environment import Env
-from synthstream.testing.environments import Recording, When, killed
+from synthstream.testing.environments import Interrupting, Recording, When, failing, killed
 from tests.crash import controls, power, world
 
 Observed = dict[str, str]
@@ -42,6 +46,7 @@ class Result:
     """What happened to the streams of one run."""
 
     kills: int = 0
+    faults: int = 0
     streams: int = 0
     lost: int = 0
     duplicated: int = 0
@@ -49,15 +54,23 @@ class Result:
     repairs: int = 0
     unlike: int = 0
     seconds: float = 0.0
+    cpu: float = 0.0
     failpoints: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
+    told: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def events(self) -> int:
+        """Kills, or failures of the disk."""
+        return self.kills + self.faults
 
     def line(self) -> str:
         """The result in one line."""
+        what = f"faults {self.faults:,}" if self.faults else f"kills {self.kills:,}"
         return (
-            f"kills {self.kills:,}, lost events {self.lost}, duplicated events {self.duplicated}, redrawn releases "
+            f"{what}, lost events {self.lost}, duplicated events {self.duplicated}, redrawn releases "
             f"{self.redrawn}, manual repairs {self.repairs} ({self.streams} streams, {len(self.failpoints)} failpoints, "
-            f"{self.kills / max(self.seconds, 1e-9):.1f} kills/s)"
+            f"{self.events / max(self.seconds, 1e-9):.1f} a second, {self.events / max(self.cpu, 1e-9):.1f} a second of CPU)"
         )
 
 
@@ -160,6 +173,15 @@ def totals(folder: Path, kind: str) -> tuple[list[int], list[int]]:
     return [round(pl.read_parquet(place / "tables.parquet")["count"][0]) for place in places], world.totals()
 
 
+def _cpu() -> float:
+    """Seconds that this process and its children have computed."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def _ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
 class Harness:
     """Interrupts streams of several kinds until there were enough kills.
 
@@ -181,13 +203,15 @@ class Harness:
         aftermath: Callable[[Path], None] | None = None,
         before: Callable[[Path], Callable[[], None]] | None = None,
         kinds: tuple[str, ...] = tuple(world.KINDS),
+        faults: bool = False,
     ) -> None:
         self._folder, self._chance, self._kinds = folder, random.Random(seed), kinds  # noqa: S311 - not noise
+        self._faults = faults
         self._at_random, self._control, self._aftermath, self._before = at_random, control, aftermath, before
         self.names: dict[str, list[str]] = {}
         self._twins: dict[str, Observed] = {}
         for kind in kinds:
-            status, found = forked(lambda kind=kind: scout(folder / "scout" / kind, kind))  # type: ignore[misc]
+            status, found = forked(partial(scout, folder / "scout" / kind, kind))
             if status:
                 raise RuntimeError(f"the scout of {kind} failed: {found}")
             names, modules, compiled, self._twins[kind] = found
@@ -197,13 +221,15 @@ class Harness:
 
     def run(self, kills: int) -> Result:
         """Streams of every kind in turn, with real noise and with none."""
-        began = time.perf_counter()
-        while self.result.kills < kills:
+        gc.collect()
+        gc.freeze()  # a child copies every page on which it counts references
+        began, used = time.perf_counter(), _cpu()
+        while self.result.events < kills:
             for kind in self._kinds:
                 for exact in (False, True):
-                    if self.result.kills < kills:
+                    if self.result.events < kills:
                         self._one_stream(kind, exact, kills)
-        self.result.seconds = time.perf_counter() - began
+        self.result.seconds, self.result.cpu = time.perf_counter() - began, _cpu() - used
         return self.result
 
     def _one_stream(self, kind: str, exact: bool, kills: int) -> None:
@@ -213,15 +239,10 @@ class Harness:
         shutil.copytree(self._folder / "scout" / kind / "incoming", folder / "incoming")
         observer, refused, complete = Observer(), 0, False
         while not complete and refused < 3:
-            env, ticks, patience = self._fate(kind, calm=self.result.kills >= kills)
-            arm = self._before(folder) if self._before else None
-
-            def attempt(env: Env = env, ticks: int = ticks, arm: Callable[[], None] | None = arm) -> bool:
-                if arm is not None:
-                    arm()
-                return controls.drive(self._control, folder, kind, exact=exact, env=env, ticks=ticks)
-
-            status, answer = forked(attempt, patience=patience)
+            calm = self.result.events >= kills
+            attempt = self._broken if self._faults and not calm else self._killed
+            work, patience = attempt(folder, kind, exact, calm)
+            status, answer = forked(work, patience=patience)
             observer.look(folder)
             if os.WIFSIGNALED(status):
                 self.result.kills += 1
@@ -230,7 +251,9 @@ class Harness:
                 self.result.errors.append(str(answer))
                 controls.repair(self._control, folder)
             else:
-                complete = bool(answer)
+                complete, told = answer
+                self.result.faults += bool(told)
+                self.result.told.update(error.replace(str(folder), "FOLDER") for error in told)
             if self._aftermath and (os.WIFSIGNALED(status) or not status):
                 self._aftermath(folder)
                 observer.look(folder)
@@ -240,6 +263,47 @@ class Harness:
         if complete:
             self._account(folder, kind, exact, observer)
         shutil.rmtree(folder)
+
+    def _killed(self, folder: Path, kind: str, exact: bool, calm: bool) -> tuple[Callable[[], Any], float | None]:
+        """A process that will be killed, and after how many seconds."""
+        env, ticks, patience = self._fate(kind, calm=calm)
+        arm = self._before(folder) if self._before else None
+
+        def work() -> tuple[bool, list[str]]:
+            if arm is not None:
+                arm()
+            return controls.drive(self._control, folder, kind, exact=exact, env=env, ticks=ticks), []
+
+        return work, patience
+
+    def _broken(self, folder: Path, kind: str, exact: bool, calm: bool) -> tuple[Callable[[], Any], float | None]:
+        """A process in which something fails: a side effect, or a call below it; then the world is mended."""
+        env, arm, mend = Env(), None, None
+        error = self._chance.choice((errno.ENOSPC, errno.EIO))
+        how = self._chance.choice(("effect", "effect", "call", "call", "interrupt"))
+        if how == "call" and power.loaded():
+            nth, half = self._chance.randint(1, 150), self._chance.random() < 0.5
+            arm, mend = power.breaks(folder, nth=nth, error=error, half=half), power.mended
+            self.result.failpoints[f"{errno.errorcode[error]} at a call{', half written' * half}"] += 1
+        else:
+            name, when, number = self._chance.choice(self.names[kind]), self._when(), self._chance.randint(1, 3)
+            what = "Ctrl-C" if how == "interrupt" else errno.errorcode[error]
+            self.result.failpoints[f"{what} {when} {name}"] += 1
+            env = (
+                Interrupting(_ctrl_c, at=name, number=number, when=when)
+                if how == "interrupt"
+                else failing(error, at=name, number=number, when=when)
+            )
+        stubborn, ticks = self._chance.random() < 0.5, self._chance.randint(1, 6)
+
+        def work() -> tuple[bool, list[str]]:
+            if arm is not None:
+                arm()
+            return world.persist(
+                folder, kind, exact=exact, env=env, ticks=ticks, stubborn=stubborn, mend=mend or (lambda: None)
+            )
+
+        return work, None
 
     def _fate(self, kind: str, *, calm: bool) -> tuple[Env, int, float | None]:
         """How the next attempt ends: world, ticks it may close, seconds it may live."""
@@ -280,10 +344,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at-random", type=float, default=0.25)
     parser.add_argument("--control", choices=controls.CONTROLS)
+    parser.add_argument("--faults", action="store_true")
     parser.add_argument("--power", choices=("full", "normal"))
     parser.add_argument("--kinds", default=",".join(world.KINDS))
     chosen = parser.parse_args()
-    if chosen.power:
+    if chosen.power or (chosen.faults and power.compiler()):
         power.ensure_loaded()
     with tempfile.TemporaryDirectory() as folder:
         harness = Harness(
@@ -292,6 +357,7 @@ def main() -> None:
             at_random=chosen.at_random,
             control="synchronous-normal" if chosen.power == "normal" else chosen.control,
             kinds=tuple(chosen.kinds.split(",")),
+            faults=chosen.faults,
             **(power.hooks(chosen.seed) if chosen.power else {}),
         )
         result = harness.run(chosen.kills)

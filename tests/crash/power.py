@@ -68,6 +68,21 @@ def key(path: Path) -> str:
     return found.value.decode()
 
 
+def breaks(folder: Path, *, nth: int, error: int, half: bool) -> Callable[[], None]:
+    """Lets writes and syncs in a folder fail from the n-th on, in the process that calls it."""
+
+    def arm() -> None:
+        shim().crash_watch(os.fsencode(folder), b"")
+        shim().crash_fail(nth, error, int(half))
+
+    return arm
+
+
+def mended() -> None:
+    """The disk works again."""
+    shim().crash_fail(0, 0, 0)
+
+
 class Disk:
     """What is durable of a folder.
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from synthstream.config import StreamConfig
 from synthstream.environment import Env
+from synthstream.errors import SynthstreamError
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.stream import Stream
 from synthstream.testing.gates import ExactGate
@@ -115,16 +116,18 @@ def gates(exact: bool) -> Callable[[int], Gate]:
 
 def deliver(stream: Stream, folder: Path) -> None:
     """What arrives before the open tick is over. What came before comes again: files by other names too."""
-    tick = stream.closed
-    for first in range(0, tick + 1, PER_FILE):
-        for name in (f"{first:02d}.parquet", f"again-{first:02d}.parquet"):
-            there = folder / "source" / name
-            if not there.exists():
-                os.link(folder / "incoming" / f"{first:02d}.parquet", there)
-    stream.ingest()
-    for which in range(max(0, tick - 1), tick + 1):
-        for part in (1, 2):
-            stream.update(folder / "incoming" / f"batch-{which}-{part}.parquet", batch_id=f"{which}/{part}")
+    tick = -1
+    while tick != stream.closed < TICKS:  # a tick that was half drawn is closed before anything is counted
+        tick = stream.closed
+        for first in range(0, tick + 1, PER_FILE):
+            for name in (f"{first:02d}.parquet", f"again-{first:02d}.parquet"):
+                there = folder / "source" / name
+                if not there.exists():
+                    os.link(folder / "incoming" / f"{first:02d}.parquet", there)
+        stream.ingest()
+        for which in range(max(0, tick - 1), tick + 1):
+            for part in (1, 2):
+                stream.update(folder / "incoming" / f"batch-{which}-{part}.parquet", batch_id=f"{which}/{part}")
 
 
 def drive(folder: Path, kind: str, *, exact: bool, env: Env, ticks: int, stream: type[Stream] = Stream) -> bool:
@@ -134,5 +137,45 @@ def drive(folder: Path, kind: str, *, exact: bool, env: Env, ticks: int, stream:
             if opened.closed == TICKS:
                 break
             deliver(opened, folder)
-            opened.release()
+            if opened.closed < TICKS:
+                opened.release()
         return opened.closed == TICKS
+
+
+def persist(
+    folder: Path, kind: str, *, exact: bool, env: Env, ticks: int, stubborn: bool, mend: Callable[[], object]
+) -> tuple[bool, list[str]]:
+    """Like :func:`drive` in a world where something fails, and is mended when an error has come.
+
+    Only this package's errors and Ctrl-C are expected; any other one is passed on.
+
+    Args:
+        stubborn: go on with the same stream after an error, rather than leave that to another process.
+        mend: makes the world whole again.
+
+    Returns:
+        Whether the stream is complete, and the errors.
+    """
+    told: list[str] = []
+    while len(told) < 4:
+        try:
+            with Stream(config_of(folder, kind), gates=gates(exact), env=env) as opened:
+                left = ticks
+                while left and opened.closed < TICKS and len(told) < 4:
+                    try:
+                        deliver(opened, folder)
+                        if opened.closed < TICKS:
+                            opened.release()
+                        left -= 1
+                    except (SynthstreamError, KeyboardInterrupt) as error:
+                        told.append(f"{type(error).__name__}: {error}")
+                        mend()
+                        if not stubborn:
+                            return False, told
+            return opened.closed == TICKS, told
+        except (SynthstreamError, KeyboardInterrupt) as error:  # when it is opened, or closed
+            told.append(f"{type(error).__name__}: {error}")
+            mend()
+            if not stubborn:
+                return False, told
+    raise RuntimeError(f"it does not recover: {told}")

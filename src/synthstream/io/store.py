@@ -76,7 +76,7 @@ class Store:
 
     def __init__(self, folder: Path, *, read_only: bool = False, env: Env = REAL) -> None:
         self.folder, self._env = folder, env
-        self._lock: int | None = None
+        self._lock: io.FileIO | None = None
         path = folder / "store.db"
         if not read_only:
             self._do("make state folder", partial(_private_folder, folder))
@@ -139,7 +139,7 @@ class Store:
 
     def _unlock(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
             self._lock = None
 
     @contextmanager
@@ -300,18 +300,19 @@ def _private_folder(folder: Path) -> None:
         )
 
 
-def _locked(path: Path) -> int:
-    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _locked(path: Path) -> io.FileIO:
+    # An object lets go of the lock by itself, should Ctrl-C come before anyone has it.
+    handle = io.FileIO(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        os.close(handle)
+        handle.close()
         raise StateLocked(
             f"state folder {path.parent} is in use by another process. Wait for it to end; two writers would draw "
             "noise twice."
         ) from error
     except OSError:
-        os.close(handle)
+        handle.close()
         raise
     return handle
 
