@@ -309,13 +309,13 @@ class Harness:
         """How the next attempt ends: world, ticks it may close, seconds it may live."""
         if calm:
             return Env(), world.TICKS, None
-        ticks = self._chance.randint(1, 6)
+        ticks = self._chance.randint(1, 3)
         if self._chance.random() < self._at_random:
             self.result.failpoints["at a random moment"] += 1
             return Env(), ticks, self._chance.uniform(0.0, 0.02 + 0.012 * ticks)
         name, when = self._chance.choice(self.names[kind]), self._when()
         self.result.failpoints[f"{when} {name}"] += 1
-        return killed(at=name, number=self._chance.randint(1, 3), when=when), ticks, None
+        return killed(at=name, number=self._chance.choice((1, 1, 2)), when=when), ticks, None
 
     def _when(self) -> When:
         return "before" if self._chance.random() < 0.5 else "after"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,7 @@ def prepare(folder: Path, kind: str) -> None:
             rows(kind, tick, part).write_parquet(folder / "incoming" / f"batch-{tick}-{part}.parquet")
 
 
+@cache
 def config_of(folder: Path, kind: str) -> StreamConfig:
     """The configuration of a stream in this folder."""
     return StreamConfig.from_toml(KINDS[kind], base=folder)
@@ -125,8 +127,8 @@ def deliver(stream: Stream, folder: Path) -> None:
                 if not there.exists():
                     os.link(folder / "incoming" / f"{first:02d}.parquet", there)
         stream.ingest()
-        for which in range(max(0, tick - 1), tick + 1):
-            for part in (1, 2):
+        for which, part in ((tick - 1, 2), (tick, 1), (tick, 2)):
+            if which >= 0:
                 stream.update(folder / "incoming" / f"batch-{which}-{part}.parquet", batch_id=f"{which}/{part}")
 
 
