@@ -44,7 +44,11 @@ class PublishesFirst(Stream):
         """The release of the tick that is being committed."""
         measured, head = self._measured(self.closed)
         model = self._synthesizer.fit(
-            self.closed, lambda t: self._measured(t)[0], self._model, self._models(self.closed), seed=seed_of(head, "fit")
+            self.closed,
+            lambda t: self._measured(t)[0],
+            self._model,
+            self._models(self.closed),
+            seed=seed_of(head, "fit"),
         )
         changed = None if self._model is None else model.moved_from(self._model)
         return replace(self._release(measured, model, head), changed=changed)

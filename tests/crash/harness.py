@@ -17,7 +17,7 @@ import hashlib
 import importlib
 import json
 import os
-import pickle  # noqa: S403 - between this process and its own children
+import pickle
 import random
 import resource
 import shutil
@@ -118,7 +118,7 @@ def forked(work: Callable[[], Any], *, patience: float | None = None) -> tuple[i
         faulthandler.dump_traceback_later(60, exit=True)
         try:
             result = (0, work())
-        except BaseException as error:  # noqa: BLE001 - reported to the parent
+        except BaseException as error:
             result = (1, f"{type(error).__module__}.{type(error).__name__}: {error}")
         with os.fdopen(writer, "wb") as pipe:
             pickle.dump(result, pipe)

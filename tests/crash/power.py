@@ -104,7 +104,11 @@ class Disk:
     def fails(self, folder: Path) -> None:
         """The power goes, and comes back."""
         self._outage = self._chance.choice(OUTAGES)
-        self._live = {key(path): path for path in (folder, *folder.rglob("*")) if path.relative_to(folder).parts[:1] not in [(n,) for n in OUTSIDE]}
+        self._live = {
+            key(path): path
+            for path in (folder, *folder.rglob("*"))
+            if path.relative_to(folder).parts[:1] not in [(n,) for n in OUTSIDE]
+        }
         after = folder.with_name(folder.name + "-after")
         after.mkdir()
         self._rebuild(key(folder), after)

@@ -1,7 +1,7 @@
 """Real processes, real kills, real files: nothing lost, nothing counted twice, nothing drawn again, nothing to repair.
 
-How many: about 60 by default, 1,000 with ``-m slow``, 10,000 with ``-m soak``. The controls are wrong on purpose, and must
-be found out.
+How many: about 60 by default, 1,000 with ``-m slow``, 10,000 with ``-m soak``. The controls are wrong on purpose, and
+must be found out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every side effect of a stream has a name, and every name is reached: nothing is done behind the environment's back."""
+"""Every side effect of a stream has a name, and every name is reached: nothing is done behind its back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EFFECTS = {
     "symlink_to", "hardlink_to", "write_text", "write_bytes", "touch", "chmod", "rmtree", "copyfile", "copy", "move",
     "flock", "write_table", "write_parquet", "write_csv", "sync", "sync_parent", "make_folder",
 }  # fmt: skip
-PURE = {"moment.replace", "until.replace", "line.replace", "table.replace", "within_range.copy", "text.replace"}
+PURE = {"until.replace", "line.replace"}
 STATEMENTS = ("COMMIT", "PRAGMA journal_mode")
 
 

@@ -132,6 +132,11 @@ def deliver(stream: Stream, folder: Path) -> None:
                 stream.update(folder / "incoming" / f"batch-{which}-{part}.parquet", batch_id=f"{which}/{part}")
 
 
+def complete(stream: Stream) -> bool:
+    """Whether every tick has been released, and published."""
+    return stream.last is not None and stream.last.tick == TICKS - 1
+
+
 def drive(folder: Path, kind: str, *, exact: bool, env: Env, ticks: int, stream: type[Stream] = Stream) -> bool:
     """Open the stream, and feed and close up to ``ticks`` ticks. Whether it is complete."""
     with stream(config_of(folder, kind), gates=gates(exact), env=env) as opened:
@@ -141,7 +146,7 @@ def drive(folder: Path, kind: str, *, exact: bool, env: Env, ticks: int, stream:
             deliver(opened, folder)
             if opened.closed < TICKS:
                 opened.release()
-        return opened.closed == TICKS
+        return complete(opened)
 
 
 def persist(
@@ -174,7 +179,7 @@ def persist(
                         mend()
                         if not stubborn:
                             return False, told
-            return opened.closed == TICKS, told
+            return complete(opened), told
         except (SynthstreamError, KeyboardInterrupt) as error:  # when it is opened, or closed
             told.append(f"{type(error).__name__}: {error}")
             mend()

@@ -83,9 +83,7 @@ def connect(path: Path, *, read_only: bool) -> Connection:
 
 def failed(folder: Path, error: OSError) -> StateError:
     """What to say when the operating system failed at the state folder."""
-    return StateError(
-        f"state folder {folder}: {words(error)}. What was committed is there. Mend that, and run again."
-    )
+    return StateError(f"state folder {folder}: {words(error)}. What was committed is there. Mend that, and run again.")
 
 
 def _told(folder: Path, error: sqlite3.DatabaseError) -> Exception:
