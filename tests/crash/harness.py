@@ -16,6 +16,7 @@ import gc
 import hashlib
 import importlib
 import json
+import math
 import os
 import pickle
 import random
@@ -35,6 +36,7 @@ from typing import Any
 import polars as pl
 
 from synthstream.environment import Env
+from synthstream.stream import Stream
 from synthstream.testing.environments import Interrupting, Recording, When, failing, killed
 from tests.crash import controls, power, world
 
@@ -69,8 +71,9 @@ class Result:
         what = f"faults {self.faults:,}" if self.faults else f"kills {self.kills:,}"
         return (
             f"{what}, lost events {self.lost}, duplicated events {self.duplicated}, redrawn releases "
-            f"{self.redrawn}, manual repairs {self.repairs} ({self.streams} streams, {len(self.failpoints)} failpoints, "
-            f"{self.events / max(self.seconds, 1e-9):.1f} a second, {self.events / max(self.cpu, 1e-9):.1f} a second of CPU)"
+            f"{self.redrawn}, manual repairs {self.repairs} ({self.streams} streams, {len(self.failpoints)} "
+            f"failpoints, {self.events / max(self.seconds, 1e-9):.1f} a second, "
+            f"{self.events / max(self.cpu, 1e-9):.1f} a second of CPU)"
         )
 
 
@@ -166,7 +169,7 @@ def totals(folder: Path, kind: str) -> tuple[list[int], list[int]]:
     Of a stream without a sink only the last release is there.
     """
     if kind == "anchor":
-        with world.Stream(world.config_of(folder, kind), gates=world.gates(True)) as stream:
+        with Stream(world.config_of(folder, kind), gates=world.gates(True)) as stream:
             release = stream.last
             return [] if release is None else [round(float(release.tables["count"][0]))], world.totals()[-1:]
     places = sorted((folder / "releases").glob("[0-9]*"))
@@ -219,18 +222,22 @@ class Harness:
             warm(modules, compiled)
         self.result = Result()
 
-    def run(self, kills: int) -> Result:
-        """Streams of every kind in turn, with real noise and with none."""
+    def run(self, kills: int, *, seconds: float = math.inf) -> Result:
+        """Streams of every kind in turn, with real noise and with none, until there were enough kills, or so long."""
+        self._until = time.perf_counter() + seconds
         gc.collect()
         gc.freeze()  # a child copies every page on which it counts references
         began, used = time.perf_counter(), _cpu()
-        while self.result.events < kills:
+        while not self._enough(kills):
             for kind in self._kinds:
                 for exact in (False, True):
-                    if self.result.events < kills:
+                    if not self._enough(kills):
                         self._one_stream(kind, exact, kills)
         self.result.seconds, self.result.cpu = time.perf_counter() - began, _cpu() - used
         return self.result
+
+    def _enough(self, kills: int) -> bool:
+        return self.result.events >= kills or time.perf_counter() > self._until
 
     def _one_stream(self, kind: str, exact: bool, kills: int) -> None:
         folder = self._folder / f"{kind}-{self.result.streams}"
@@ -239,7 +246,7 @@ class Harness:
         shutil.copytree(self._folder / "scout" / kind / "incoming", folder / "incoming")
         observer, refused, complete = Observer(), 0, False
         while not complete and refused < 3:
-            calm = self.result.events >= kills
+            calm = self._enough(kills)
             attempt = self._broken if self._faults and not calm else self._killed
             work, patience = attempt(folder, kind, exact, calm)
             status, answer = forked(work, patience=patience)
@@ -341,6 +348,7 @@ def main() -> None:
     """Run, and print the result as a line and as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further stream after this time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--at-random", type=float, default=0.25)
     parser.add_argument("--control", choices=controls.CONTROLS)
@@ -360,7 +368,7 @@ def main() -> None:
             faults=chosen.faults,
             **(power.hooks(chosen.seed) if chosen.power else {}),
         )
-        result = harness.run(chosen.kills)
+        result = harness.run(chosen.kills, seconds=chosen.seconds)
     print(result.line())
     print(json.dumps({**vars(result), "names": sorted({n for names in harness.names.values() for n in names})}))
 

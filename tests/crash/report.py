@@ -1,4 +1,4 @@
-"""The crash suite in numbers, for docs/reliability.md: ``python -m tests.crash.report --part 0.1``. Minutes to hours."""
+"""The crash suite in numbers, for docs/reliability.md: ``python -m tests.crash.report --part 0.1``; it takes long."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from synthstream.environment import Env
 from synthstream.errors import SinkError, StateError, StateLocked
 from synthstream.io.store import Store
 from synthstream.stream import Stream
-from synthstream.testing.environments import Interrupting, When, Within, failing
+from synthstream.testing.environments import Interrupting, Recording, When, Within, failing
 from tests.crash import world
 
 
@@ -79,6 +79,17 @@ def test_a_sink_that_fails_is_a_sink_error_and_is_caught_up(folder: Path, at: st
             released(stream, folder)
         assert stream.last is None
         assert released(stream, folder) == world.totals()[1]
+
+
+def test_a_release_that_was_renamed_and_not_synced_is_synced_before_it_counts_as_published(folder: Path) -> None:
+    """Otherwise a loss of power could take it away after the state said that it was there."""
+    with opened(folder, failing(errno.EIO, at="sync sink")) as stream, pytest.raises(SinkError):
+        released(stream, folder)
+    assert (folder / "releases" / "000000").is_dir()
+    again = Recording()
+    opened(folder, again).close()
+    assert "rename release" not in again.names
+    assert again.names.index("sync sink") < again.names.index("commit publication")
 
 
 def test_old_rows_whose_removal_failed_are_removed_later(folder: Path) -> None:

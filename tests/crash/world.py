@@ -90,7 +90,8 @@ def rows(kind: str, tick: int, part: int) -> pl.DataFrame:
 def totals() -> list[int]:
     """Number of events up to the end of each tick, from the rows alone."""
     numbers = [sum(len(rows("table", tick, part)) for part in range(3)) for tick in range(TICKS)]
-    return np.cumsum(numbers).tolist()
+    running: list[int] = np.cumsum(numbers).tolist()
+    return running
 
 
 def prepare(folder: Path, kind: str) -> None:
