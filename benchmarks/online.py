@@ -15,8 +15,8 @@ from synthstream.fit.cloud import Cloud
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
 from synthstream.partition import Partition
+from synthstream.point_synthesizers import FromNodes, counted_cloud
 from synthstream.privacy import Budget
-from synthstream.synthesizer import FromNodes, counted_cloud
 from synthstream.testing.gates import SeededGate
 from synthstream.tree import TreeMeasured
 

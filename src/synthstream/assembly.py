@@ -21,14 +21,13 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
 from synthstream.partition import Partition
+from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
 from synthstream.synthesis import SynthesizerConfig
 from synthstream.synthesizer import (
     Continual,
     FromBatches,
-    FromNodes,
     FromSelection,
-    FromSparseCounts,
     InEpochs,
     Synthesizer,
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from synthstream import care
 from synthstream.errors import SynthstreamError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ app = typer.Typer(
 schema_app = typer.Typer(no_args_is_help=True, help="Describe columns.")
 app.add_typer(schema_app, name="schema")
 
-ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
+ConfigPath = care.ConfigPath
 Simulate = Annotated[
     bool,
     typer.Option("--simulate", help="Reproducible noise, own folders, releases stamped as not private."),
@@ -292,6 +293,11 @@ def sample_command(
         raise SystemExit(_fail(f"-o {output}: the name must end in .parquet or .csv."))
     if output is not None:
         _console().print(f"{len(rows):,} synthetic rows in {output}")
+
+
+app.command("verify")(care.verify_command)
+app.command("backup")(care.backup_command)
+app.command("recover")(care.recover_command)
 
 
 def _moment(text: str | None) -> datetime | None:

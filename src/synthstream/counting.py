@@ -33,6 +33,11 @@ class Rows(NamedTuple):
         """All that decides what these rows count for, as bytes."""
         return tuple(part.tobytes() for part in self if part is not None)
 
+    def since(self, tick: int) -> Rows:
+        """Those of a tick or later by their own time."""
+        kept = self.ticks >= tick
+        return Rows(self.codes[kept], self.ticks[kept], None if self.weights is None else self.weights[kept])
+
 
 def columns_of(config: StreamConfig) -> tuple[str, ...]:
     """Every column that a frame must have: those of the schema, the time, the op."""

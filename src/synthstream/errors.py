@@ -12,7 +12,8 @@
     │   ├── StateLocked       another process holds it
     │   ├── StateMismatch     it belongs to another configuration
     │   ├── StateRolledBack   published releases are newer than it: an old copy was restored
-    │   └── StateCorrupt      it is damaged, or not a Synthstream state
+    │   ├── StateCorrupt      it is damaged, or not a Synthstream state
+    │   └── RecoveryRefused   there is nothing to recover, or it cannot be done without harm
     └── SinkError             the place of publication cannot be written, or holds something else
 
 Messages say what was expected, what was found and what to do. They never carry a private value.
@@ -69,6 +70,10 @@ class StateRolledBack(StateError):
 
 class StateCorrupt(StateError):
     """The state is damaged, or is not a Synthstream state."""
+
+
+class RecoveryRefused(StateError):
+    """There is nothing to recover, or it cannot be done without harm."""
 
 
 class SinkError(SynthstreamError):

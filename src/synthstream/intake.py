@@ -24,10 +24,12 @@ class Intake:
         config: says how rows are read.
         store: where exact counts wait for their tick.
         count: makes counts of encoded rows.
+        first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they
+            are dropped, and so are rows without a time.
     """
 
-    def __init__(self, config: StreamConfig, store: Store, count: Count) -> None:
-        self._config, self._store, self._count = config, store, count
+    def __init__(self, config: StreamConfig, store: Store, count: Count, *, first: int) -> None:
+        self._config, self._store, self._count, self._first = config, store, count, first
 
     def update(self, rows: Frame | str | Path, *, batch_id: str | None, open_tick: int) -> None:
         """See :meth:`synthstream.Stream.update`."""
@@ -87,6 +89,7 @@ class Intake:
         return new
 
     def _add(self, rows: Rows, open_tick: int) -> None:
+        rows = rows.since(self._first) if self._first else rows
         for tick, counts in counted(rows, count=self._count, open_tick=open_tick):
             self._store.add_pending(tick, counts)
 

@@ -4,16 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from synthstream.assembly import claim_facts, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.errors import StateMismatch, StateRolledBack
 from synthstream.io.sinks import Sink
 from synthstream.io.store import Store
+from synthstream.kernel.ledger import Ledger
 
 _KINDS_OF_RUN = {
     "secure": "runs with simulated noise and real runs never share a state folder",
     "seed": "its noise was simulated with another seed; use that one, or delete this folder and its releases",
     "mechanism": "this version of Synthstream, or of its libraries, would count with other coefficients",
 }
+
+
+def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict[str, str]:
+    """What a state must have in common with the run that opens it."""
+    return {
+        "config": config.public_json(),
+        "secure": str(secure),
+        "seed": str(seed),
+        "mechanism": synthesizer_of(config).mechanism.fingerprint(),
+    }
+
+
+def begin(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
+    """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written."""
+    mechanism, budget = synthesizer_of(config).mechanism, config.privacy.budget
+    ledger = Ledger(budget=budget).charge(mechanism.claim())
+    with store.transaction("settings"):
+        for key, value in identity.items():
+            store.put_meta(key, value)
+        for claim in ledger.claims:
+            store.append_ledger(claim_facts(claim, budget))
+        store.put_counter(mechanism.init())
+
+
+def refuse_copy(store: Store) -> None:
+    """Raise ``StateRolledBack`` if the state is a backup that was put back."""
+    if store.meta("copy") is not None:
+        raise StateRolledBack(
+            f"The state in {store.folder} is a backup: what was drawn after it was made is not in it. Say `synthstream "
+            "recover --adopt` to go on from what was published. No noise was drawn."
+        )
 
 
 def refuse_lost_state(config: StreamConfig, sink: Sink) -> None:
@@ -23,8 +56,8 @@ def refuse_lost_state(config: StreamConfig, sink: Sink) -> None:
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
-            "[sink] path. A lost state cannot be rebuilt (docs/limits.md); a successor needs a folder and a budget "
-            "of its own. No noise was drawn."
+            "[sink] path. If the state is lost, `synthstream recover --adopt` goes on from what was published. No "
+            "noise was drawn."
         )
 
 
@@ -65,18 +98,25 @@ def compare_with_sink(store: Store, sink: Sink) -> None:
         if marked is not None:
             raise StateRolledBack(
                 f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
-                "it, or point [sink] path back to where the releases are. No noise was drawn."
+                "it, or point [sink] path back to where the releases are; `synthstream recover --republish` builds "
+                "them again. No noise was drawn."
             )
         return
     if marked is not None and last.tick < marked[0]:
         raise StateRolledBack(
             f"The state has published releases up to tick {marked[0]}, but the newest one there is tick {last.tick}. "
-            "Restore the missing ones. No noise was drawn."
+            "Restore the missing ones, or say `synthstream recover --republish`. No noise was drawn."
         )
     own = store.measurement(last.tick)
     if own is None or own.head != last.head:
         raise StateRolledBack(
             f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
             "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
-            "state. No noise was drawn."
+            "state; if it is lost, `synthstream recover --adopt` goes on from what was published. No noise was drawn."
+        )
+    known = store.published(last.tick)
+    if known is not None and known != last.manifest:
+        raise StateRolledBack(
+            f"The manifest of tick {last.tick} is not what was published: somebody changed it. Restore it; "
+            "`synthstream verify` says what else is wrong. No noise was drawn."
         )

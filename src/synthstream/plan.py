@@ -11,8 +11,9 @@ import numpy as np
 from synthstream.assembly import synthesizer_of
 from synthstream.bounds import BETA, covered, largest_error
 from synthstream.config import StreamConfig
+from synthstream.point_synthesizers import FromNodes, FromSparseCounts, forecast
 from synthstream.privacy import Budget, Claim
-from synthstream.synthesizer import FromNodes, FromSparseCounts, TableMechanism, forecast
+from synthstream.synthesizer import TableMechanism
 
 _CAVEAT = "An upper forecast: points are often several times closer, above all where events cluster."
 AT_TICKS = (1, 10, 100, 1000)

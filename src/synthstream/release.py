@@ -39,6 +39,8 @@ class Measured:
             where it is not known. Noise is independent between cells.
         since: first tick whose events each marginal counts, int64, shape ``(marginals,)``; left out: 0 for all, which
             makes them running counts. They cover ticks ``since..tick``.
+        order: in which single cells of tables were selected, as positions among the candidates; ``None`` if what was
+            measured is whole tables.
     """
 
     tick: int
@@ -46,6 +48,7 @@ class Measured:
     values: FloatArray
     variance: FloatArray
     since: IntArray = None  # type: ignore[assignment]  # filled in below, once the number of marginals is known
+    order: IntArray | None = None
 
     def __post_init__(self) -> None:
         if self.since is None:
@@ -53,7 +56,8 @@ class Measured:
 
     def facts(self) -> dict[str, Any]:
         """See :meth:`Reading.facts`."""
-        return {"tick": self.tick, "tables": [self.workload.marginals, self.since.tolist()]}
+        order = {} if self.order is None else {"order": self.order.tolist()}
+        return {"tick": self.tick, "tables": [self.workload.marginals, self.since.tolist()], **order}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         """See :meth:`Reading.numbers`."""
@@ -114,6 +118,8 @@ class Release(ABC):
         start, end: the tick's span; the rows stand for all events up to ``end``.
         facts: claim and chain, as they stand in the manifest.
         secure: whether the noise came from the operating system.
+        released: what was measured as the mechanism packs it, int64: enough to build this release again, and to go on
+            from it if the private state is lost.
         changed: share of the rows of the release before without an equal row in this one; ``None`` for the first.
     """
 
@@ -125,6 +131,7 @@ class Release(ABC):
     end: datetime
     facts: Mapping[str, Any]
     secure: bool
+    released: IntArray
     changed: float | None = None
 
     @property
@@ -228,9 +235,8 @@ class TableRelease(Release):
             if grid is not None
             else {}
         )
-        count = workload.count(self.model.codes.astype(np.int32))
-        table: pl.DataFrame = frame.select(*columns).with_columns(count=pl.Series(count), **self._answers(workload))
-        return table
+        counts = {"count": pl.Series(workload.count(self.model.codes.astype(np.int32))), **self._answers(workload)}
+        return frame.select(*columns).with_columns(**counts) if columns else pl.DataFrame(counts)
 
     @cached_property
     def tables(self) -> pl.DataFrame:

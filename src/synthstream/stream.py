@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.assembly import claim_facts, genesis, simulated, sink_of, synthesizer_of
+from synthstream.assembly import genesis, simulated, sink_of
+from synthstream.building import Builder
 from synthstream.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, TickNotOver
@@ -22,10 +22,16 @@ from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.ledger import Ledger
-from synthstream.opening import compare_with_sink, refuse_lost_state, refuse_other_settings
+from synthstream.opening import (
+    begin,
+    compare_with_sink,
+    identity_of,
+    refuse_copy,
+    refuse_lost_state,
+    refuse_other_settings,
+)
 from synthstream.reading import Frame
-from synthstream.release import Model, Reading, Release, chain_head, seed_of
+from synthstream.release import Model, Release, chain_head
 from synthstream.synthesizer import Models
 from synthstream.testing.gates import SeededGate
 
@@ -48,7 +54,8 @@ def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A
     return Stream(simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate)
 
 
-def _system_gate(tick: int) -> Gate:
+def system_gate(tick: int) -> Gate:
+    """Real noise, for any tick."""
     return SystemGate()
 
 
@@ -70,25 +77,22 @@ class Stream:
         self,
         config: StreamConfig,
         *,
-        gates: Callable[[int], Gate] = _system_gate,
+        gates: Callable[[int], Gate] = system_gate,
         seed: int | None = None,
         env: Env = REAL,
     ) -> None:
         self.config = config
-        self._synthesizer = synthesizer_of(config)
-        self.mechanism: Any = self._synthesizer.mechanism
-        self._claim = claim_facts(self.mechanism.claim(), config.privacy.budget)
         self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
         self._head: str
         self._secure = gates(0).secure
+        identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink = sink_of(config, env)
         refuse_lost_state(config, self._sink)
         self._store = Store(config.state, env=env)
-        self._intake = Intake(config, self._store, self._synthesizer.count)
         try:
-            self._open()
+            self._open(identity)
         except BaseException:
             self._store.close()
             raise
@@ -105,26 +109,27 @@ class Stream:
 
     # -- opening ------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        identity = {
-            "config": self.config.public_json(),
-            "secure": str(self._secure),
-            "seed": str(self._seed),
-            "mechanism": self.mechanism.fingerprint(),
-        }
+    def _open(self, identity: Mapping[str, str]) -> None:
         if self._store.meta("config") is None:
-            ledger = Ledger(budget=self.config.privacy.budget).charge(self.mechanism.claim())
-            with self._store.transaction("settings"):
-                for key, value in identity.items():
-                    self._store.put_meta(key, value)
-                for _ in ledger.claims:
-                    self._store.append_ledger(self._claim)
-                self._store.put_counter(self.mechanism.init())
+            begin(self.config, self._store, identity)
         else:
             refuse_other_settings(self.config, self._store, identity)
-            if self._store.ledger() != [self._claim]:
-                raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
+            refuse_copy(self._store)
+        self._builder = Builder(
+            self.config, self._store.measurement, segments=self._store.segments(), secure=self._secure
+        )
+        self._synthesizer = self._builder.newest
+        self.mechanism: Any = self._synthesizer.mechanism
+        self._claim = self._builder.claim
+        self._intake = Intake(self.config, self._store, self._synthesizer.count, first=self._builder.start)
+        if self._store.ledger() != [self._claim]:
+            raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
         self._where_it_stands()
+        if self.closed and self._builder.head_after(self.closed - 1) != self._head:
+            raise StateCorrupt(
+                f"{self.config.state}: its newest measurement is not what was committed. Restore the folder whole; no "
+                "noise was drawn."
+            )
         self._counter = self._store.counter()
         compare_with_sink(self._store, self._sink)
         self._model, self._published = self._rebuilt()
@@ -216,7 +221,7 @@ class Stream:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state = self._counter if self._counter is not None else self._store.counter()
         self._counter = None  # dead until the commit has happened
-        if state is None or int(state["t"]) != tick:
+        if state is None or int(state["t"]) != tick - self._builder.start:
             raise StateCorrupt(
                 f"{self.config.state} has lost the state of its counters, or holds that of another tick. No noise was "
                 "drawn. Restore the folder whole."
@@ -225,7 +230,7 @@ class Stream:
             if self._synthesizer.journaled:
                 gate = JournalGate(gate, self._store, tick)
             counts = self._store.pending(tick)
-            models = self._models(tick - 1)
+            models = self._models(tick - 1) or {}
             after, measured, models = self._env.do(
                 "draw", partial(self._synthesizer.step, state, counts, gate, self._model, models)
             )
@@ -252,46 +257,25 @@ class Stream:
 
     def _publish_committed(self) -> None:
         """Publish every committed tick that has not been, in order: each starts from the rows of the one before."""
+        models: Models = {}
         for tick in range(0 if self._published is None else self._published.tick + 1, self.closed):
-            self._publish(tick)
+            found = self._models(tick)
+            models = self._builder.replay(tick, models) if found is None else found
+            self._publish(tick, models)
 
-    def _publish(self, tick: int) -> None:
-        measured, head = self._measured(tick)
-        seed, models = seed_of(head, "fit"), self._models(tick)
-        model = self._synthesizer.fit(tick, lambda t: self._measured(t)[0], self._model, models, seed=seed)
-        changed = None if self._model is None else model.moved_from(self._model)
-        release = replace(self._release(measured, model, head), changed=changed)
-        self._sink.publish(release)
+    def _publish(self, tick: int, models: Models) -> None:
+        model, release = self._builder.build(tick, self._model, models)
+        manifest = self._sink.publish(release)
         with self._store.transaction("publication"):
             self._store.put_population(tick, model.arrays())
+            self._store.put_published(tick, manifest)
         self._model, self._published = model, release
         self.new += 1
 
-    def _models(self, tick: int) -> Models:
-        """What was fitted while a tick was drawn; nothing if draws do not wait for fits."""
+    def _models(self, tick: int) -> Models | None:
+        """What was fitted while a tick was drawn, if it is still there."""
         found = self._store.models()
-        return {} if found is None or found[0] != tick else found[1]
-
-    def _measured(self, tick: int) -> tuple[Reading, str]:
-        committed = self._store.measurement(tick)
-        if committed is None:
-            raise LookupError(f"tick {tick} has not been measured")
-        return self.mechanism.unpack(tick, committed.released), committed.head
-
-    def _release(self, measured: Reading, model: Model, head: str) -> Release:
-        tick, clock = measured.tick, self.config.clock
-        before = self._store.measurement(tick - 1) if tick else None
-        previous = genesis(self.config) if before is None else before.head
-        return self._synthesizer.release(
-            name=self.config.name,
-            schema=self.config.schema,
-            measured=measured,
-            model=model,
-            start=clock.boundary(tick),
-            end=clock.boundary(tick + 1),
-            facts={"claim": self._claim, "chain": {"previous": previous, "head": head}},
-            secure=self._secure,
-        )
+        return None if found is None or found[0] != tick else found[1]
 
     def _rebuilt(self) -> tuple[Model | None, Release | None]:
         """The newest published rows and their release, from what was committed."""
@@ -299,9 +283,8 @@ class Stream:
         if found is None:
             return None, None
         tick, arrays = found
-        measured, head = self._measured(tick)
-        model = self._synthesizer.model(arrays)
-        return model, self._release(measured, model, head)
+        model = self._builder.synthesizer(tick).model(arrays)
+        return model, self._builder.release(tick, model)
 
     # -- looking ------------------------------------------------------------------------------------------------
 

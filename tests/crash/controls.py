@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from synthstream import stream as streams
 from synthstream.environment import Env
 from synthstream.io.sinks import ParquetSink
 from synthstream.kernel.gate import Gate
-from synthstream.release import Release, seed_of
+from synthstream.release import Release
 from synthstream.stream import Stream
 from tests.crash import world
 
@@ -42,35 +41,26 @@ class PublishesFirst(Stream):
 
     def _early(self) -> Release:
         """The release of the tick that is being committed."""
-        measured, head = self._measured(self.closed)
-        model = self._synthesizer.fit(
-            self.closed,
-            lambda t: self._measured(t)[0],
-            self._model,
-            self._models(self.closed),
-            seed=seed_of(head, "fit"),
-        )
-        changed = None if self._model is None else model.moved_from(self._model)
-        return replace(self._release(measured, model, head), changed=changed)
+        return self._builder.build(self.closed, self._model, self._models(self.closed) or {})[1]
 
 
 class Overwriting(ParquetSink):
     """Replaces a release that is there."""
 
-    def publish(self, release: Release) -> None:
+    def publish(self, release: Release) -> str:
         """See :meth:`ParquetSink.publish`."""
         final = self.place(release.tick)
         if final.exists() and self._published(release.tick).head != release.head:
             shutil.rmtree(final)
-        super().publish(release)
+        return super().publish(release)
 
 
 class SyncsLater(Stream):
     """Leaves it to the system when commits reach the disk."""
 
-    def _open(self) -> None:
+    def _open(self, identity: Mapping[str, str]) -> None:
         self._store._db.execute("PRAGMA synchronous = NORMAL")
-        super()._open()
+        super()._open(identity)
 
 
 def drive(control: str | None, folder: Path, kind: str, *, exact: bool, env: Env, ticks: int) -> bool:

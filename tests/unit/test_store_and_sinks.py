@@ -72,7 +72,7 @@ def test_another_application_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(folder / "store.db") as other:
         other.execute("CREATE TABLE t (x)")
     other.close()
-    with pytest.raises(StateCorrupt, match="format 2"):
+    with pytest.raises(StateCorrupt, match="format 3"):
         Store(folder)
 
 

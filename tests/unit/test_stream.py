@@ -119,7 +119,7 @@ def test_files_become_releases(folder: Path, config: StreamConfig) -> None:
     assert manifest["claim"]["epsilon"] == 1.0
     assert manifest["end"].startswith("2026-01-06")
     assert 0 <= manifest["changed_rows"] <= 1
-    assert set(manifest["files"]) == {"rows.parquet", "tables.parquet"}
+    assert set(manifest["files"]) == {"rows.parquet", "tables.parquet", "measured.parquet"}
 
 
 def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfig) -> None:
@@ -175,7 +175,7 @@ def test_stopping_anywhere_changes_no_release(folder: Path, gate: Callable[[int]
                         break
         paths = sorted((folder / name).rglob("*.*"))
         results.append({str(p.relative_to(folder / name)): p.read_bytes() for p in paths})
-    assert len(results[0]) == 15
+    assert len(results[0]) == 20
     assert results[0] == results[1]
 
 
@@ -219,7 +219,7 @@ def test_a_sink_that_failed_is_caught_up_in_order(folder: Path, monkeypatch: pyt
                 assert stream.closed == 2
             finish(stream)
         results.append({p.parent.name + p.name: p.read_bytes() for p in (folder / name).rglob("*.*")})
-    assert len(results[0]) == 15
+    assert len(results[0]) == 20
     assert results[0] == results[1]
 
 

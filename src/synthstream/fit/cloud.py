@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -74,6 +74,34 @@ class Cloud:
             total_variance=float(arrays["total_variance"]),
             moving=float(arrays["moving"]),
         )
+
+    def plus(self, other: Cloud) -> Cloud:
+        """The masses of both, over the nodes of the finer one. How far mass moves is told by ``other``."""
+        level = max(self.level, other.level)
+        one, two = self._down_to(level), other._down_to(level)
+        return Cloud(
+            partition=self.partition,
+            masses=one.masses + two.masses,
+            plain=one.plain + two.plain,
+            errors=one.errors + two.errors,
+            plain_errors=one.plain_errors + two.plain_errors,
+            total_variance=one.total_variance + two.total_variance,
+            moving=other.moving,
+        )
+
+    def _down_to(self, level: int) -> Cloud:
+        """The same masses in finer nodes, evenly; left minus right may then be anything up to what a node holds."""
+        found = self
+        while found.level < level:
+            unknown = found.masses**2 / 3
+            found = replace(
+                found,
+                masses=np.repeat(found.masses / 2, 2),
+                plain=np.repeat(found.plain / 2, 2),
+                errors=np.concatenate([found.errors, unknown]),
+                plain_errors=np.concatenate([found.plain_errors, unknown]),
+            )
+        return found
 
     def moved_from(self, before: Cloud) -> float:
         """Share of the points before that have left their node, as far as masses tell; 0 if there were none."""

@@ -50,6 +50,21 @@ def make_folder(folder: Path, *, mode: int = 0o777) -> None:
     folder.mkdir(mode=mode, exist_ok=True)
 
 
+class Lock:
+    """An open file; lets go of it by itself, should Ctrl-C come before anyone has it."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle: int | None = handle
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
+
+    __del__ = close
+
+
 class Connection(sqlite3.Connection):
     """A connection whose failures are this package's: SQLite's texts, tracebacks and data stay inside.
 

@@ -9,13 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.io.disk import make_folder, sync, sync_parent, words
+from synthstream.io.store import Committed
 from synthstream.release import NOT_PRIVATE, Release
+
+# What a release is made of, beside its manifest.
+FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
 
 class Published(NamedTuple):
@@ -23,20 +28,28 @@ class Published(NamedTuple):
 
     tick: int
     head: str
+    manifest: str
 
 
 class Sink(Protocol):
     """A place of publication."""
 
-    def publish(self, release: Release) -> None:
-        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is."""
+    def publish(self, release: Release) -> str:
+        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
+
+        Returns:
+            SHA-256 of the manifest, hexadecimal.
+        """
 
     def last(self) -> Published | None:
         """The newest release it holds."""
 
 
 class ParquetSink:
-    """A folder with one folder per release: ``rows.parquet``, ``tables.parquet`` and ``manifest.json``.
+    """A folder with one folder per release.
+
+    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines) and
+    ``manifest.json``.
 
     A release is written aside, synced, and renamed into place. A file that is there is never written again.
 
@@ -62,17 +75,42 @@ class ParquetSink:
         return self._published(max(ticks)) if ticks else None
 
     def _published(self, tick: int) -> Published:
+        manifest = self.manifest(tick)
+        return Published(int(manifest["tick"]), str(manifest["chain"]["head"]), self.fingerprint(tick))
+
+    def manifest(self, tick: int) -> dict[str, Any]:
+        """The manifest of a tick's release. Raises ``SinkError`` if there is none."""
         path = self.place(tick) / "manifest.json"
         try:
-            manifest = json.loads(path.read_text())
-            return Published(int(manifest["tick"]), str(manifest["chain"]["head"]))
+            manifest = json.loads(path.read_bytes())
+            int(manifest["tick"]), str(manifest["chain"]["head"])
+            return dict(manifest)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(
                 f"{path} cannot be read as a Synthstream manifest. Releases are never half written, so something "
                 "else changed this folder: restore it, or publish to an empty one."
             ) from error
 
-    def publish(self, release: Release) -> None:
+    def fingerprint(self, tick: int) -> str:
+        """SHA-256 of the manifest of a tick's release, hexadecimal; through it, of all its files."""
+        return hashlib.sha256((self.place(tick) / "manifest.json").read_bytes()).hexdigest()
+
+    def measured(self, tick: int) -> Committed | None:
+        """What was measured at a tick, as published; ``None`` if it cannot be read."""
+        try:
+            released = pl.read_parquet((self.place(tick) / "measured.parquet").read_bytes())["released"]
+            return Committed(tick, released.to_numpy().astype(np.int64), str(self.manifest(tick)["chain"]["head"]))
+        except (OSError, SinkError, pl.exceptions.PolarsError):
+            return None
+
+    def strangers(self) -> list[str]:
+        """Names in the folder that are no releases, but for those that are being written."""
+        if not self.folder.is_dir():
+            return []
+        names = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(".writing-"))
+        return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
+
+    def publish(self, release: Release) -> str:
         """See :meth:`Sink.publish`."""
         final, do = self.place(release.tick), self._env.do
         try:
@@ -88,6 +126,7 @@ class ParquetSink:
             if self._keep is not None:
                 old = self.place(release.tick - self._keep) / "rows.parquet"
                 do("drop old rows", partial(old.unlink, missing_ok=True))
+            return self._published(release.tick).manifest
         except OSError as error:
             raise SinkError(
                 f"sink {self.folder}: {words(error)}. The release is committed and will be published, unchanged, "
@@ -147,7 +186,8 @@ class ParquetSink:
 
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}
-        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables)):
+        measured = pl.DataFrame({"released": release.released})
+        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables), ("measured", measured)):
             path = folder / f"{name}.parquet"
             self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -172,14 +212,15 @@ class Anchor:
     def last(self) -> Published | None:
         """See :meth:`Sink.last`."""
         try:
-            found = json.loads(self.path.read_text())
-            return Published(int(found["tick"]), str(found["head"]))
+            content = self.path.read_bytes()
+            found = json.loads(content)
+            return Published(int(found["tick"]), str(found["head"]), hashlib.sha256(content).hexdigest())
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
 
-    def publish(self, release: Release) -> None:
+    def publish(self, release: Release) -> str:
         """Move the anchor to this release."""
         last = self.last()
         if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):
@@ -196,6 +237,7 @@ class Anchor:
             raise SinkError(
                 f"anchor {self.path}: {words(error)}. The release is committed; run again to go on."
             ) from error
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:

@@ -15,7 +15,7 @@ import sqlite3
 import stat
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -25,10 +25,10 @@ import numpy as np
 from synthstream.counts import Counts
 from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, StateLocked
-from synthstream.io.disk import connect, failed, make_folder, sync_parent, words
+from synthstream.io.disk import Lock, connect, failed, make_folder, sync_parent, words
 from synthstream.workload import IntArray
 
-FORMAT = 2
+FORMAT = 3
 _APPLICATION_ID = 0x53594E53  # "SYNS"
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
@@ -45,6 +45,8 @@ CREATE TABLE answer (
     tick INTEGER, call INTEGER, question TEXT NOT NULL, drawn BLOB NOT NULL, PRIMARY KEY (tick, call)
 ) STRICT;
 CREATE TABLE models (id INTEGER PRIMARY KEY CHECK (id = 0), tick INTEGER NOT NULL, arrays BLOB NOT NULL) STRICT;
+CREATE TABLE segment (start INTEGER PRIMARY KEY, model BLOB NOT NULL) STRICT;
+CREATE TABLE published (tick INTEGER PRIMARY KEY, manifest TEXT NOT NULL) STRICT;
 CREATE TRIGGER ledger_update BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER measurement_update BEFORE UPDATE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
@@ -76,7 +78,7 @@ class Store:
 
     def __init__(self, folder: Path, *, read_only: bool = False, env: Env = REAL) -> None:
         self.folder, self._env = folder, env
-        self._lock: io.FileIO | None = None
+        self._lock: Lock | None = None
         path = folder / "store.db"
         if not read_only:
             self._do("make state folder", partial(_private_folder, folder))
@@ -166,6 +168,10 @@ class Store:
         """Set a public setting."""
         self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
+    def drop_meta(self, key: str) -> None:
+        """Forget a public setting."""
+        self._db.execute("DELETE FROM meta WHERE key = ?", (key,))
+
     def ledger(self) -> list[dict[str, Any]]:
         """All charges, oldest first."""
         rows = self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()
@@ -199,6 +205,24 @@ class Store:
         """Mark a tick as published, with its rows."""
         self._db.execute("INSERT OR REPLACE INTO population VALUES (0, ?, ?)", (tick, _packed(arrays)))
 
+    def segments(self) -> list[tuple[int, Arrays]]:
+        """First ticks of the segments after the first, in order, and the models that they go on from."""
+        rows = self._db.execute("SELECT start, model FROM segment ORDER BY start").fetchall()
+        return [(int(start), _unpacked(blob)) for start, blob in rows]
+
+    def append_segment(self, start: int, model: Arrays) -> None:
+        """Begin a segment."""
+        self._db.execute("INSERT INTO segment VALUES (?, ?)", (start, _packed(model)))
+
+    def published(self, tick: int) -> str | None:
+        """SHA-256 of the manifest under which a tick was published, or ``None``."""
+        row = self._db.execute("SELECT manifest FROM published WHERE tick = ?", (tick,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put_published(self, tick: int, manifest: str) -> None:
+        """Remember what was published for a tick."""
+        self._db.execute("INSERT OR REPLACE INTO published VALUES (?, ?)", (tick, manifest))
+
     def models(self) -> tuple[int, Arrays] | None:
         """The newest committed tick whose models are kept, and these."""
         row = self._db.execute("SELECT tick, arrays FROM models").fetchone()
@@ -218,6 +242,21 @@ class Store:
     def put_ingested(self, item: str, mac: str) -> None:
         """Remember that a file or batch was counted."""
         self._db.execute("INSERT INTO ingested VALUES (?, ?)", (item, mac))
+
+    def sound(self) -> bool:
+        """Whether the file is a sound database, page by page."""
+        try:
+            return bool(self._db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",))
+        except (sqlite3.DatabaseError, StateError):
+            return False
+
+    def copy_to(self, path: Path) -> None:
+        """Write a consistent copy of the whole store to a new file, mode 0600, marked as a copy."""
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+        with closing(sqlite3.connect(path, isolation_level=None)) as copy:
+            self._db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            copy.execute("INSERT OR REPLACE INTO meta VALUES ('copy', 'yes')")
 
     def untouched(self) -> bool:
         """Whether nothing was ever counted or drawn."""
@@ -300,21 +339,21 @@ def _private_folder(folder: Path) -> None:
         )
 
 
-def _locked(path: Path) -> io.FileIO:
-    # An object lets go of the lock by itself, should Ctrl-C come before anyone has it.
-    handle = io.FileIO(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
+def _locked(path: Path) -> Lock:
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    lock = Lock(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        handle.close()
+        lock.close()
         raise StateLocked(
             f"state folder {path.parent} is in use by another process. Wait for it to end; two writers would draw "
             "noise twice."
         ) from error
     except OSError:
-        handle.close()
+        lock.close()
         raise
-    return handle
+    return lock
 
 
 def _statements(script: str) -> Iterator[str]:

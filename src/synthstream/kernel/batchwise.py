@@ -94,7 +94,7 @@ class Batchwise(InRounds):
         tick = self.counter.tick_of(state)
         exact = clip(counts)
         total = float(self._draw(exact[self.workload.slice_of(())], self.total_multiplier, gate)[0])
-        sign = -1 if total < 0 else 1
+        sign = self._sign(total)
         fitting.begin(abs(total))
 
         def measure(position: int) -> FloatArray:
@@ -108,6 +108,9 @@ class Batchwise(InRounds):
         measured, _ = self._rounds(sign * exact, first, noise, gate, fitting, measure)
         signed = {position: sign * values for position, values in measured.items()}
         return {"t": np.array(tick + 1)}, self._measured(tick, signed, total, since=tick)
+
+    def _sign(self, total: float) -> int:
+        return -1 if total < 0 else 1
 
     def _draw(self, exact: IntArray, multiplier: float, gate: Gate) -> FloatArray:
         """Counts with fresh noise."""

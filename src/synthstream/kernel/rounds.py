@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, get_args
@@ -253,7 +253,30 @@ class InRounds(ABC):
             table, first = self._place(position)
             whole = tables.setdefault(table, np.full(self.workload.lengths[table], np.nan))
             whole[first : first + len(part)] = part
-        return self._unpacked(tick, list(tables), np.concatenate(list(tables.values())), since=since)
+        found = self._unpacked(tick, list(tables), np.concatenate(list(tables.values())), since=since)
+        return replace(found, order=np.array(list(values), dtype=np.int64)) if self.queries == "single" else found
+
+    def replay(self, measured: Measured, fitting: Fitting) -> None:
+        """Hand a fit what it was handed while a tick was drawn, in the same order."""
+        total = float(measured.values[measured.workload.slice_of(())][0])
+        sign = self._sign(total)
+        fitting.begin(sign * total)
+        for position in self._selected(measured):
+            table, first = self._place(position)
+            start = measured.workload.slice_of(self.workload.marginals[table]).start + first
+            fitting.add(table, first, sign * measured.values[start : start + int(self.candidates.lengths[position])])
+
+    def _selected(self, measured: Measured) -> list[int]:
+        """Candidates in the order of their selection."""
+        if measured.order is not None:
+            return [int(position) for position in measured.order]
+        tables = self.candidates.tables.tolist()
+        chosen = [self.workload.marginals.index(marginal) for marginal in measured.workload.marginals if marginal]
+        return [tables.index(table) for table in chosen]
+
+    def _sign(self, total: float) -> int:
+        """-1 if what is fitted is the opposite of what was measured."""
+        return 1
 
     def _unpacked(self, tick: int, positions: list[int], values: FloatArray, *, since: int) -> Measured:
         marginals = tuple(self.workload.marginals[q] for q in positions)
@@ -267,12 +290,17 @@ class InRounds(ABC):
 
     def pack(self, measured: Measured) -> IntArray:
         """What passed the gate at one tick as integers, for the store."""
-        return pack(self.workload, measured, resolution=RESOLUTION)
+        packed = pack(self.workload, measured, resolution=RESOLUTION)
+        return packed if measured.order is None else np.concatenate([[len(measured.order)], measured.order, packed])
 
     def unpack(self, tick: int, released: IntArray) -> Measured:
         """The measurement that :meth:`pack` was given."""
+        order = None
+        if self.queries == "single":
+            number = 1 + int(released[0])
+            order, released = released[1:number], released[number:]
         positions, values = unpack(self.workload, released, resolution=RESOLUTION)
-        return self._unpacked(tick, positions, values, since=self._since(tick))
+        return replace(self._unpacked(tick, positions, values, since=self._since(tick)), order=order)
 
     @abstractmethod
     def _since(self, tick: int) -> int:

@@ -1,0 +1,131 @@
+"""From what was committed to what is published: a pure function, which looks at nothing private."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from synthstream.assembly import claim_facts, genesis, synthesizer_of
+from synthstream.config import StreamConfig
+from synthstream.errors import StateCorrupt
+from synthstream.io.store import Committed
+from synthstream.release import Model, Reading, Release, chain_head, seed_of
+from synthstream.segments import Continued, Resumed, Segment, whole
+from synthstream.synthesizer import Models, Synthesizer
+
+
+class Builder:
+    """Builds releases of one stream.
+
+    Args:
+        config: of the stream.
+        committed: looks up what was committed for a tick, or ``None``.
+        segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
+            empty where only :meth:`again` is to be used, which finds them.
+        secure: whether the noise came from the operating system.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        committed: Callable[[int], Committed | None],
+        *,
+        segments: Sequence[tuple[int, Models]] = (),
+        secure: bool,
+    ) -> None:
+        self._config, self._committed, self._secure = config, committed, secure
+        synthesizer = synthesizer_of(config)
+        self.claim = claim_facts(synthesizer.mechanism.claim(), config.privacy.budget)  # as it stands in the ledger
+        self._parts: list[tuple[int, Synthesizer]] = [(0, synthesizer)]
+        for start, model in segments:
+            self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))
+
+    def _segment(self, start: int, model: Models) -> Segment:
+        base, known = self.synthesizer(start - 1), self.measured(start - 1)
+        if isinstance(base, Resumed) and isinstance(known, Continued):
+            known = base.whole(known)
+        return Segment(start=start, reading=known, model=model)
+
+    @property
+    def start(self) -> int:
+        """First tick of the newest segment."""
+        return self._parts[-1][0]
+
+    @property
+    def newest(self) -> Synthesizer:
+        """The synthesizer of the newest segment."""
+        return self._parts[-1][1]
+
+    def base(self, start: int) -> Models:
+        """The model that a segment goes on from, as arrays."""
+        return next(part.segment.model for at, part in self._parts if at == start and isinstance(part, Resumed))
+
+    def synthesizer(self, tick: int) -> Synthesizer:
+        """The one of the segment that holds a tick."""
+        return next(synthesizer for start, synthesizer in reversed(self._parts) if start <= tick)
+
+    def _of(self, tick: int) -> Committed:
+        committed = self._committed(tick)
+        if committed is None:
+            raise StateCorrupt(f"tick {tick} has not been measured, although a later one has. Restore what is missing.")
+        return committed
+
+    def measured(self, tick: int) -> Reading:
+        """What was measured at a tick."""
+        reading: Reading = self.synthesizer(tick).mechanism.unpack(tick, self._of(tick).released)
+        return reading
+
+    def previous(self, tick: int) -> str:
+        """The chain head before a tick."""
+        return self._of(tick - 1).head if tick else genesis(self._config)
+
+    def head_after(self, tick: int) -> str:
+        """The chain head after a tick, computed from what was measured and the head before."""
+        measured, schema = self.measured(tick), self._config.schema.hash
+        return chain_head(self.previous(tick), measured=measured, claim=self.claim, schema=schema)
+
+    def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
+        """The model of a tick, and its release.
+
+        Args:
+            last: the model of the tick before, ``None`` for the first tick.
+            models: what was fitted while this tick was drawn.
+        """
+        synthesizer, head = self.synthesizer(tick), self._of(tick).head
+        model = synthesizer.fit(tick, self.measured, last, models, seed=seed_of(head, "fit"))
+        changed = None if last is None else model.moved_from(last)
+        return model, replace(self.release(tick, model), changed=changed)
+
+    def again(self, ticks: int) -> Iterator[tuple[Model, Release, Models]]:
+        """Everything from the first tick on: models, releases, and what was fitted while ticks were drawn."""
+        last: Model | None = None
+        models: Models = {}
+        for tick in range(ticks):
+            for place, (start, synthesizer) in enumerate(self._parts):
+                if start == tick and last is not None and isinstance(synthesizer, Resumed):
+                    segment = self._segment(start, whole(last).arrays())
+                    self._parts[place] = (start, replace(synthesizer, segment=segment))
+            models = self.replay(tick, models)
+            last, release = self.build(tick, last, models)
+            yield last, release, models
+
+    def replay(self, tick: int, models: Models) -> Models:
+        """What was fitted while a tick was drawn, from what was measured at it and fitted while the one before was."""
+        return self.synthesizer(tick).replay(self.measured(tick), models)
+
+    def release(self, tick: int, model: Model) -> Release:
+        """The release of a tick with a model; without ``changed``."""
+        clock, committed = self._config.clock, self._of(tick)
+        chain = {"previous": self.previous(tick), "head": committed.head}
+        starts = [start for start, _ in self._parts if 0 < start <= tick]
+        return self.synthesizer(tick).release(
+            name=self._config.name,
+            schema=self._config.schema,
+            measured=self.measured(tick),
+            model=model,
+            start=clock.boundary(tick),
+            end=clock.boundary(tick + 1),
+            facts={"claim": self.claim, "chain": chain, **({"segments": starts} if starts else {})},
+            secure=self._secure,
+            released=committed.released,
+        )

@@ -1,0 +1,165 @@
+"""Synthesizers of streams of points."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from synthstream.counts import Counts
+from synthstream.fit.cloud import Cloud
+from synthstream.fit.consistency import consistent
+from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.kernel.counters import State
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.hypercube import Hypercube
+from synthstream.kernel.points import Points
+from synthstream.kernel.schedule import Shape
+from synthstream.partition import Partition
+from synthstream.points import PointRelease
+from synthstream.synthesizer import History, Models
+from synthstream.tree import NodeCounts, TreeMeasured
+from synthstream.workload import CodeArray, IntArray
+
+
+class _OfPoints(ABC):
+    """What synthesizers of points have in common."""
+
+    # Whether an epoch or a segment ends, and so how much is drawn, depends on what was drawn before.
+    journaled = True
+
+    @property
+    @abstractmethod
+    def partition(self) -> Partition:
+        """Of the box."""
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        return Counts.at(self.partition.cells(codes), weights)
+
+    def replay(self, measured: Any, models: Models) -> Models:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        return {}
+
+    def model(self, arrays: Models) -> Cloud:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        return Cloud.from_arrays(self.partition, arrays)
+
+    def release(self, **facts: Any) -> PointRelease:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        return PointRelease(**facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromNodes(_OfPoints):
+    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
+
+    mechanism: Points
+
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+        return self.mechanism.partition
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, TreeMeasured, Models]:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.masses, last.moving)
+        return *self.mechanism.step(state, counts, gate, shape), {}
+
+    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        now: TreeMeasured = history(tick)
+        return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromSparseCounts(_OfPoints):
+    """Paper 1: counts of nodes, made consistent. All points of a tick arrive at its first step; it has one for each."""
+
+    mechanism: Hypercube
+
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+        return Partition(dimension=self.mechanism.dimension, depth=self.mechanism.depth)
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, NodeCounts, Models]:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        cells = np.repeat(counts.cells, counts.numbers)
+        return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
+
+    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        now: NodeCounts = history(tick)
+        return counted_cloud(now, self.partition)
+
+
+def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
+    """Whole masses, as many as there are points, by the paper's consistency step."""
+    whole = consistent(counts.levels, counts.time)[-1].astype(np.float64)
+    unknown = np.full(whole.size, np.nan)
+    return Cloud(
+        partition=partition,
+        masses=whole,
+        plain=unknown,
+        errors=unknown,
+        plain_errors=unknown,
+        total_variance=0.0,
+        moving=0.0,
+    )
+
+
+def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
+    """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
+    now = history[-1]
+    epochs: dict[float, dict[int, NodeReading]] = {}
+    for measured in history:
+        readings = epochs.setdefault(measured.begun, {})
+        for block in measured.blocks:
+            events = measured.total - measured.begun
+            readings[block.level] = NodeReading(block.values, block.variance, events)
+    begins = [*epochs, now.total]
+    depth = max([mechanism.depth_of(now.total), *(max(r, default=-1) + 1 for r in epochs.values())])
+    spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
+    dimension = mechanism.partition.dimension
+    plain = masses(spans, depth=depth, dimension=dimension, shrink=False)
+    fitted = masses(spans, depth=depth, dimension=dimension) if mechanism.schedule == "adaptive" else plain
+    total = float(fitted.masses.sum())
+    scale = max(now.total, 0.0) / total if total > 0 else 0.0
+    return Cloud(
+        partition=mechanism.partition,
+        masses=fitted.masses * scale,
+        plain=plain.masses * scale,
+        errors=fitted.errors * scale**2,
+        plain_errors=plain.errors * scale**2,
+        total_variance=now.variance,
+        moving=fitted.moving,
+    )
+
+
+def forecast(made: FromNodes, events: int) -> float:
+    """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
+    mechanism = made.mechanism
+    depth = mechanism.depth_of(events)
+    noise = mechanism.expected_variance(events)
+    even, errors = (
+        np.full(2**depth, events / 2**depth),
+        np.concatenate([[0.0], np.repeat(noise, 2 ** np.arange(depth))]),
+    )
+    return Cloud(
+        partition=mechanism.partition,
+        masses=even,
+        plain=even,
+        errors=errors,
+        plain_errors=errors,
+        total_variance=0.0,
+        moving=0.0,
+    ).distance()

@@ -1,0 +1,262 @@
+"""Backups, and going on after the state was lost or is older than what was published."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from synthstream.building import Builder
+from synthstream.config import StreamConfig
+from synthstream.environment import REAL, Env
+from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateError, StateLocked, StateMismatch
+from synthstream.io.sinks import ParquetSink
+from synthstream.io.store import Store
+from synthstream.kernel.gate import Gate
+from synthstream.opening import begin, identity_of
+from synthstream.segments import whole
+from synthstream.stream import system_gate
+from synthstream.verification import Progress, builder_of, published
+
+
+class Adopted(NamedTuple):
+    """How a stream goes on.
+
+    Args:
+        start: first tick that will be drawn.
+        segment: whether it begins a new segment, without what its private state held; otherwise the state was whole.
+        aside: where the old state was put, if there was one; it is as secret as ever.
+    """
+
+    start: int
+    segment: bool
+    aside: Path | None
+
+
+def adopt(
+    config: StreamConfig,
+    *,
+    gates: Callable[[int], Gate] = system_gate,
+    seed: int | None = None,
+    env: Env = REAL,
+    progress: Progress = iter,
+) -> Adopted:
+    """Go on from what was published, after the state was lost or put back from a backup.
+
+    A state that is as new as the releases is taken as it is. Otherwise a new segment begins on top of the newest
+    release: no published tick is ever drawn again, and no row dated before the segment counts again. Rows that waited
+    in the lost state and are dated before the segment are lost.
+
+    Args:
+        config: of the stream.
+        gates, seed, env: as for :class:`synthstream.Stream`.
+        progress: wraps the loops over releases.
+
+    Raises:
+        RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
+        StateLocked: the state is in use.
+    """
+    sink = _published_sink(config)
+    last = sink.last()
+    if last is None:
+        raise RecoveryRefused(f"{sink.folder} holds no release to go on from. Is it the right [sink] path?")
+    for finding in published(config, sink, progress=progress)[:1]:
+        raise RecoveryRefused(
+            f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; `synthstream verify` "
+            "lists all that is wrong. Nothing was changed."
+        )
+    store = _old(config, env)
+    try:
+        if store is not None and _as_new(config, store, last.tick, last.head):
+            return Adopted(last.tick + 1, False, None)
+        _refuse_uncountable(config)
+        fresh = config.state.with_name(config.state.name + ".adopting")
+        shutil.rmtree(fresh, ignore_errors=True)
+        _write(config, fresh, sink, last.tick, gates=gates, seed=seed, env=env, progress=progress)
+        aside = None
+        if config.state.exists():
+            aside = _free(config.state.with_name(config.state.name + ".replaced"))
+            env.do("put old state aside", lambda: config.state.rename(aside))
+        env.do("put new state in place", lambda: fresh.rename(config.state))
+    finally:
+        if store is not None:
+            store.close()
+    return Adopted(last.tick + 1, True, aside)
+
+
+def _published_sink(config: StreamConfig) -> ParquetSink:
+    if config.sink is None:
+        raise RecoveryRefused(
+            "This stream has no [sink]: what it released was kept in its state alone, and nothing is left to go on "
+            "from. Restore the newest state; an older one would draw noise twice."
+        )
+    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep)
+
+
+def _old(config: StreamConfig, env: Env) -> Store | None:
+    """The state that is there, locked; ``None`` if there is none, or none that can be read."""
+    if not config.state.exists():
+        return None
+    try:
+        store = Store(config.state, env=env)
+    except StateLocked:
+        raise
+    except StateCorrupt:
+        return None
+    if store.meta("config") is not None and (changed := config.differences(store.meta("config") or "{}")):
+        store.close()
+        raise StateMismatch(f"{config.state} belongs to a stream with other settings: {', '.join(changed)}.")
+    return store
+
+
+def _as_new(config: StreamConfig, store: Store, tick: int, head: str) -> bool:
+    """Whether the state may go on as it is; it is then no copy any more."""
+    own, newest = store.measurement(tick), store.last()
+    if own is None or own.head != head or newest is None or newest.tick > tick + 1:
+        return False
+    if store.meta("copy") is None:
+        raise RecoveryRefused(
+            f"Nothing to recover: the state in {config.state} is as new as the releases. `synthstream run` goes on."
+        )
+    with store.transaction("adoption"):
+        store.drop_meta("copy")
+    return True
+
+
+def _refuse_uncountable(config: StreamConfig) -> None:
+    """Raise unless rows that may have counted before can be told from those that have not."""
+    if config.privacy.unit.kind != "event":
+        raise RecoveryRefused(
+            "The record of how often each person counted is lost or old, so nobody can tell who has counts left. Only "
+            "the newest state can go on. A successor needs a folder and a budget of its own; people in both would be "
+            "protected by the sum of both budgets."
+        )
+    if config.clock.column is None:
+        raise RecoveryRefused(
+            "Rows of this stream have no time ([clock] column), so rows that have counted cannot be told from new "
+            "ones. Only the newest state can go on. A successor needs a folder and a budget of its own."
+        )
+
+
+def _write(
+    config: StreamConfig,
+    folder: Path,
+    sink: ParquetSink,
+    last: int,
+    *,
+    gates: Callable[[int], Gate],
+    seed: int | None,
+    env: Env,
+    progress: Progress,
+) -> None:
+    """A new state that goes on after tick ``last``."""
+    secure = gates(0).secure
+    if secure == ("warning" in sink.manifest(last)):
+        raise RecoveryRefused("Releases with real noise and with simulated noise never go on from each other.")
+    builder = builder_of(config, sink, secure=secure)
+    steps = zip(progress(range(last + 1)), builder.again(last + 1), strict=True)
+    model = [model for _, (model, _, _) in steps][-1]
+    starts = sink.manifest(last).get("segments", [])
+    store = Store(folder, env=env)
+    begin(config, store, identity_of(config, secure=secure, seed=seed))
+    with closing(store), store.transaction("adoption"):
+        for tick in range(last + 1):
+            committed = sink.measured(tick)
+            if committed is None:
+                raise SinkError(f"{sink.place(tick)} cannot be read. Nothing was changed.")
+            store.append_measurement(committed)
+            store.put_published(tick, sink.fingerprint(tick))
+        for start in starts:
+            store.append_segment(start, dict(builder.base(start)))
+        store.append_segment(last + 1, whole(model).arrays())
+        store.put_population(last, model.arrays())
+
+
+def _free(path: Path) -> Path:
+    """The path with the first number that is not taken."""
+    number = 1
+    while (found := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return found
+
+
+def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = iter) -> int:
+    """Publish again what the state has published and the place of publication has lost. Draws nothing.
+
+    The same bytes come out, as long as this package and its libraries have the same versions.
+
+    Returns:
+        Number of releases that were put back.
+
+    Raises:
+        RecoveryRefused: there is no state, or nothing is missing.
+        SinkError: another release stands in the way.
+    """
+    if config.sink is None:
+        raise RecoveryRefused("This stream has no [sink] to put releases back into.")
+    sink = ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
+    store = Store(config.state, env=env)
+    try:
+        marked = store.population()
+        missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
+        if marked is None or not missing:
+            raise RecoveryRefused("Nothing is missing: every release of this state is where it should be.")
+        secure = store.meta("secure") == "True"
+        builder = Builder(config, store.measurement, segments=store.segments(), secure=secure)
+        for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
+            if tick in missing:
+                sink.publish(release)
+    finally:
+        store.close()
+    return len(missing)
+
+
+def backup(config: StreamConfig, folder: Path) -> None:
+    """Copy a stream, also while it runs: ``public`` holds what was measured and spent, ``private`` the state.
+
+    Restoring means adopting: put ``private`` in the place of the state, and say ``synthstream recover --adopt``.
+
+    Args:
+        config: of the stream.
+        folder: must not exist.
+
+    Raises:
+        StateError: there is no state, or the folder cannot be written.
+    """
+    if not (config.state / "store.db").exists():
+        raise StateError(f"There is no state in {config.state} to back up.")
+    store = Store(config.state, read_only=True)
+    try:
+        (folder / "public").mkdir(parents=True)
+        (folder / "private").mkdir(mode=0o700)
+        store.copy_to(folder / "private" / "store.db")
+        ticks = store.last()
+        rows = [store.measurement(tick) for tick in range(0 if ticks is None else ticks.tick + 1)]
+        frame = pl.DataFrame(
+            [(row.tick, row.head, row.released.tolist()) for row in rows if row is not None],
+            schema={"tick": pl.Int64, "head": pl.String, "released": pl.List(pl.Int64)},
+            orient="row",
+        )
+        frame.write_parquet(folder / "public" / "measurements.parquet")
+        (folder / "public" / "ledger.json").write_text(json.dumps(store.ledger(), indent=2) + "\n")
+        (folder / "public" / "settings.json").write_text((store.meta("config") or "{}") + "\n")
+        for path in [*folder.rglob("*")]:
+            _sync(path)
+    except OSError as error:
+        raise StateError(f"backup {folder}: {error.strerror}. Name a folder that does not exist yet.") from error
+    finally:
+        store.close()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,113 @@
+"""Small streams of every kind, for tests that must hold for all of them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from synthstream import StreamConfig
+
+_HEAD = """
+name = "{name}"
+state = "state"
+[privacy]
+epsilon = 2.0
+delta = {delta}
+unit = "event"
+neighbours = "{neighbours}"
+[clock]
+column = "when"
+start = 2026-01-01
+every = "1d"
+until = 2026-01-09
+horizon = 12
+[synthesizer]
+{synthesizer}
+[source]
+kind = "parquet"
+path = "rows-*.parquet"
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+_TABLE = """
+[[columns]]
+name = "ward"
+type = "category"
+values = ["A", "B", "C"]
+[[columns]]
+name = "x"
+type = "number"
+min = 0
+max = 10
+bins = 4
+"""
+
+_POINTS = """
+[[columns]]
+name = "x"
+type = "number"
+min = 0
+max = 10
+missing = 0
+[[columns]]
+name = "y"
+type = "number"
+min = 0
+max = 10
+missing = 0
+"""
+
+_KINDS = {
+    "always": ('kind = "table"', 1e-9, "add-remove", _TABLE),
+    "epochs": ('kind = "table"\npicks = 1', 0, "add-remove", _TABLE),
+    "selective": ('kind = "selective"\npicks = 1', 0, "add-remove", _TABLE),
+    "selective-mw": ('kind = "selective"\npicks = 1\nfit = "mw"', 1e-9, "add-remove", _TABLE),
+    "selective-single": ('kind = "selective"\npicks = 4\nqueries = "single"', 0, "add-remove", _TABLE),
+    "stream-mwem": ('kind = "stream-mwem"\npicks = 1\nfit = "mw"', 0, "add-remove", _TABLE),
+    "stream-mwem-single": ('kind = "stream-mwem"\npicks = 4\nqueries = "single"', 0, "add-remove", _TABLE),
+    "points": ('kind = "points"\ndepth = 8', 0, "add-remove", _POINTS),
+    "points-zcdp": ('kind = "points"\ndepth = 8', 1e-9, "add-remove", _POINTS),
+    "hypercube": ('kind = "hypercube"\ndepth = 8', 0, "replace-one", _POINTS),
+}
+KINDS = tuple(_KINDS)
+TICKS = 8
+
+
+def text_of(kind: str) -> str:
+    """The configuration of a kind."""
+    synthesizer, delta, neighbours, columns = _KINDS[kind]
+    head = _HEAD.format(name=kind, delta=delta, neighbours=neighbours, synthesizer=synthesizer)
+    return head + columns
+
+
+def configured(folder: Path, kind: str, *, until: str = "2026-01-09") -> StreamConfig:
+    """The configuration of a kind in a folder; writes it there too."""
+    folder.mkdir(exist_ok=True)
+    text = text_of(kind).replace("until = 2026-01-09", f"until = {until}")
+    (folder / "stream.toml").write_text(text)
+    return StreamConfig.from_toml(text, base=folder)
+
+
+def rows(number: int, seed: int) -> pl.DataFrame:
+    """Rows over all ticks, for any kind."""
+    rng = np.random.default_rng(seed)
+    start = datetime(2026, 1, 1)
+    return pl.DataFrame(
+        {
+            "when": [start + timedelta(hours=float(h)) for h in rng.uniform(0, 24 * TICKS, number)],
+            "ward": rng.choice(["A", "B", "C"], number, p=[0.6, 0.3, 0.1]),
+            "x": rng.beta(2, 5, number) * 10,
+            "y": rng.beta(5, 2, number) * 10,
+        }
+    )
+
+
+def published(folder: Path) -> dict[str, bytes]:
+    """Every published byte; not what is still being written."""
+    found = [p for p in sorted(folder.rglob("*")) if ".writing-" not in str(p)]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in found if p.is_file()}
