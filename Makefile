@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-points test test-slow bench bench-tables bench-points check clean
+.PHONY: demo demo-points test test-slow soak bench bench-tables bench-points check clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -23,6 +23,9 @@ test: $(VENV)/ready
 
 test-slow: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 -m slow
+
+soak: $(VENV)/ready
+	$(BIN)/python -m pytest -m soak -s
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks

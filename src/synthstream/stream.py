@@ -17,6 +17,7 @@ from synthstream.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import StateCorrupt, StateError, TickNotOver
 from synthstream.intake import Intake
+from synthstream.io.disk import failed
 from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
@@ -242,8 +243,10 @@ class Stream:
                 self._store.drop_answers(tick)
             self._counter, self._head, self.closed = after, head, tick + 1
             self._store.wipe()
-        except BaseException:
+        except BaseException as error:
             self._where_it_stands()  # the commit may have happened all the same
+            if isinstance(error, OSError):
+                raise failed(self.config.state, error) from error
             raise
 
     def _where_it_stands(self) -> None:

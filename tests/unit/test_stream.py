@@ -227,8 +227,8 @@ def test_a_crash_before_the_commit_loses_nothing(config: StreamConfig, monkeypat
     with Stream(config, gates=exact) as stream:
         stream.update(visits([1, 1]))
         with monkeypatch.context() as broken:
-            broken.setattr(stream._store, "put_counter", lambda state: (_ for _ in ()).throw(OSError("no space")))
-            with pytest.raises(OSError, match="no space"):
+            broken.setattr(stream._store, "put_counter", lambda state: (_ for _ in ()).throw(OSError(28, "no space")))
+            with pytest.raises(StateError, match="No space left"):
                 stream.release()
         assert stream.closed == 0
         assert round(total(stream.release())) == 2

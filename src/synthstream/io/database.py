@@ -5,26 +5,16 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from synthstream.environment import Env
 from synthstream.errors import StateCorrupt, StateError, StateRolledBack
+from synthstream.io.disk import told
 from synthstream.io.folder import make_file
 
 _APPLICATION_ID = 0x53594E53  # "SYNS"
-
-# The machine's fault, not the file's.
-_OUTSIDE = {
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_PERM,
-}
 
 # Up to this size the whole file is checked at opening, in about a tenth of a second; beyond, all but the history.
 _CHECKED_WHOLE = 256_000_000
@@ -35,7 +25,6 @@ _CAREFUL = (
     "temp_store = MEMORY",  # a statement that spills would leave counts in a file elsewhere
 )
 _DURABLE = (
-    "journal_mode = WAL",
     "synchronous = FULL",  # NORMAL may forget a commit at power loss, and draw a published tick again
     "secure_delete = ON",
     "recursive_triggers = ON",  # without it REPLACE gets around the triggers that keep history as it is
@@ -45,54 +34,80 @@ _DURABLE = (
 T = TypeVar("T")
 
 
+class Do(Protocol):
+    """Does a side effect under its name: see :meth:`synthstream.environment.Env.do`."""
+
+    def __call__(self, name: str, effect: Callable[[], T]) -> T:
+        """Do it."""
+
+
 class Database(sqlite3.Connection):
-    """A connection whose errors are of this package; ``IntegrityError`` (append only) stays as it is."""
+    """A connection whose errors are of this package: SQLite's texts, tracebacks and data stay inside.
 
-    def execute(self, *args: Any) -> _Cursor:
+    Raises:
+        StateError: the disk is full or fails, or the file cannot be opened or written. What was committed is there.
+        StateCorrupt: the file is damaged, or no database.
+        sqlite3.IntegrityError: what is append-only was to be changed.
+    """
+
+    folder: Path
+
+    def execute(self, *args: Any) -> Cursor:
         """Run a statement; its rows come with errors of this package, too."""
-        return self.cursor(_Cursor).execute(*args)
+        return self.cursor(Cursor).execute(*args)
 
-    def executemany(self, *args: Any) -> _Cursor:
+    def executemany(self, *args: Any) -> Cursor:
         """Run a statement for each of many rows."""
-        return self.cursor(_Cursor).executemany(*args)
+        return self.cursor(Cursor).executemany(*args)
 
 
-class _Cursor(sqlite3.Cursor):
-    def execute(self, *args: Any) -> _Cursor:
-        return _translated(partial(super().execute, *args))
+class Cursor(sqlite3.Cursor):
+    """Rows of a :class:`Database`."""
 
-    def executemany(self, *args: Any) -> _Cursor:
-        return _translated(partial(super().executemany, *args))
+    connection: Database
+
+    def _told(self, step: Callable[[], T]) -> T:
+        return _told(self.connection.folder, step)
+
+    def execute(self, *args: Any) -> Cursor:
+        """See :meth:`sqlite3.Cursor.execute`."""
+        return self._told(partial(super().execute, *args))
+
+    def executemany(self, *args: Any) -> Cursor:
+        """See :meth:`sqlite3.Cursor.executemany`."""
+        return self._told(partial(super().executemany, *args))
 
     def fetchmany(self, *args: Any) -> list[Any]:
-        return _translated(partial(super().fetchmany, *args))
+        """See :meth:`sqlite3.Cursor.fetchmany`."""
+        return self._told(partial(super().fetchmany, *args))
 
     def fetchone(self) -> Any:
-        return _translated(super().fetchone)
+        """See :meth:`sqlite3.Cursor.fetchone`."""
+        return self._told(super().fetchone)
 
     def fetchall(self) -> list[Any]:
-        return _translated(super().fetchall)
+        """See :meth:`sqlite3.Cursor.fetchall`."""
+        return self._told(super().fetchall)
 
     def __next__(self) -> Any:
-        return _translated(super().__next__)
+        return self._told(super().__next__)
 
 
-def _translated(step: Callable[[], T]) -> T:
+def _told(folder: Path, step: Callable[[], T]) -> T:
     try:
         return step()
-    except sqlite3.IntegrityError:
-        raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUTSIDE:
-            name = getattr(error, "sqlite_errorname", "")
-            raise StateError(
-                f"The state could not be read or written ({name}). What was committed before is there. Make room, or "
-                "mend the disk, and run again."
-            ) from error
-        raise StateCorrupt(
-            f"The state is damaged, or is something else ({type(error).__name__}). If it is a copy, restore it whole; "
-            "if it is something else, point 'state' to another folder."
-        ) from error
+        if (other := told(folder, error)) is error:
+            raise
+        raise other from error
+
+
+def _connected(path: Path, location: str, *, uri: bool) -> Database:
+    made: Database = _told(
+        path.parent, lambda: sqlite3.connect(location, uri=uri, isolation_level=None, factory=Database)
+    )
+    made.folder = path.parent
+    return made
 
 
 def opened(
@@ -102,7 +117,7 @@ def opened(
     *,
     read_only: bool,
     copies: bool,
-    env: Env,
+    do: Do,
     fill: Callable[[Database], None],
 ) -> Database:
     """A checked connection; nothing of the file is believed before its schema is ours, to the letter.
@@ -113,7 +128,7 @@ def opened(
         version: of the format.
         read_only: look only.
         copies: take a backup that was put back, too.
-        env: does the side effects.
+        do: does the side effects.
         fill: writes into a store that has just been made, in the same transaction.
 
     Raises:
@@ -121,16 +136,18 @@ def opened(
         StateCorrupt: it is no store of this format, or is damaged.
     """
     if not read_only:
-        env.do("make store", lambda: os.close(make_file(path)))
+        do("make store", lambda: os.close(make_file(path)))
     location = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
-    database: Database = _translated(
-        lambda: sqlite3.connect(location, uri=True, isolation_level=None, factory=Database)
-    )
+    database = _connected(path, location, uri=True)
     try:
         for pragma in (*_CAREFUL, *(() if read_only else _DURABLE)):
             database.execute(f"PRAGMA {pragma}")
-        if not read_only and _is_new(database):
-            with transaction(database, "format", env):
+        if not read_only:
+            do("choose write-ahead log", lambda: database.execute("PRAGMA journal_mode = WAL"))
+        if _is_new(database):
+            if read_only:
+                raise StateError(f"{path.parent}: the first run ended before anything was written down. Run again.")
+            with transaction(database, "format", do):
                 for statement in statements(schema):
                     database.execute(statement)
                 database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
@@ -164,8 +181,8 @@ def take(database: Database) -> None:
 def copy(database: Database, path: Path) -> None:
     """Write a consistent copy to a new file, mode 0600, marked as one."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, 0o600))
-    with closing(sqlite3.connect(path, isolation_level=None, factory=Database)) as made:
-        _translated(lambda: database.backup(made))
+    with closing(_connected(path, str(path), uri=False)) as made:
+        _told(path.parent, lambda: database.backup(made))
         made.execute("PRAGMA journal_mode = DELETE")
         made.execute(f"PRAGMA user_version = {-abs(made.execute('PRAGMA user_version').fetchone()[0])}")
 
@@ -197,15 +214,16 @@ def _check(database: Database, path: Path, schema: str, version: int, *, copies:
 
 
 @contextmanager
-def transaction(database: Database, what: str, env: Env) -> Iterator[None]:
+def transaction(database: Database, what: str, do: Do) -> Iterator[None]:
     """All or nothing; on return it is on disk. ``what``: is committed, in a word."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
-        env.do(f"commit {what}", lambda: database.execute("COMMIT"))
+        do(f"commit {what}", lambda: database.execute("COMMIT"))
     except BaseException:
         if database.in_transaction:
-            database.execute("ROLLBACK")
+            with suppress(StateError):  # the disk that failed may fail again; what was not committed is not there
+                database.execute("ROLLBACK")
         raise
 
 
@@ -217,3 +235,12 @@ def statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(text):
             yield text
             text = ""
+
+
+class Closed:
+    """In place of the file of a store that was closed."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "close":
+            return lambda: None
+        raise StateError("This stream was closed. Open it again; what was committed is there.")

@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 
 from synthstream.errors import StateError, StateLocked
+from synthstream.io.disk import Lock, make_folder, words
 
 STORE = "store.db"
 _LOCK = "lock"
@@ -31,12 +32,11 @@ def make_private(folder: Path) -> None:
         StateError: it cannot be created, or lies on a network file system.
     """
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         if not os.path.lexists(folder):
-            folder.mkdir(mode=0o700)
+            make_folder(folder, mode=0o700)
             folder.chmod(0o700)
     except OSError as error:
-        raise StateError(f"state folder {folder}: {error.strerror}. Choose a folder that can be written.") from error
+        raise StateError(f"state folder {folder}: {words(error)}. Choose a folder that can be written.") from error
     kind = file_system(folder.absolute(), _MOUNTS.read_text() if _MOUNTS.exists() else "")
     if kind in _NETWORK:
         raise StateError(
@@ -103,19 +103,22 @@ def make_file(path: Path) -> int:
     return handle
 
 
-def locked(folder: Path) -> int:
-    """The folder's lock; closing it lets go.
+def locked(folder: Path) -> Lock:
+    """The folder's lock.
 
     Raises:
         StateLocked: another process has it.
     """
-    handle = make_file(folder / _LOCK)
+    lock = Lock(make_file(folder / _LOCK))
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
+        fcntl.flock(lock.handle or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
         raise StateLocked(
             f"state folder {folder} is in use by another process. Wait for it to end; two writers would draw noise "
             "twice."
         ) from error
-    return handle
+    except OSError:
+        lock.close()
+        raise
+    return lock

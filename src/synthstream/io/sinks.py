@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
+from synthstream.io.disk import make_folder, sync, sync_parent, words
 from synthstream.io.store import Committed
 from synthstream.release import NOT_PRIVATE, Release
 
@@ -112,35 +112,38 @@ class ParquetSink:
 
     def publish(self, release: Release) -> str:
         """See :meth:`Sink.publish`."""
-        final = self.place(release.tick)
-        if final.exists():
-            found = self._published(release.tick)
-            if found.head != release.head:
+        final, do = self.place(release.tick), self._env.do
+        try:
+            if not final.exists():
+                self._put(final, release)
+            elif self._published(release.tick).head != release.head:
                 raise SinkError(
                     f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
                     "copy. Nothing was changed; use the state that published it, or another folder."
                 )
-            return found.manifest
+            # Also of a release that was there: the process that put it there may have ended before it came to this.
+            do("sync sink", partial(sync, self.folder))
+            if self._keep is not None:
+                old = self.place(release.tick - self._keep) / "rows.parquet"
+                do("drop old rows", partial(old.unlink, missing_ok=True))
+            return self._published(release.tick).manifest
+        except OSError as error:
+            raise SinkError(
+                f"sink {self.folder}: {words(error)}. The release is committed and will be published, unchanged, "
+                "when you run again."
+            ) from error
+
+    def _put(self, final: Path, release: Release) -> None:
         do = self._env.do
         # The name of what is not yet published names its content: two writers never write to one folder.
         aside = self.folder / f".writing-{release.tick:06d}-{release.head[:16]}"
-        try:
-            do("make sink", lambda: self.folder.mkdir(parents=True, exist_ok=True))
-            do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
-            do("make aside", aside.mkdir)
-            self._write(aside, release)
-            do("sync aside", partial(_sync, aside))
-            do("rename release", partial(aside.rename, final))
-            do("sync sink", partial(_sync, self.folder))
-        except OSError as error:
-            raise SinkError(
-                f"sink {self.folder}: {error.strerror}. The release is committed and will be published, unchanged, "
-                "when you run again."
-            ) from error
-        if self._keep is not None:
-            old = self.place(release.tick - self._keep) / "rows.parquet"
-            do("drop old rows", partial(old.unlink, missing_ok=True))
-        return self._published(release.tick).manifest
+        do("make sink", partial(make_folder, self.folder))
+        do("sync sink's name", partial(sync_parent, self.folder))
+        do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
+        do("make aside", aside.mkdir)
+        self._write(aside, release)
+        do("sync aside", partial(sync, aside))
+        do("rename release", partial(aside.rename, final))
 
     def sample(self, n: int | None = None, *, tick: int | None = None, seed: int | None = None) -> pl.DataFrame:
         """Rows drawn from a published release, without repetition up to its number of rows, beyond it with.
@@ -192,7 +195,7 @@ class ParquetSink:
         path = folder / "manifest.json"
         self._env.do("write manifest", partial(path.write_text, json.dumps(manifest, indent=2) + "\n"))
         for name in (*hashes, path.name):
-            self._env.do(f"sync {name}", partial(_sync, folder / name))
+            self._env.do(f"sync {name}", partial(sync, folder / name))
 
 
 class Anchor:
@@ -227,12 +230,12 @@ class Anchor:
         do = self._env.do
         try:
             do("write anchor", partial(aside.write_text, text))
-            do("sync anchor", partial(_sync, aside))
+            do("sync anchor", partial(sync, aside))
             do("rename anchor", partial(aside.replace, self.path))
-            do("sync anchor folder", partial(_sync, self.path.parent))
+            do("sync anchor folder", partial(sync, self.path.parent))
         except OSError as error:
             raise SinkError(
-                f"anchor {self.path}: {error.strerror}. The release is committed; run again to go on."
+                f"anchor {self.path}: {words(error)}. The release is committed; run again to go on."
             ) from error
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -242,11 +245,3 @@ def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:
     if stamp is not None:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"synthstream": stamp.encode()})
     pq.write_table(table, path, compression="zstd")
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hmac
 import json
-import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,13 +25,15 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import StateError, StateMismatch
 from synthstream.io import database
 from synthstream.io.blobs import Arrays, packed, packed_ints, unpacked, unpacked_ints
-from synthstream.io.database import Database
+from synthstream.io.database import Closed, Database
+from synthstream.io.disk import Lock, failed, sync_parent
 from synthstream.io.folder import STORE, locked, make_private, refuse_exposed
 from synthstream.io.rows import Rows
 from synthstream.io.sealing import Cipher, Plain, Seal, damaged
 from synthstream.workload import IntArray
 
 FORMAT = 3
+T = TypeVar("T")
 
 # Tables with keys of their own have no index beside themselves: a damaged one would hide rows that are there. Hence
 # WITHOUT ROWID. Of rows that wait, a hidden one counts nowhere.
@@ -101,12 +102,13 @@ class Store:
         env: Env = REAL,
     ) -> None:
         self.folder, self._env = folder, env
-        self._lock: int | None = None
+        self._lock: Lock | None = None
         if not read_only:
-            env.do("make state folder", partial(make_private, folder))
+            self._do("make state folder", partial(make_private, folder))
+            self._do("sync state's name", partial(sync_parent, folder))
         refuse_exposed(folder)
         if not read_only:
-            self._lock = env.do("lock state", partial(locked, folder))
+            self._lock = self._do("lock state", partial(locked, folder))
         try:
             self._db = database.opened(
                 folder / STORE,
@@ -114,18 +116,24 @@ class Store:
                 FORMAT,
                 read_only=read_only,
                 copies=copies or read_only,
-                env=env,
+                do=self._do,
                 fill=partial(self._fill, key),
             )
             self._public: Seal = Plain(self.meta("id") or "")
             if not read_only:
                 self._unseal(key)
         except OSError as error:
-            self.close()
-            raise StateError(f"{folder / STORE}: {error.strerror}. The state cannot be used.") from error
+            self._let_go()
+            raise failed(folder, error) from error
         except BaseException:
-            self.close()
+            self._let_go()
             raise
+
+    def _do(self, name: str, effect: Callable[[], T]) -> T:
+        try:
+            return self._env.do(name, effect)
+        except OSError as error:
+            raise failed(self.folder, error) from error
 
     def _fill(self, key: bytes | None, db: Database) -> None:
         """What a new store says of itself."""
@@ -166,21 +174,30 @@ class Store:
 
     def close(self) -> None:
         """Wipe the log, close the file and let go of the lock."""
-        db, self._db = getattr(self, "_db", None), _Closed()  # type: ignore[assignment]
+        try:
+            if isinstance(self._db, Database):
+                self._do("close store", self._db.close)  # SQLite empties the log into the file first, and removes it
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """As :meth:`close`, whatever has come of it."""
+        db, self._db = getattr(self, "_db", None), Closed()  # type: ignore[assignment]
         if isinstance(db, Database):
-            db.close()  # SQLite empties the log into the file first, and removes it
+            with suppress(StateError):
+                db.close()
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.close()
             self._lock = None
 
     def wipe(self) -> None:
         """Empty the write-ahead log, where counts live on that were deleted from the tables. A reader may delay it."""
-        self._env.do("wipe log", lambda: self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
+        self._do("wipe log", lambda: self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone())
 
     @contextmanager
     def transaction(self, what: str) -> Iterator[None]:
         """All or nothing; on return it is on disk. ``what``: is committed, in a word."""
-        with database.transaction(self._db, what, self._env):
+        with database.transaction(self._db, what, self._do):
             self._rows.begin()
             yield
             self._rows.finish()
@@ -314,7 +331,7 @@ class Store:
 
     def copy_to(self, path: Path) -> None:
         """Write a consistent copy of the whole store to a new file, mode 0600, marked as a copy."""
-        database.copy(self._db, path)
+        self._do("copy store", partial(database.copy, self._db, path))
 
     def untouched(self) -> bool:
         """Whether nothing was ever counted or drawn."""
@@ -373,15 +390,6 @@ class Store:
     def put_counter(self, state: Arrays) -> None:
         """Replace the state of the counters. Private."""
         self._rows.put("counter", 0, self.seal(packed(state), "counter"))
-
-
-class _Closed:
-    """In place of the file of a store that was closed."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "close":
-            return lambda: None
-        raise StateError("This stream was closed. Open it again; what was committed is there.")
 
 
 def _place(tick: int, head: str) -> str:

@@ -1,0 +1,83 @@
+"""The disk under a state and its releases: names that outlast a loss of power, and what to say when it fails."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from synthstream.errors import StateCorrupt, StateError
+
+# By the low byte of SQLite's code. Its own texts are not passed on: a message is made of fixed words alone.
+_TROUBLE = {
+    sqlite3.SQLITE_FULL: "there is no space left on its disk, or its quota is used up. Make room",
+    sqlite3.SQLITE_IOERR: "its disk fails to read or write, or is full. Check the disk, and that it has room",
+    sqlite3.SQLITE_READONLY: "it cannot be written. Check its permissions, and that its disk is mounted for writing",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened. Check its permissions",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory. Close other programs",
+    sqlite3.SQLITE_PERM: "it cannot be opened. Check its permissions",
+    sqlite3.SQLITE_BUSY: "another program has it open. Close that program",
+}
+
+
+def words(error: OSError) -> str:
+    """What the operating system says about a failure, without names of files or anything read from them."""
+    return "it cannot be read or written" if error.errno is None else os.strerror(error.errno)
+
+
+def sync(path: Path) -> None:
+    """On return, a file's content, or the names in a folder, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_parent(path: Path) -> None:
+    """On return, a name is on disk; where a folder may not be listed, this is left to the system."""
+    with suppress(PermissionError):
+        sync(path.absolute().parent)
+
+
+def make_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Create a folder, and its parents with their names on disk, unless it exists. Its own name is not synced."""
+    for parent in reversed(folder.absolute().parents):
+        if not parent.exists():
+            parent.mkdir(exist_ok=True)
+            sync_parent(parent)
+    folder.mkdir(mode=mode, exist_ok=True)
+
+
+class Lock:
+    """An open file; lets go of it by itself, should Ctrl-C come before anyone has it."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle: int | None = handle
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self.handle is not None:
+            os.close(self.handle)
+            self.handle = None
+
+    __del__ = close
+
+
+def failed(folder: Path, error: OSError) -> StateError:
+    """What to say when the operating system failed at the state folder."""
+    return StateError(f"state folder {folder}: {words(error)}. What was committed is there. Mend that, and run again.")
+
+
+def told(folder: Path, error: sqlite3.Error | UnicodeDecodeError) -> Exception:
+    """The package's own error in place of SQLite's; a broken rule of the tables is a bug, and stays what it is."""
+    if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+        return error
+    trouble = _TROUBLE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    if trouble is not None:
+        return StateError(f"state folder {folder}: {trouble}, and run again. What was committed is there.")
+    return StateCorrupt(
+        f"{folder / 'store.db'} cannot be opened as a Synthstream state: it is damaged, or something else. If it is a "
+        "copy, restore it whole; if it is something else, point 'state' to another folder."
+    )

@@ -1,0 +1,87 @@
+"""Streams that are wrong on purpose: a harness that cannot see what they do wrong proves nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from synthstream import stream as streams
+from synthstream.environment import Env
+from synthstream.io.sinks import ParquetSink
+from synthstream.kernel.gate import Gate
+from synthstream.release import Release
+from synthstream.stream import Stream
+from tests.crash import world
+
+CONTROLS = ("publish-first", "publish-first-unchecked", "synchronous-normal")
+
+
+class PublishesFirst(Stream):
+    """Publishes what it is about to commit."""
+
+    def _commit(self, gate: Gate) -> None:
+        real = self._store.transaction
+
+        @contextmanager
+        def early(what: str) -> Iterator[None]:
+            with real(what):
+                yield
+                if what == "measurement":
+                    self._sink.publish(self._early())
+
+        self._store.transaction = early  # type: ignore[method-assign]
+        try:
+            super()._commit(gate)
+        finally:
+            self._store.transaction = real  # type: ignore[method-assign]
+
+    def _early(self) -> Release:
+        """The release of the tick that is being committed."""
+        return self._builder.build(self.closed, self._model, self._models(self.closed) or {})[1]
+
+
+class Overwriting(ParquetSink):
+    """Replaces a release that is there."""
+
+    def publish(self, release: Release) -> str:
+        """See :meth:`ParquetSink.publish`."""
+        final = self.place(release.tick)
+        if final.exists() and self._published(release.tick).head != release.head:
+            shutil.rmtree(final)
+        return super().publish(release)
+
+
+class SyncsLater(Stream):
+    """Leaves it to the system when commits reach the disk."""
+
+    def _open(self, identity: Mapping[str, str]) -> None:
+        self._store._db.execute("PRAGMA synchronous = NORMAL")
+        super()._open(identity)
+
+
+def drive(control: str | None, folder: Path, kind: str, *, exact: bool, env: Env, ticks: int) -> bool:
+    """Like :func:`world.drive`, with a control's stream. In a process of its own: it changes the package."""
+    kept: dict[str | None, type[Stream]] = {None: Stream, "synchronous-normal": SyncsLater}
+    if control == "publish-first-unchecked":
+
+        def overwriting(config: Any, env: Env) -> Any:
+            return Overwriting(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
+
+        streams.__dict__.update(compare_with_sink=lambda *_: None, sink_of=overwriting)
+    return world.drive(folder, kind, exact=exact, env=env, ticks=ticks, stream=kept.get(control, PublishesFirst))
+
+
+def repair(control: str | None, folder: Path) -> None:
+    """What an operator in a hurry does with a control that was refused: removes the newest release and goes on."""
+    places = sorted((folder / "releases").glob("[0-9]*"))
+    if control is not None and places:
+        shutil.rmtree(places[-1])
+    anchor = folder / "state.anchor.json"
+    if control is not None and anchor.exists():
+        stands = json.loads(anchor.read_text())
+        if stands["tick"]:
+            anchor.write_text(json.dumps({**stands, "tick": stands["tick"] - 1}))
