@@ -328,7 +328,7 @@ def _no_core_dump() -> None:
     """A crash must not write exact counts to a file."""
     import resource
 
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -152,6 +152,12 @@ class Disk:
         if self._outage != "some" or which not in self._live:
             return durable
         live = self._live[which].read_bytes()
+        if (self._shadow / f"{which}.cut").exists():
+            # File systems cut a file in one step; what is written afterwards lies elsewhere on the disk. So either
+            # nothing of it happened, or the old content is gone.
+            if self._chance.random() < 0.5:
+                return durable
+            durable = b""
         size = self._chance.choice((len(durable), len(live), self._chance.randint(0, max(len(durable), len(live)))))
         size = max(size, min(len(durable), len(live)))
         blocks = []

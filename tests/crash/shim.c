@@ -89,9 +89,24 @@ ssize_t pwrite64(int handle, const void *bytes, size_t size, off_t at) {
 
 ssize_t pwrite(int handle, const void *bytes, size_t size, off_t at) { return pwrite64(handle, bytes, size, at); }
 
+/* Where it is written down that a file was cut since its last sync. */
+static int cut(int handle, char *path, int size) {
+    char key[128];
+    if (!*shadow || crash_key(handle, "", key, sizeof key)) return -1;
+    snprintf(path, size, "%s/%s.cut", shadow, key);
+    return 0;
+}
+
 int ftruncate64(int handle, off_t size) {
     REAL(int, ftruncate64, int, off_t);
+    char path[PATH_MAX + 256];
+    struct stat before;
     if (watched(handle) && fails()) return -1;
+    if (watched(handle) && !fstat(handle, &before) && size < before.st_size && !cut(handle, path, sizeof path)) {
+        int made = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        if (made < 0) abort();
+        close(made);
+    }
     return real_ftruncate64(handle, size);
 }
 
@@ -150,6 +165,8 @@ static int synced(int handle) {
     if (fclose(kept)) abort();
     REAL(int, rename, const char *, const char *);
     if (real_rename(aside, path)) abort();
+    REAL(int, unlink, const char *);
+    if (!cut(handle, aside, sizeof aside)) real_unlink(aside);
     return 0;
 }
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import synthstream
 from synthstream.cli import app
 from synthstream.config import StreamConfig
-from synthstream.errors import ConfigError, HorizonExhausted, SchemaError
+from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.evaluate.density import density
 from synthstream.points import PointRelease
 from synthstream.stream import Stream
@@ -328,7 +328,7 @@ def test_a_tick_that_fails_is_finished_from_what_was_drawn(folder: Path, literal
             draws += 1
             return super().laplace(*args, **scales)
 
-    with Stream(config, gates=gates, seed=0) as stream, pytest.raises(OSError, match="no more"):
+    with Stream(config, gates=gates, seed=0) as stream, pytest.raises(StateError):
         list(stream.run())
     before = draws
     assert before

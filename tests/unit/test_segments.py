@@ -230,6 +230,25 @@ def test_streams_that_cannot_tell_old_rows_from_new_are_refused(
         adopt(config)
 
 
+def test_persons_are_adopted_only_whole(tmp_path: Path) -> None:
+    """Who has counted how often is private: if that is lost, nobody may count again."""
+    configured(tmp_path, "always", until="2026-01-05")
+    text = (tmp_path / "stream.toml").read_text()
+    config = StreamConfig.from_toml(
+        text.replace('unit = "event"', 'unit = { person = "ward", max_events = 3 }'), base=tmp_path
+    )
+    rows(60, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config) as stream:
+        list(stream.run())
+    backup(config, tmp_path / "backup")
+    shutil.rmtree(config.state)
+    with pytest.raises(RecoveryRefused, match="how often each person counted"):
+        adopt(config)
+    shutil.move(tmp_path / "backup/private", config.state)
+    assert adopt(config) == (HALF, False, None)
+    Stream(config).close()
+
+
 def test_masses_of_two_clouds_add_up() -> None:
     partition = Partition(dimension=1, depth=3)
 
