@@ -8,13 +8,13 @@ from pathlib import Path
 
 from synthstream import Stream
 from synthstream.io.store import FORMAT
-from tests.unit.streams import KINDS, configured, rows
+from tests.unit.streams import KINDS, PERSONS, configured, rows
 
 STATES = Path(__file__).parent / "states"
 
 
 def main() -> None:
-    for kind in KINDS:
+    for kind in (*KINDS, PERSONS):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "stream"
             config = configured(folder, kind, until="2026-01-05")

@@ -16,7 +16,7 @@ state = "state"
 [privacy]
 epsilon = 2.0
 delta = {delta}
-unit = "event"
+unit = {unit}
 neighbours = "{neighbours}"
 [clock]
 column = "when"
@@ -74,14 +74,16 @@ _KINDS = {
     "points-zcdp": ('kind = "points"\ndepth = 8', 1e-9, "add-remove", _POINTS),
     "hypercube": ('kind = "hypercube"\ndepth = 8', 0, "replace-one", _POINTS),
 }
-KINDS = tuple(_KINDS)
+KINDS = tuple(_KINDS)  # that protect events
+PERSONS = "persons"
 TICKS = 8
 
 
 def text_of(kind: str) -> str:
     """The configuration of a kind."""
-    synthesizer, delta, neighbours, columns = _KINDS[kind]
-    head = _HEAD.format(name=kind, delta=delta, neighbours=neighbours, synthesizer=synthesizer)
+    synthesizer, delta, neighbours, columns = _KINDS["always" if kind == PERSONS else kind]
+    unit = '{ person = "who", max_events = 3, max_per_tick = 1, per = "4d" }' if kind == PERSONS else '"event"'
+    head = _HEAD.format(name=kind, delta=delta, neighbours=neighbours, synthesizer=synthesizer, unit=unit)
     return head + columns
 
 
@@ -103,6 +105,7 @@ def rows(number: int, seed: int) -> pl.DataFrame:
             "ward": rng.choice(["A", "B", "C"], number, p=[0.6, 0.3, 0.1]),
             "x": rng.beta(2, 5, number) * 10,
             "y": rng.beta(5, 2, number) * 10,
+            "who": rng.integers(0, max(number // 4, 1), number),
         }
     )
 

@@ -20,7 +20,7 @@ from synthstream.errors import StateRolledBack
 from synthstream.io.sinks import ParquetSink
 from synthstream.io.store import Store
 from synthstream.verification import verify
-from tests.unit.streams import KINDS, TICKS, configured, published, rows
+from tests.unit.streams import KINDS, PERSONS, TICKS, configured, published, rows
 
 # All that is secret, and all that could be made again.
 _FORGET = (
@@ -45,7 +45,7 @@ def edit(config: StreamConfig, *statements: str) -> None:
             db.execute(statement)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_every_release_is_built_again_from_what_was_measured(tmp_path: Path, kind: str) -> None:
     """A whole stream with real noise; state and rows deleted but for measurements: every published byte comes back."""
     config = configured(tmp_path, kind)
@@ -63,7 +63,7 @@ def test_every_release_is_built_again_from_what_was_measured(tmp_path: Path, kin
     assert published(tmp_path / "releases") == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_a_sound_stream_verifies_with_and_without_its_state(tmp_path: Path, kind: str) -> None:
     config = configured(tmp_path, kind)
     rows(300, 2).write_parquet(tmp_path / "rows-1.parquet")
