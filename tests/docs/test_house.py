@@ -154,7 +154,10 @@ def test_commands_of_the_readme_exist() -> None:
     from synthstream.cli import app
 
     for command in set(
-        re.findall(r"synthstream (schema init|plan|run|status|sample)\b", (ROOT / "README.md").read_text())
+        re.findall(
+            r"synthstream (schema init|plan|run|status|sample|verify|backup|recover|audit)\b",
+            (ROOT / "README.md").read_text(),
+        )
     ):
         assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.assembly import synthesizer_of
+from synthstream.assembly import group_factor, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.evaluate.lower import epsilon_of, epsilon_seen, lattice, mu_seen
 from synthstream.evaluate.trials import readings, trials
@@ -305,6 +305,10 @@ def audit(
             progress((number + share) / len(targets))
 
         found.append(target.audit(gate or SystemGate(), runs=runs, alpha=alpha, progress=shared))
+    if config.privacy.unit.of_persons:
+        times = float(group_factor(config))
+        person = f"Figures are for one event of a person. The claim for a person is {times:.3g} times as large."
+        caveat = f"{caveat} {person}".strip()
     claim, split = mechanism.claim(), len(counters)
     claimed = math.sqrt(2 * claim.rho) if claim.pure is None else float(claim.pure)
     return Audit(
