@@ -153,12 +153,8 @@ def test_commands_of_the_readme_exist() -> None:
 
     from synthstream.cli import app
 
-    for command in set(
-        re.findall(
-            r"synthstream (schema init|plan|run|status|sample|verify|backup|recover|audit)\b",
-            (ROOT / "README.md").read_text(),
-        )
-    ):
+    commands = "schema init|plan|run|status|sample|verify|backup|recover|audit"
+    for command in set(re.findall(rf"synthstream ({commands})\b", (ROOT / "README.md").read_text())):
         assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
 
 
