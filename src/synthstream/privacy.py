@@ -47,7 +47,7 @@ class Unit:
 
     Example:
         >>> Unit(kind="person", max_events=20, per="30d", period=30).words
-        'all events of any one person that count within any one period of 30d (at most 20 count)'
+        'all events of any one person that fall within any one period of 30d (at most 20 count)'
     """
 
     kind: Literal["event", "person"] = "event"
@@ -83,7 +83,7 @@ class Unit:
         """The unit in a few plain words."""
         if not self.of_persons:
             return "any single event (one row, adding or taking away)" if self.signed else "any single event (one row)"
-        when = "" if self.per is None else f" that count within any one period of {self.per}"
+        when = "" if self.per is None else f" that fall within any one period of {self.per}"
         tick = "" if self.max_per_tick is None else f", {self.in_a_tick} in a tick"
         return f"all events of any one person{when} (at most {self.max_events} count{tick})"
 

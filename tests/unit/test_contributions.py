@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from synthstream.contributions import arrivals, counting, from_bytes
 from synthstream.counting import Rows
 from synthstream.counts import Counts
+from synthstream.errors import StateCorrupt
 from synthstream.io import contributions
 from synthstream.io.contributions import Contributions
 from synthstream.io.store import Store
@@ -293,3 +294,21 @@ def test_rows_counted_on_arrival_are_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(contributions, "counting", first_come)
     assert any(counted(unit, rows, chunk=1, seed=1) != counted(unit, rows, chunk=1, seed=s) for s in range(2, 8))
+
+
+def test_numbers_beyond_the_limit_are_refused(tmp_path: Path) -> None:
+    """Whoever changed the state: more than may never count."""
+    store = opened(tmp_path)
+    people = Contributions(store, Unit(kind="person", max_events=2))
+    with store.transaction("counts"):
+        people.add(encoded([Row("a", 0, 0, 1, 0)]), 0)
+    store.db.execute("UPDATE waiting SET number = 3")
+    with pytest.raises(StateCorrupt, match="more rows of a person wait"):
+        people.counts(0, lambda codes, weights: Counts.of(np.zeros(1, dtype=np.int64)))
+    store.db.execute("UPDATE waiting SET number = 1")
+    with store.transaction("measurement"):
+        people.close(0)
+        store.db.execute("UPDATE person SET used = 3")
+        with pytest.raises(StateCorrupt, match="more of a person have counted"):
+            people.close(1)
+    store.close()

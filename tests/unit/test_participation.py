@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from synthstream.errors import BudgetExceeded
-from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter
+from synthstream.kernel.counters import KINDS, Blt, Counter, Kary, Kind, Restarted, Simple, Toeplitz, counter
 from synthstream.kernel.counters.base import root_above
 from synthstream.kernel.ledger import Ledger
 from synthstream.kernel.participation import factor_of
@@ -221,7 +221,7 @@ def test_a_claim_for_a_person_names_who_and_why() -> None:
     assert (found.pure, found.rho) == (Fraction(1), Fraction(1, 2))
     assert found.theorems == ("marginals", "group")
     words = found.words(Budget(epsilon=1.0, delta=0.0))
-    assert "all events of any one person that count within any one period of 30d (at most 4 count) being added" in words
+    assert "all events of any one person that fall within any one period of 30d (at most 4 count) being added" in words
     with pytest.raises(ValueError, match="only a claim for one event"):
         found.of_group(unit, Fraction(4), theorem="group")
     with pytest.raises(ValueError, match="max_events must be at least 1"):
@@ -243,3 +243,35 @@ def test_noise_changes_nothing() -> None:
     for x in base:
         state, _ = how.step(state, x, replay, multiplier=np.full(1, MULTIPLIER))
     assert path_cost(noisy.trace, replay.trace)[0] == cost(how, base, [(0, 0, 1), (1, 0, 1)])
+
+
+def impulse(how: Counter, tick: int, ticks: int) -> list[int]:
+    """How far one event moves the value at the gate at each tick, in grid steps."""
+    values = []
+    for events in (0, 1):
+        state, gate = how.init(1), TracingGate(ExactGate())
+        for t in range(ticks):
+            counts = np.array([events if t == tick else 0], dtype=np.int64)
+            state, _ = how.step(state, counts, gate, multiplier=np.full(1, MULTIPLIER))
+        values.append([int(call.value[0]) for call in gate.trace])
+    return [b - a for a, b in zip(*values, strict=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_gives_a_joint_norm_moves_values_less_and_less(kind: Kind) -> None:
+    """What the theorem needs of a counter: never backwards, never more with age, and the same scale at every tick."""
+    try:
+        how = counter(kind, horizon=12, noise="gaussian")
+    except ValueError:
+        return  # for Laplace noise alone
+    if how.joint(2) is None:
+        return
+    assert how.sensitivity(0) == how.sensitivity(11)
+    slack = 2  # of rounding, in grid steps
+    for tick in (0, 3, 11):
+        moved = impulse(how, tick, 12)
+        assert moved[:tick] == [0] * tick
+        after = moved[tick:]
+        assert min(after) >= -slack
+        assert all(b <= a + slack for a, b in pairwise(after))
+        assert after[0] == pytest.approx(impulse(how, 0, 12)[0], abs=slack)

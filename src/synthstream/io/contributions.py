@@ -9,6 +9,7 @@ from synthstream.contributions import arrivals, counting, from_bytes, span_of, w
 from synthstream.counting import Count, Rows
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt
+from synthstream.io.sealing import damaged
 from synthstream.io.store import Store
 from synthstream.privacy import Unit
 from synthstream.workload import IntArray
@@ -115,6 +116,9 @@ class Contributions:
 
     def counts(self, tick: int, count: Count) -> Counts:
         """Exact counts of all rows that wait for a tick. Memory: one chunk of rows, and the counts."""
+        crowded = "SELECT 1 FROM waiting WHERE tick = ? GROUP BY who HAVING sum(number) > ? LIMIT 1"
+        if self._db.execute(crowded, (tick, self._unit.in_a_tick)).fetchone() is not None:
+            raise damaged("more rows of a person wait than may count")
         total = Counts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         cursor = self._db.execute("SELECT row, number, who, rank FROM waiting WHERE tick = ?", (tick,))
         while part := cursor.fetchmany(_CHUNK_ROWS):
@@ -127,6 +131,8 @@ class Contributions:
     def close(self, tick: int) -> None:
         """The rows that waited for a tick have counted. Persons of periods that are over are forgotten."""
         self._db.execute(_USE, (window_of(tick, self._unit), tick))
+        if self._db.execute("SELECT 1 FROM person WHERE used > ?", (self._unit.max_events,)).fetchone() is not None:
+            raise damaged("more of a person have counted than may")
         self._db.execute("DELETE FROM waiting WHERE tick = ?", (tick,))
         self._db.execute("DELETE FROM person WHERE window < ?", (window_of(tick + 1, self._unit),))
         self._store.put_meta("people", self._store.seal(self._people(), "people").hex())
