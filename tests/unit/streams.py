@@ -112,5 +112,6 @@ def rows(number: int, seed: int) -> pl.DataFrame:
 
 def published(folder: Path) -> dict[str, bytes]:
     """Every published byte; not what is still being written."""
-    found = [p for p in sorted(folder.rglob("*")) if ".writing-" not in str(p)]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in found if p.is_file()}
+    places = [p for p in folder.iterdir() if not p.name.startswith(".writing-")] if folder.exists() else []
+    paths = [p for place in places for p in ([place] if place.is_file() else place.rglob("*")) if p.is_file()]
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)}
