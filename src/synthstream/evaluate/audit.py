@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.assembly import synthesizer_of
+from synthstream.assembly import group_factor, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.evaluate.lower import epsilon_of, epsilon_seen, lattice, mu_seen
 from synthstream.evaluate.trials import readings, trials
@@ -305,6 +305,13 @@ def audit(
             progress((number + share) / len(targets))
 
         found.append(target.audit(gate or SystemGate(), runs=runs, alpha=alpha, progress=shared))
+    if config.privacy.unit.of_persons:
+        factor = f"{float(group_factor(config)):.3g}"
+        caveat = (
+            f"{caveat} All this is for one event; a person's events together may tell {factor} times as much.".strip()
+        )
+    if not any(finding.seen for finding in found):
+        caveat = f"{caveat} So few runs see nothing: say --runs 10000.".strip()
     claim, split = mechanism.claim(), len(counters)
     claimed = math.sqrt(2 * claim.rho) if claim.pure is None else float(claim.pure)
     return Audit(
