@@ -44,7 +44,12 @@ def verify_command(
     else:
         for finding in found.findings:
             typer.echo(f"{finding.where}: {finding.what}")
-        state = f"{found.ticks} measured tick(s)" if found.ticks else "no state here"
+        here = (loaded.state / "store.db").exists()
+        state = (
+            f"{found.ticks} measured tick(s)"
+            if found.ticks or here
+            else f"no state in {loaded.state}, only releases were checked"
+        )
         typer.echo(
             f"{state}, {found.releases} release(s): "
             + (f"{len(found.findings)} thing(s) wrong." if found.findings else "all as it should be.")
@@ -66,11 +71,15 @@ def backup_command(
 
     loaded = load(config)
     backup(loaded, output)
+    typer.echo(f"{output}/public holds what was measured and spent; copy it anywhere.")
     typer.echo(
-        f"{output}/public holds what was measured and spent; copy it anywhere.\n"
         f"{output}/private is as secret as the data. To restore it, put it in the place of {loaded.state} and say\n"
         f"  synthstream recover {config} --adopt"
+        if loaded.sink is not None
+        else f"{output}/private is as secret as the data. It is a record only: without a [sink], no backup can go on."
     )
+    if loaded.sink is not None and (loaded.privacy.unit.of_persons or loaded.clock.column is None):
+        typer.echo("This stream goes on only from a backup that is as new as its releases: make one after every run.")
 
 
 def recover_command(

@@ -220,7 +220,13 @@ def status_command(config: ConfigPath, simulate: Simulate = False) -> None:
     loaded = simulated(loaded) if simulate else loaded
     console = _console()
     if not (loaded.state / "store.db").exists():
-        console.print(f"{loaded.name}: not started. Next: {_program()} run {config}")
+        if loaded.sink is not None and any(loaded.sink.path.glob("[0-9]*/manifest.json")):
+            console.print(
+                f"{loaded.name}: there are releases in {loaded.sink.path}, but no state in {loaded.state}. "
+                "Put it back, or check 'state'; `run` says what else can be done."
+            )
+        else:
+            console.print(f"{loaded.name}: not started. Next: {_program()} run {config}")
         return
     store = Store(loaded.state, read_only=True)
     try:

@@ -126,6 +126,10 @@ class Clock:
         number, unit = int(found[1]), found[2]
         months, seconds = number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
         ticks, rest = divmod(months, self._months) if self._months else divmod(seconds, self._seconds)
+        if (rest or ticks < 1) and seconds and not self._months:
+            near = max(round(seconds / self._seconds), 1) * self._seconds
+            fits = f'; the nearest is "{near // _SECONDS[unit]}{unit}"' if near % _SECONDS[unit] == 0 else ""
+            raise ConfigError(f"per = {per!r}: is not a whole number of ticks of {self.every!r}{fits}")
         if rest or ticks < 1:
             raise ConfigError(
                 f"per = {per!r}: is not a whole number of ticks of {self.every!r}. Days have no fixed number in a "

@@ -52,9 +52,20 @@ def refuse_lost_state(config: StreamConfig, sink: Sink) -> None:
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
-            "[sink] path. If the state is lost, `synthstream recover --adopt` goes on from what was published. No "
-            "noise was drawn."
+            f"[sink] path. {_if_lost(config)} No noise was drawn."
         )
+
+
+def _if_lost(config: StreamConfig) -> str:
+    """What to do if the state is nowhere any more."""
+    if config.sink is None:
+        return "If the state is lost, nothing is left to go on from: open a successor, with a budget of its own."
+    if config.privacy.unit.of_persons or config.clock.column is None:
+        return (
+            "A backup that is as new as the releases can go on: put it back, and say `synthstream recover --adopt`. "
+            "If there is none, open a successor with another 'name', 'state' and sink; it has a budget of its own."
+        )
+    return "If the state is lost, `synthstream recover --adopt` goes on from what was published."
 
 
 def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
@@ -108,7 +119,8 @@ def compare_with_sink(store: Store, sink: Sink) -> None:
         raise StateRolledBack(
             f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
             "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
-            "state; if it is lost, `synthstream recover --adopt` goes on from what was published. No noise was drawn."
+            "state; if it is lost, `synthstream recover --adopt` goes on from what was published, or says why that "
+            "cannot be. No noise was drawn."
         )
     known = store.published(last.tick)
     if known is not None and known != last.manifest:

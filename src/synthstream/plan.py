@@ -121,6 +121,8 @@ def _dearer(config: StreamConfig) -> str:
     unit = config.privacy.unit
     if not unit.of_persons:
         return ""
+    if group_factor(config) == 1:
+        return ' Errors are those of unit = "event".'
     return (
         f" That makes errors about {float(group_factor(config)):.3g} times as large as with "
         'unit = "event"; a smaller max_events makes them smaller, and leaves out more rows of busy people.'

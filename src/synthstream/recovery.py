@@ -66,6 +66,7 @@ def adopt(
     last = sink.last()
     if last is None:
         raise RecoveryRefused(f"{sink.folder} holds no release to go on from. Is it the right [sink] path?")
+    _refuse_one_too_deep(config.state)
     for finding in published(config, sink, progress=progress)[:1]:
         raise RecoveryRefused(
             f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; `synthstream verify` "
@@ -97,6 +98,17 @@ def _published_sink(config: StreamConfig) -> ParquetSink:
             "from. Restore the newest state; an older one would draw noise twice."
         )
     return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep)
+
+
+def _refuse_one_too_deep(state: Path) -> None:
+    """Raise if a backup was put into the state folder instead of in its place: it may be new enough to lose nothing."""
+    if (state / "store.db").exists():
+        return
+    for found in sorted(state.glob("*/store.db")):
+        raise RecoveryRefused(
+            f"A state lies in {found.parent}, but {state} itself should be it. Move it there, so that store.db "
+            f"lies in {state}, and say this again. Nothing was changed."
+        )
 
 
 def _old(config: StreamConfig, env: Env) -> Store | None:
@@ -200,12 +212,20 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     if config.sink is None:
         raise RecoveryRefused("This stream has no [sink] to put releases back into.")
     sink = ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
+    if not (config.state / "store.db").exists():
+        raise RecoveryRefused(
+            f"There is no state in {config.state} to build releases from. Put it back, or check 'state'; if it is "
+            "lost, `synthstream recover --adopt` goes on from what is published. Nothing was changed."
+        )
     store = Store(config.state, key=key_of(config), env=env)
     try:
         marked = store.population()
         missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
         if marked is None or not missing:
-            raise RecoveryRefused("Nothing is missing: every release of this state is where it should be.")
+            raise RecoveryRefused(
+                "Nothing is missing: every release of this state is where it should be. If `synthstream verify` names "
+                "one that was changed, move its folder out of the place of publication, and say this again."
+            )
         secure = store.meta("secure") == "True"
         builder = Builder(config, store.measurement, segments=store.segments(), secure=secure)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
@@ -230,6 +250,7 @@ def backup(config: StreamConfig, folder: Path) -> None:
     """
     if not (config.state / "store.db").exists():
         raise StateError(f"There is no state in {config.state} to back up.")
+    _refuse_place(config, folder)
     store = Store(config.state, read_only=True)
     try:
         (folder / "public").mkdir(parents=True)
@@ -248,9 +269,26 @@ def backup(config: StreamConfig, folder: Path) -> None:
         for path in [*folder.rglob("*")]:
             _sync(path)
     except OSError as error:
-        raise StateError(f"backup {folder}: {error.strerror}. Name a folder that does not exist yet.") from error
+        raise StateError(f"backup {folder}: {error.strerror}. What is there is no whole backup: delete it.") from error
     finally:
         store.close()
+
+
+def _refuse_place(config: StreamConfig, folder: Path) -> None:
+    """Raise if a backup would lie where it is published, or where it is lost together with the state."""
+    if folder.exists():
+        raise StateError(f"-o {folder} is there already. Name a folder that does not exist yet.")
+    place = folder.resolve()
+    if config.sink is not None and place.is_relative_to(config.sink.path.resolve()):
+        raise StateError(
+            f"-o {folder} lies in {config.sink.path}, which is published; a backup is as secret as the data. Name "
+            "another folder. Nothing was written."
+        )
+    if place.is_relative_to(config.state.resolve()):
+        raise StateError(
+            f"-o {folder} lies in the state folder, and would be lost with it. Name another folder. "
+            "Nothing was written."
+        )
 
 
 def _sync(path: Path) -> None:

@@ -72,11 +72,15 @@ def _read(path: Path) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise StateError(f"key_file {path}: {error.strerror}. Make a key: openssl rand -hex 32 > {path}") from None
+        raise StateError(
+            f"key_file {path}: {error.strerror}. Put the stream's key back there. Only for a stream that has not "
+            f"begun, make one: (umask 077; openssl rand -hex 32 > {path})"
+        ) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise StateError(f"key_file {path} is not a file.")
     with open(handle, "rb") as file:
         found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise StateError(f"key_file {path} is not a file.")
         if found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
             raise StateError(f"key_file {path} can be reached by other users. Own it, and run: chmod 600 {path}")
         return file.read(1024)
@@ -87,10 +91,15 @@ def _printed(command: tuple[str, ...]) -> bytes:
         done = subprocess.run(  # noqa: S603 - the command is the operator's own, and no shell reads it
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_PATIENCE
         )
+    except (FileNotFoundError, PermissionError):
+        raise StateError("[encryption] key_command failed: its first word is no program that can be run.") from None
     except (OSError, subprocess.TimeoutExpired):
         done = None
     if done is None or done.returncode:
-        raise StateError("[encryption] key_command failed. Run it by itself to see why; its output is not shown here.")
+        raise StateError(
+            "[encryption] key_command failed. Run it by itself to see why; its output is not shown here, and "
+            "no shell reads it: | and > mean nothing there."
+        )
     return done.stdout
 
 

@@ -89,8 +89,11 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
     def say(what: str) -> None:
         findings.append(Finding("state", what))
 
+    marked = store.population()  # first: another process may be at it
     if not store.sound():
         say("the database is damaged")
+    if store.meta("config") is None and store.untouched():
+        return
     if changed := config.differences(store.meta("config") or "{}"):
         say(f"belongs to other settings: {', '.join(changed)}")
         return
@@ -114,7 +117,6 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
         if _head(builder, tick) != kept.head:
             say(f"tick {tick} is not what was committed: the chain breaks there")
         heads[tick] = kept.head
-    marked = store.population()
     if marked is not None and marked[0] not in heads:
         say(f"tick {marked[0]} is marked as published, but was never measured")
 
@@ -137,6 +139,7 @@ def _check_sink(
 ) -> int:
     """Number of releases; what is wrong goes to ``findings``."""
     findings += [Finding(name, "is no part of a release") for name in sink.strangers()]
+    marked = None if store is None else store.population()  # first: another process may be at it
     try:
         last = sink.last()
         builder = None if last is None else builder_of(config, sink)
@@ -144,9 +147,15 @@ def _check_sink(
         findings.append(Finding("releases", str(error)))
         return 0
     if last is None or builder is None:
-        if store is not None and store.population() is not None:
-            findings.append(Finding("releases", "the state has published releases, but there are none"))
+        if marked is not None:
+            what = (
+                "the state has published releases, but there are none; `synthstream recover --republish` puts them back"
+            )
+            findings.append(Finding("releases", what))
         return 0
+    if marked is not None and marked[0] > last.tick:
+        what = f"{marked[0] - last.tick} of the newest are missing; `synthstream recover --republish` puts them back"
+        findings.append(Finding("releases", what))
     previous: str | None = genesis(config)
     for tick in progress(range(last.tick + 1)):
         where = sink.place(tick).name
@@ -159,7 +168,7 @@ def _check_sink(
         problems = [*_files(sink, tick, manifest, kept=_kept(config, tick, last.tick))]
         problems += _facts(config, builder, tick, manifest, previous)
         head = str(manifest["chain"]["head"])
-        if store is not None and heads.get(tick) != head:
+        if store is not None and _own(store, heads, tick) != head:
             problems.append("the state did not make it")
         known = None if store is None else store.published(tick)
         if known is not None and known != sink.fingerprint(tick):
@@ -167,6 +176,12 @@ def _check_sink(
         findings += [Finding(where, problem) for problem in problems]
         previous = head
     return last.tick + 1
+
+
+def _own(store: Store, heads: dict[int, str], tick: int) -> str | None:
+    """The state's own head; of a tick that was measured after ``heads`` were read, it is read now."""
+    kept = None if tick in heads else store.measurement(tick)
+    return heads.get(tick) if kept is None else kept.head
 
 
 def _kept(config: StreamConfig, tick: int, last: int) -> bool:

@@ -184,3 +184,10 @@ def test_the_command_says_it_in_words_and_for_machines(tmp_path: Path, made: Str
     assert json.loads(broken.output)["findings"] == [
         {"where": "000000", "what": "rows.parquet is not what was published"}
     ]
+
+
+def test_verify_misses_the_newest_releases_too(tmp_path: Path, made: StreamConfig) -> None:
+    shutil.rmtree(tmp_path / f"releases/{TICKS - 1:06d}")
+    (finding,) = verify(made).findings
+    assert finding.where == "releases"
+    assert "1 of the newest are missing" in finding.what

@@ -269,3 +269,33 @@ def test_masses_of_two_clouds_add_up() -> None:
     assert both.total_variance == 2.0
     # What the coarser one does not know, inside of its halves, counts as error.
     assert both.plain_errors.tolist() == pytest.approx([3.0, 3.0, 2 + 16 / 3, 2 + 4 / 3])
+
+
+def test_a_backup_never_lies_where_it_is_published_or_lost(tmp_path: Path) -> None:
+    config = half_run(tmp_path, "always")
+    for place, why in (("releases/backup", "published"), ("state/backup", "lost with it"), ("releases", "already")):
+        with pytest.raises(StateError, match=why):
+            backup(config, tmp_path / place)
+    assert verify(config).findings == []
+
+
+def test_releases_are_not_built_again_from_a_state_that_is_not_there(tmp_path: Path) -> None:
+    config = half_run(tmp_path, "always")
+    shutil.rmtree(config.state)
+    with pytest.raises(RecoveryRefused, match="There is no state"):
+        republish(config)
+    assert not config.state.exists()
+    done = CliRunner().invoke(app, ["status", str(tmp_path / "stream.toml")])
+    assert "no state in" in done.output
+    assert "not started" not in done.output
+
+
+def test_a_backup_one_folder_too_deep_is_named_and_not_put_aside(tmp_path: Path) -> None:
+    config = half_run(tmp_path, "always")
+    backup(config, tmp_path / "backup")
+    shutil.rmtree(config.state)
+    config.state.mkdir(mode=0o700)
+    shutil.move(tmp_path / "backup/private", config.state)
+    with pytest.raises(RecoveryRefused, match="Move it there"):
+        adopt(config)
+    assert (config.state / "private/store.db").exists()

@@ -306,9 +306,12 @@ def audit(
 
         found.append(target.audit(gate or SystemGate(), runs=runs, alpha=alpha, progress=shared))
     if config.privacy.unit.of_persons:
-        times = float(group_factor(config))
-        person = f"Figures are for one event of a person. The claim for a person is {times:.3g} times as large."
-        caveat = f"{caveat} {person}".strip()
+        factor = f"{float(group_factor(config)):.3g}"
+        caveat = (
+            f"{caveat} All this is for one event; a person's events together may tell {factor} times as much.".strip()
+        )
+    if not any(finding.seen for finding in found):
+        caveat = f"{caveat} So few runs see nothing: say --runs 10000.".strip()
     claim, split = mechanism.claim(), len(counters)
     claimed = math.sqrt(2 * claim.rho) if claim.pure is None else float(claim.pure)
     return Audit(

@@ -163,7 +163,10 @@ class Store:
         if isinstance(self._private, Cipher) and not hmac.compare_digest(
             (self.meta("key check") or "").encode(), self._private.check.encode()
         ):
-            raise StateMismatch(f"The key in [encryption] is not the one that {self.folder} was made with.")
+            raise StateMismatch(
+                f"The key in [encryption] is not the one that {self.folder} was made with. Put that one back. If it is "
+                "lost, so is this state: move the folder away, and it is as if the state were lost."
+            )
         try:
             sealed = bytes.fromhex(self.meta("secret") or "")
         except ValueError:
