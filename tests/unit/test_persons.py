@@ -433,17 +433,43 @@ def test_a_state_that_waits_is_not_untouched(tmp_path: Path) -> None:
         Stream(configured(tmp_path, with_unit("max_events = 4")))
 
 
-def test_who_has_counted_cannot_be_lost_unnoticed(tmp_path: Path) -> None:
-    """Emptied or changed behind the program's back, persons could count again."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE person SET used = 1",
+        "DELETE FROM person",
+        "UPDATE person SET used = 3 - used",  # as many persons, and as many events
+        "UPDATE person SET who = randomblob(16) WHERE used = 2",
+        "UPDATE person SET window = 1",
+    ],
+)
+def test_who_has_counted_cannot_be_lost_unnoticed(tmp_path: Path, change: str) -> None:
+    """Changed behind the program's back, persons could count again."""
     with Stream(configured(tmp_path)) as stream:
-        stream.update(rows([1, 1, 1], ["x", "x", "y"]))
+        stream.update(rows([1, 2, 1, 3], ["x", "x", "y", "z"]))
         stream.release()
-    for statement in ("UPDATE person SET used = 1", "DELETE FROM person"):
-        with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
-            db.execute(statement)
-        for _ in range(2):
-            with pytest.raises(StateCorrupt, match="persons could count again"):
-                Stream(configured(tmp_path))
+        stream.release()
+    Stream(configured(tmp_path)).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
+        assert sorted(db.execute("SELECT used FROM person")) == [(1,), (2,)]
+        assert db.execute(change).rowcount > 0
+    for _ in range(2):
+        with pytest.raises(StateCorrupt, match="persons could count again"):
+            Stream(configured(tmp_path))
+
+
+@pytest.mark.parametrize("number", [0, -1, 4, 2**40])
+def test_a_damaged_number_lets_no_more_rows_count(tmp_path: Path, number: int) -> None:
+    text = with_unit("max_events = 4, max_per_tick = 3")
+    with Stream(configured(tmp_path, text)) as stream:
+        stream.update(rows([1, 1, 2], ["x", "x", "x"]))
+        stream.release()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
+        assert db.execute("UPDATE waiting SET number = ?", (number,)).rowcount == 1
+    with Stream(configured(tmp_path, text)) as stream:
+        with pytest.raises(StateCorrupt, match="more rows of a person wait than may count"):
+            stream.release()
+        assert stream.closed == 1
 
 
 UNIT = 'unit = { person = "id", max_events = 3 }'
