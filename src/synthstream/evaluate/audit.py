@@ -296,6 +296,8 @@ def audit(
         raise ValueError("an audit needs at least 10 runs and 1 tick, and a confidence between 0 and 1")
     mechanism: Any = synthesizer_of(config).mechanism
     counters, parts, caveat = subjects(mechanism, ticks)
+    if config.privacy.unit.of_persons:
+        caveat = f"{caveat} Claims are for one event: that so few of a person's count was not audited.".strip()
     targets = [*counters, *parts]
     alpha = (1 - confidence) / len(targets)
     found = []

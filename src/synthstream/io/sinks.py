@@ -110,6 +110,18 @@ class ParquetSink:
         names = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(".writing-"))
         return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
 
+    def clear(self) -> None:
+        """Remove releases that a process left unfinished: another state may draw their ticks again.
+
+        Raises:
+            SinkError: one of them cannot be removed.
+        """
+        try:
+            for aside in self.folder.glob(".writing-*"):
+                self._env.do("clear aside", partial(shutil.rmtree, aside))
+        except OSError as error:
+            raise SinkError(f"sink {self.folder}: {words(error)}. Remove {aside.name} there, and try again.") from error
+
     def publish(self, release: Release) -> str:
         """See :meth:`Sink.publish`."""
         final, do = self.place(release.tick), self._env.do
