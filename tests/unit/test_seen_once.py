@@ -110,6 +110,18 @@ def test_a_release_that_was_left_unfinished_is_removed_before_its_tick_is_drawn_
     assert sorted(path.name for path in (tmp_path / "releases").iterdir()) == [f"{t:06d}" for t in range(8)]
 
 
+def test_an_unfinished_first_release_is_removed_before_a_stream_begins_anew(tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    rows(100, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config, env=Ends("rename release")) as stream, pytest.raises(SinkError):
+        stream.release()
+    assert [path.name[:15] for path in (tmp_path / "releases").iterdir()] == [".writing-000000"]
+    shutil.rmtree(config.state)
+    with Stream(config) as stream:
+        stream.release()
+    assert [path.name for path in (tmp_path / "releases").iterdir()] == ["000000"]
+
+
 def test_where_an_unfinished_release_cannot_be_removed_nothing_is_adopted(tmp_path: Path) -> None:
     config = drawn_but_not_published(tmp_path, at="rename release")
     shutil.rmtree(config.state)

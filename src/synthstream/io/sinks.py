@@ -44,6 +44,9 @@ class Sink(Protocol):
     def last(self) -> Published | None:
         """The newest release it holds."""
 
+    def clear(self) -> None:
+        """Remove what was left unfinished. Raises ``SinkError`` if that fails."""
+
 
 class ParquetSink:
     """A folder with one folder per release.
@@ -111,11 +114,7 @@ class ParquetSink:
         return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
 
     def clear(self) -> None:
-        """Remove releases that a process left unfinished: another state may draw their ticks again.
-
-        Raises:
-            SinkError: one of them cannot be removed.
-        """
+        """See :meth:`Sink.clear`: another state may draw the ticks of unfinished releases again."""
         try:
             for aside in self.folder.glob(".writing-*"):
                 self._env.do("clear aside", partial(shutil.rmtree, aside))
@@ -231,6 +230,9 @@ class Anchor:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
+
+    def clear(self) -> None:
+        """See :meth:`Sink.clear`. An unfinished anchor tells nothing that was drawn, and is written over."""
 
     def publish(self, release: Release) -> str:
         """Move the anchor to this release."""
