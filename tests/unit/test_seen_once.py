@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -140,3 +141,79 @@ def test_neither_a_backup_nor_a_key_lies_among_the_releases(tmp_path: Path) -> N
     text = (tmp_path / "stream.toml").read_text() + '[encryption]\nkey_file = "releases/key"\n'
     with pytest.raises(ConfigError, match=r"the key .* is secret"):
         StreamConfig.from_toml(text, base=tmp_path)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_persons_go_on_with_their_newest_state_alone(tmp_path: Path, lost: bool) -> None:
+    """With another one each could count as often as allowed, and then again."""
+    config = half_run(tmp_path, "always")
+    text = (tmp_path / "stream.toml").read_text().replace('unit = "event"', 'unit = { person = "who", max_events = 2 }')
+    shutil.rmtree(config.state)
+    shutil.rmtree(tmp_path / "releases")
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    (tmp_path / "rows-1.parquet").unlink()
+    with Stream(config) as stream:
+        stream.update(rows(20, 1).with_columns(who=pl.lit("x")))
+        stream.release()
+        backup(config, tmp_path / "backup")
+        stream.release()
+    shutil.rmtree(config.state)
+    if not lost:
+        shutil.move(tmp_path / "backup/private", config.state)
+    with pytest.raises(RecoveryRefused, match="how often each person counted"):
+        adopt(config)
+    backup_is_there = (config.state / "store.db").exists()
+    assert backup_is_there != lost
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+class Kills(Env):
+    """Ends the process before or after one side effect, or counts them."""
+
+    def __init__(self, at: int, *, after: bool = False) -> None:
+        self.at, self.after, self.done = at, after, 0
+
+    def do(self, name: str, effect: Callable[[], T]) -> T:
+        """See :meth:`Env.do`."""
+        self.done += 1
+        if self.done != self.at:
+            return effect()
+        if self.after:
+            effect()
+        raise Killed
+
+
+@pytest.mark.parametrize("state", ["old", "lost", "restored"])
+@pytest.mark.parametrize("after", [False, True])
+def test_an_adoption_killed_anywhere_is_taken_up_again(tmp_path: Path, state: str, after: bool) -> None:
+    first = tmp_path / "first"
+    first.mkdir()
+    config = half_run(first, "always", number=50)
+    shutil.copytree(config.state, first / "old")
+    with Stream(configured(first, "always", until="2026-01-06")) as stream:
+        list(stream.run())
+    backup(config, first / "backup")
+    before, at, killed = published(first / "releases"), 0, True
+    shutil.rmtree(config.state)
+    if state != "lost":
+        shutil.move(first / ("old" if state == "old" else "backup/private"), config.state)
+    while killed:
+        at += 1
+        folder = tmp_path / str(at)
+        shutil.copytree(first, folder)
+        config = StreamConfig.from_toml((folder / "stream.toml").read_text(), base=folder)
+        kills = Kills(at, after=after)
+        with contextlib.suppress(Killed):
+            adopt(config, env=kills)
+        killed = kills.done == at
+        with contextlib.suppress(RecoveryRefused):  # it was done
+            adopt(config)
+        with Stream(config) as stream:
+            list(stream.run())
+        found = published(folder / "releases")
+        assert {name: found[name] for name in before} == before
+        assert verify(config).findings == []
+    assert at > 4
