@@ -12,6 +12,13 @@ import typer
 ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
 
 
+def no_core_dump() -> None:
+    """A crash must not write exact counts to a file."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
 def _bar(steps: Iterable[int]) -> Iterable[int]:
     """A progress bar on the error stream, if someone looks."""
     from rich.console import Console
@@ -69,9 +76,10 @@ def backup_command(
     from synthstream.config import load
     from synthstream.recovery import backup
 
+    no_core_dump()
     loaded = load(config)
     backup(loaded, output)
-    typer.echo(f"{output}/public holds what was measured and spent; copy it anywhere.")
+    typer.echo(f"{output}/public holds what was published and spent; copy it anywhere.")
     typer.echo(
         f"{output}/private is as secret as the data. To restore it, put it in the place of {loaded.state} and say\n"
         f"  synthstream recover {config} --adopt"
@@ -102,6 +110,7 @@ def recover_command(
     from synthstream.recovery import adopt as adopt_published
     from synthstream.recovery import republish as republish_lost
 
+    no_core_dump()
     if adopt == republish:
         typer.echo("Error: say --adopt or --republish (see --help).", err=True)
         raise SystemExit(2)

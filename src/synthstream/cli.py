@@ -161,7 +161,7 @@ def run_command(
         raise SystemExit(_fail("--seed is for --simulate only: real noise has no seed."))
     moment = _moment(until)
     console = _console()
-    _no_core_dump()
+    care.no_core_dump()
     with streams.open(config, simulate=seed if simulate else None) as stream:
         if simulate:
             _warn(console)
@@ -328,13 +328,6 @@ def audit_command(
     found = report(load(config), _console(), runs=runs, ticks=ticks, confidence=confidence, as_json=as_json)
     if found.refuted:
         raise SystemExit(1)
-
-
-def _no_core_dump() -> None:
-    """A crash must not write exact counts to a file."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -237,7 +237,7 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
     settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
     if file.sink is not None:
         problems.attempt("sink.path", partial(apart, base, file.state, file.sink.path))
-    encryption = file.encryption and problems.attempt("encryption", partial(file.encryption.config, base, file.state))
+    encryption = file.encryption and problems.attempt("encryption", partial(_encryption, file, base))
     problems.raise_if_any()
     if privacy is None or clock is None or unit is None or schema is None or settings is None:
         raise problems.error()
@@ -267,6 +267,15 @@ def _of_its_own(file: File) -> None:
         )
     if file.op is not None and file.op == file.clock.column:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
+
+
+def _encryption(file: File, base: Path) -> EncryptionConfig | None:
+    section = file.encryption
+    if section is None:
+        return None
+    if section.key_file is not None and file.sink is not None:
+        apart(base, section.key_file, file.sink.path, which="key")
+    return section.config(base, file.state)
 
 
 def _person(section: PrivacySection) -> str | None:

@@ -16,7 +16,7 @@ from synthstream.building import Builder
 from synthstream.config import StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateError, StateLocked, StateMismatch
-from synthstream.io.sinks import ParquetSink
+from synthstream.io.sinks import ParquetSink, Published
 from synthstream.io.store import Store
 from synthstream.kernel.gate import Gate
 from synthstream.opening import begin, identity_of, key_of
@@ -62,7 +62,7 @@ def adopt(
         RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
         StateLocked: the state is in use.
     """
-    sink = _published_sink(config)
+    sink = _published_sink(config, env)
     last = sink.last()
     if last is None:
         raise RecoveryRefused(f"{sink.folder} holds no release to go on from. Is it the right [sink] path?")
@@ -74,12 +74,15 @@ def adopt(
         )
     store = _old(config, env)
     try:
-        if store is not None and _as_new(config, store, last.tick, last.head):
+        if store is not None:
+            _refuse_lost_releases(store, last.tick)
+        if store is not None and _as_new(config, store, sink, last):
             return Adopted(last.tick + 1, False, None)
         _refuse_uncountable(config)
         fresh = config.state.with_name(config.state.name + ".adopting")
         shutil.rmtree(fresh, ignore_errors=True)
         _write(config, fresh, sink, last.tick, gates=gates, seed=seed, env=env, progress=progress)
+        sink.clear()
         aside = None
         if config.state.exists():
             aside = _free(config.state.with_name(config.state.name + ".replaced"))
@@ -91,13 +94,13 @@ def adopt(
     return Adopted(last.tick + 1, True, aside)
 
 
-def _published_sink(config: StreamConfig) -> ParquetSink:
+def _published_sink(config: StreamConfig, env: Env) -> ParquetSink:
     if config.sink is None:
         raise RecoveryRefused(
             "This stream has no [sink]: what it released was kept in its state alone, and nothing is left to go on "
             "from. Restore the newest state; an older one would draw noise twice."
         )
-    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep)
+    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
 
 
 def _refuse_one_too_deep(state: Path) -> None:
@@ -127,15 +130,27 @@ def _old(config: StreamConfig, env: Env) -> Store | None:
     return store
 
 
-def _as_new(config: StreamConfig, store: Store, tick: int, head: str) -> bool:
+def _refuse_lost_releases(store: Store, last: int) -> None:
+    """Raise if the state, old as it may be, knows of releases that are not there: they have been seen."""
+    marked = store.population()
+    if marked is not None and marked[0] > last:
+        raise RecoveryRefused(
+            f"The state in {store.folder} has published releases up to tick {marked[0]}, but the newest one there is "
+            f"tick {last}. Going on from that one would draw noise twice for ticks that were published. Put what is "
+            "missing back, or say `synthstream recover --republish`. Nothing was changed."
+        )
+
+
+def _as_new(config: StreamConfig, store: Store, sink: ParquetSink, last: Published) -> bool:
     """Whether the state may go on as it is; it is then no copy any more."""
-    own, newest = store.measurement(tick), store.last()
-    if own is None or own.head != head or newest is None or newest.tick > tick + 1:
+    own = store.measurement(last.tick)
+    if own is None or own.head != last.head:
         return False
     if not store.is_copy:
         raise RecoveryRefused(
             f"Nothing to recover: the state in {config.state} is as new as the releases. `synthstream run` goes on."
         )
+    sink.clear()
     store.take()
     return True
 
@@ -200,7 +215,8 @@ def _free(path: Path) -> Path:
 def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = iter) -> int:
     """Publish again what the state has published and the place of publication has lost. Draws nothing.
 
-    The same bytes come out, as long as this package and its libraries have the same versions.
+    The same bytes come out, as long as this package and its libraries have the same versions. A backup will do as the
+    state, and stays one.
 
     Returns:
         Number of releases that were put back.
@@ -217,7 +233,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
             f"There is no state in {config.state} to build releases from. Put it back, or check 'state'; if it is "
             "lost, `synthstream recover --adopt` goes on from what is published. Nothing was changed."
         )
-    store = Store(config.state, key=key_of(config), env=env)
+    store = Store(config.state, copies=True, key=key_of(config), env=env)
     try:
         marked = store.population()
         missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
@@ -237,7 +253,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
 
 
 def backup(config: StreamConfig, folder: Path) -> None:
-    """Copy a stream, also while it runs: ``public`` holds what was measured and spent, ``private`` the state.
+    """Copy a stream, also while it runs: ``public`` holds what was published and spent, ``private`` the state.
 
     Restoring means adopting: put ``private`` in the place of the state, and say ``synthstream recover --adopt``.
 
@@ -256,8 +272,8 @@ def backup(config: StreamConfig, folder: Path) -> None:
         (folder / "public").mkdir(parents=True)
         (folder / "private").mkdir(mode=0o700)
         store.copy_to(folder / "private" / "store.db")
-        ticks = store.last()
-        rows = [store.measurement(tick) for tick in range(0 if ticks is None else ticks.tick + 1)]
+        marked = store.population()  # what was drawn and not yet published is private: it may be drawn again
+        rows = [store.measurement(tick) for tick in range(0 if marked is None else marked[0] + 1)]
         frame = pl.DataFrame(
             [(row.tick, row.head, row.released.tolist()) for row in rows if row is not None],
             schema={"tick": pl.Int64, "head": pl.String, "released": pl.List(pl.Int64)},

@@ -119,8 +119,12 @@ def _parsed(text: bytes, origin: str) -> bytes:
     )
 
 
-def apart(base: Path, state: str, other: str, *, what: str = "public") -> None:
-    """Raise unless the state, which is secret, and releases, which are public, or the key are kept apart."""
-    secret, outside = (Path(os.path.normpath(base / path)) for path in (state, other))
+def apart(base: Path, inside: str, other: str, *, what: str = "public", which: str = "state") -> None:
+    """Raise unless what is secret (the state, its key, a backup) and releases, which are public, or the key are kept
+    apart.
+    """
+    secret, outside = (Path(os.path.normpath(base / path)) for path in (inside, other))
     if secret.is_relative_to(outside) or outside.is_relative_to(secret):
-        raise ConfigError(f"{other!r} is {what}, the state {state!r} is secret: neither may lie in the other. Move one")
+        raise ConfigError(
+            f"{other!r} is {what}, the {which} {inside!r} is secret: neither may lie in the other. Move one"
+        )

@@ -111,6 +111,7 @@ class Stream:
 
     def _open(self, identity: Mapping[str, str]) -> None:
         if self._store.meta("config") is None:
+            self._sink.clear()
             begin(self.config, self._store, identity)
         else:
             refuse_other_settings(self.config, self._store, identity)

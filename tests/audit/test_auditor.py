@@ -227,6 +227,14 @@ def test_the_command_says_what_it_found(tmp_path: Path) -> None:
     assert wrong.exit_code == 2
 
 
+def test_it_says_what_it_does_not_see_of_persons(tmp_path: Path) -> None:
+    text = TOML.replace('unit = "event"', 'unit = { person = "id", max_events = 3 }')
+    assert (
+        "this is for one event; a person's events together may tell 3 times" in audited(text, tmp_path, runs=20).caveat
+    )
+    assert audited(TOML, tmp_path, runs=20).caveat == ""
+
+
 def test_verdicts_speak_of_rho_and_of_epsilon(tmp_path: Path) -> None:
     said = verdict(audited(TOML, tmp_path, runs=500))
     assert "In zCDP, rho is at least 0.0" in said

@@ -151,9 +151,9 @@ def test_the_command_line_leaves_no_core_dump(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))\n"
         "try: main()\nfinally: print('core', resource.getrlimit(resource.RLIMIT_CORE)[0])"
     )
-    for command, left in ("status", 4096), ("run", 0):
+    for command, left in (["status"], 4096), (["run"], 0), (["backup", "-o", "copy"], 0):
         done = subprocess.run(  # noqa: S603
-            [sys.executable, "-c", limit, command, "stream.toml"], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-c", limit, *command, "stream.toml"], cwd=tmp_path, capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == f"core {left}"

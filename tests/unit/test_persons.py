@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import synthstream
 from synthstream import Stream, StreamConfig
-from synthstream.assembly import claim_of, synthesizer_of
+from synthstream.assembly import claim_of, group_factor, synthesizer_of
 from synthstream.cli import app
 from synthstream.counting import encode
 from synthstream.environment import Env
@@ -212,6 +212,8 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "epochs that choose": ("0", "max_events = 3", '[synthesizer]\nmeasure = "epochs"\npicks = 1\n'),
     "epochs with delta": ("1e-9", "max_events = 3", '[synthesizer]\nmeasure = "epochs"\n'),
     "selective": ("0", "max_events = 3", '[synthesizer]\nkind = "selective"\npicks = 2\nfit = "mw"\n'),
+    "selective, capped": ("1e-9", CAPPED, '[synthesizer]\nkind = "selective"\npicks = 2\nfit = "mw"\n'),
+    "stream-mwem, capped": ("1e-9", CAPPED, '[synthesizer]\nkind = "stream-mwem"\npicks = 2\nfit = "mw"\n'),
     "stream-mwem": ("0", "max_events = 3", '[synthesizer]\nkind = "stream-mwem"\npicks = 2\nfit = "mw"\n'),
 }
 POINTS = PERSONS.replace('name = "ward"\ntype = "category"\nvalues = ["A", "B", "C"]', 'name = "x"\ntype = "number"')
@@ -222,7 +224,8 @@ POINTS = POINTS.replace("bins = 4", "missing = 0").replace("epsilon = 1.0", "eps
 
 def text_of(kind: str) -> str:
     if kind.startswith("points"):
-        return POINTS.replace("delta = 1e-9", "delta = 0") if "pure" in kind else POINTS
+        text = with_unit(CAPPED, POINTS) if "capped" in kind else POINTS
+        return text.replace("delta = 1e-9", "delta = 0") if "pure" in kind else text
     delta, limits, section = KINDS[kind]
     text = with_unit(limits).replace("delta = 1e-9", f"delta = {delta}")
     if section == "unbounded":
@@ -240,7 +243,7 @@ def traced(folder: Path, text: str, frame: pl.DataFrame, gates: Callable[[int], 
         return list(range(stream.closed))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "points, zcdp", "points, pure"])
+@pytest.mark.parametrize("kind", [*KINDS, "points, zcdp", "points, zcdp, capped", "points, pure"])
 @pytest.mark.parametrize("days", [[1] * 6, [1, 2, 3, 4, 5, 5], [5, 5, 1, 1, 2]], ids=["at once", "spread", "late"])
 def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str, days: list[int]) -> None:
     """A run with a person of more rows than count, one without, and the same answers: the exact cost of the path."""
@@ -285,6 +288,15 @@ def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str,
     if kind in together and days == worst:  # then all that is promised is spent
         allowed = claim.rho if claim.pure is None else claim.pure
         assert sum(rho + epsilon for rho, epsilon in parts) > allowed * Fraction(999, 1000)
+
+
+@pytest.mark.parametrize(
+    "kind", ["selective, capped", "stream-mwem, capped", "points, zcdp, capped", "epochs with delta"]
+)
+def test_a_cap_in_a_tick_gains_nothing_where_a_person_is_measured_at_other_times(tmp_path: Path, kind: str) -> None:
+    config = configured(tmp_path, text_of(kind))
+    assert group_factor(config) == 3
+    assert "group" in claim_of(config, synthesizer_of(config).mechanism).theorems
 
 
 @pytest.mark.parametrize("text", [PERSONS, PERSONS.replace("delta = 1e-9", "delta = 0")], ids=["zcdp", "pure"])
@@ -433,17 +445,43 @@ def test_a_state_that_waits_is_not_untouched(tmp_path: Path) -> None:
         Stream(configured(tmp_path, with_unit("max_events = 4")))
 
 
-def test_who_has_counted_cannot_be_lost_unnoticed(tmp_path: Path) -> None:
-    """Emptied or changed behind the program's back, persons could count again."""
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE person SET used = 1",
+        "DELETE FROM person",
+        "UPDATE person SET used = 3 - used",  # as many persons, and as many events
+        "UPDATE person SET who = randomblob(16) WHERE used = 2",
+        "UPDATE person SET window = 1",
+    ],
+)
+def test_who_has_counted_cannot_be_lost_unnoticed(tmp_path: Path, change: str) -> None:
+    """Changed behind the program's back, persons could count again."""
     with Stream(configured(tmp_path)) as stream:
-        stream.update(rows([1, 1, 1], ["x", "x", "y"]))
+        stream.update(rows([1, 2, 1, 3], ["x", "x", "y", "z"]))
         stream.release()
-    for statement in ("UPDATE person SET used = 1", "DELETE FROM person"):
-        with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
-            db.execute(statement)
-        for _ in range(2):
-            with pytest.raises(StateCorrupt, match="persons could count again"):
-                Stream(configured(tmp_path))
+        stream.release()
+    Stream(configured(tmp_path)).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
+        assert sorted(db.execute("SELECT used FROM person")) == [(1,), (2,)]
+        assert db.execute(change).rowcount > 0
+    for _ in range(2):
+        with pytest.raises(StateCorrupt, match="persons could count again"):
+            Stream(configured(tmp_path))
+
+
+@pytest.mark.parametrize("number", [0, -1, 4, 2**40])
+def test_a_damaged_number_lets_no_more_rows_count(tmp_path: Path, number: int) -> None:
+    text = with_unit("max_events = 4, max_per_tick = 3")
+    with Stream(configured(tmp_path, text)) as stream:
+        stream.update(rows([1, 1, 2], ["x", "x", "x"]))
+        stream.release()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
+        assert db.execute("UPDATE waiting SET number = ?", (number,)).rowcount == 1
+    with Stream(configured(tmp_path, text)) as stream:
+        with pytest.raises(StateCorrupt, match="more rows of a person wait than may count"):
+            stream.release()
+        assert stream.closed == 1
 
 
 UNIT = 'unit = { person = "id", max_events = 3 }'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 import polars as pl
 
@@ -9,12 +11,12 @@ from synthstream.contributions import arrivals, counting, from_bytes, span_of, w
 from synthstream.counting import Count, Rows
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt
-from synthstream.io.sealing import damaged
 from synthstream.io.store import Store
 from synthstream.privacy import Unit
 from synthstream.workload import IntArray
 
 _CHUNK_ROWS = 250_000
+_MODULUS = 1 << 256
 
 _WAIT = """
 INSERT INTO waiting (who, tick, rank, row, number) VALUES (?, ?, ?, ?, ?)
@@ -35,6 +37,17 @@ GROUP BY s.who, s.window HAVING sum(s.together) + coalesce(p.used, 0) > ? OR max
 _ROWS_OF_CROWDED = """
 SELECT w.who, w.tick, w.rank, w.number, c.window, c.used
 FROM temp.crowded c CROSS JOIN waiting w ON w.who = c.who AND w.tick BETWEEN c.first AND c.last
+"""
+
+# Persons of whom more waits for a tick than may count: a flipped bit can make more of a row.
+_BEYOND = """
+SELECT 1 FROM waiting w LEFT JOIN person p ON p.window = ? AND p.who = w.who
+WHERE w.tick = ? GROUP BY w.who
+HAVING sum(w.number) > ? OR sum(w.number) + coalesce(max(p.used), 0) > ? OR min(w.number) < 1 LIMIT 1
+"""
+
+_OF_TICK = """
+SELECT who, window, used FROM person WHERE window = ? AND who IN (SELECT who FROM waiting WHERE tick = ?)
 """
 
 _COLUMNS = {
@@ -63,17 +76,13 @@ class Contributions:
         unit: persons, and how many of their events count.
 
     Raises:
-        StateCorrupt: some of those who have counted are lost: they might count twice as often.
+        StateCorrupt: some of those who have counted are lost, or are others: they might count twice as often.
     """
 
     def __init__(self, store: Store, unit: Unit) -> None:
         self._store, self._db, self._key, self._unit = store, store.db, store.secret, unit
-        known = store.meta("people")
-        if known is not None and store.unseal(bytes.fromhex(known), "people") != self._people():
-            raise StateCorrupt(
-                f"{store.folder} has lost who has counted how often: persons could count again. Restore the folder "
-                "whole. No noise was drawn."
-            )
+        if self._kept() != self._sum("SELECT who, window, used FROM person"):
+            raise self._corrupt("has lost who has counted how often: persons could count again")
         self._db.execute("PRAGMA cache_size = -65536")  # KiB; persons come in no order
         self._db.execute(
             "CREATE TEMP TABLE touched (who BLOB, window INTEGER, first INTEGER, last INTEGER, "
@@ -115,10 +124,14 @@ class Contributions:
         self._db.execute("DELETE FROM temp.crowded")
 
     def counts(self, tick: int, count: Count) -> Counts:
-        """Exact counts of all rows that wait for a tick. Memory: one chunk of rows, and the counts."""
-        crowded = "SELECT 1 FROM waiting WHERE tick = ? GROUP BY who HAVING sum(number) > ? LIMIT 1"
-        if self._db.execute(crowded, (tick, self._unit.in_a_tick)).fetchone() is not None:
-            raise damaged("more rows of a person wait than may count")
+        """Exact counts of all rows that wait for a tick. Memory: one chunk of rows, and the counts.
+
+        Raises:
+            StateCorrupt: more rows of a person wait than may count.
+        """
+        limits = (window_of(tick, self._unit), tick, self._unit.in_a_tick, self._unit.max_events)
+        if self._db.execute(_BEYOND, limits).fetchone() is not None:
+            raise self._corrupt("is damaged: more rows of a person wait than may count")
         total = Counts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         cursor = self._db.execute("SELECT row, number, who, rank FROM waiting WHERE tick = ?", (tick,))
         while part := cursor.fetchmany(_CHUNK_ROWS):
@@ -130,16 +143,31 @@ class Contributions:
 
     def close(self, tick: int) -> None:
         """The rows that waited for a tick have counted. Persons of periods that are over are forgotten."""
-        self._db.execute(_USE, (window_of(tick, self._unit), tick))
-        if self._db.execute("SELECT 1 FROM person WHERE used > ?", (self._unit.max_events,)).fetchone() is not None:
-            raise damaged("more of a person have counted than may")
+        window, over = window_of(tick, self._unit), window_of(tick + 1, self._unit)
+        kept = self._kept() - self._sum(_OF_TICK, window, tick)
+        self._db.execute(_USE, (window, tick))
+        kept += self._sum(_OF_TICK, window, tick)
+        kept -= self._sum("SELECT who, window, used FROM person WHERE window < ?", over)
         self._db.execute("DELETE FROM waiting WHERE tick = ?", (tick,))
-        self._db.execute("DELETE FROM person WHERE window < ?", (window_of(tick + 1, self._unit),))
-        self._store.put_meta("people", self._store.seal(self._people(), "people").hex())
+        self._db.execute("DELETE FROM person WHERE window < ?", (over,))
+        self._store.put_meta("people", self._store.seal((kept % _MODULUS).to_bytes(32, "big"), "people").hex())
 
-    def _people(self) -> bytes:
-        """How many persons have counted in open periods, and how often together."""
-        return repr(self._db.execute("SELECT count(*), total(used) FROM person").fetchone()).encode()
+    def _kept(self) -> int:
+        """Sum of all rows of persons, as it was written down when the last tick was closed."""
+        kept = self._store.meta("people")
+        return 0 if kept is None else int.from_bytes(self._store.unseal(bytes.fromhex(kept), "people"), "big")
+
+    def _sum(self, question: str, *values: int) -> int:
+        """Sum of keyed hashes of rows of persons: none can be lost, or become another, unnoticed."""
+        total = 0
+        for who, window, used in self._db.execute(question, values):
+            text = f"{who.hex()} {window} {used}".encode()
+            mark = blake2b(text, digest_size=32, key=self._key, person=b"used").digest()
+            total += int.from_bytes(mark, "big")
+        return total % _MODULUS
+
+    def _corrupt(self, what: str) -> StateCorrupt:
+        return StateCorrupt(f"{self._store.folder} {what}. Restore the folder whole. No noise was drawn.")
 
 
 def _place(who: bytes, tick: int, rank: bytes) -> str:

@@ -44,6 +44,9 @@ class Sink(Protocol):
     def last(self) -> Published | None:
         """The newest release it holds."""
 
+    def clear(self) -> None:
+        """Remove what was left unfinished. Raises ``SinkError`` if that fails."""
+
 
 class ParquetSink:
     """A folder with one folder per release.
@@ -109,6 +112,14 @@ class ParquetSink:
             return []
         names = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(".writing-"))
         return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
+
+    def clear(self) -> None:
+        """See :meth:`Sink.clear`: another state may draw the ticks of unfinished releases again."""
+        try:
+            for aside in self.folder.glob(".writing-*"):
+                self._env.do("clear aside", partial(shutil.rmtree, aside))
+        except OSError as error:
+            raise SinkError(f"sink {self.folder}: {words(error)}. Remove {aside.name} there, and try again.") from error
 
     def publish(self, release: Release) -> str:
         """See :meth:`Sink.publish`."""
@@ -219,6 +230,9 @@ class Anchor:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
+
+    def clear(self) -> None:
+        """See :meth:`Sink.clear`. An unfinished anchor tells nothing that was drawn, and is written over."""
 
     def publish(self, release: Release) -> str:
         """Move the anchor to this release."""
