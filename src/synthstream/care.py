@@ -83,10 +83,8 @@ def backup_command(
     typer.echo(
         f"{output}/private is as secret as the data. To restore it, put it in the place of {loaded.state} and say\n"
         f"  synthstream recover {config} --adopt"
-        if loaded.sink is not None
-        else f"{output}/private is as secret as the data. It is a record only: without a [sink], no backup can go on."
     )
-    if loaded.sink is not None and (loaded.privacy.unit.of_persons or loaded.clock.column is None):
+    if loaded.sink is None or loaded.privacy.unit.of_persons or loaded.clock.column is None:
         typer.echo("This stream goes on only from a backup that is as new as its releases: make one after every run.")
 
 

@@ -7,16 +7,19 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
 
+from synthstream.assembly import sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateError, StateLocked, StateMismatch
-from synthstream.io.sinks import ParquetSink, Published
+from synthstream.io.disk import sync_parent
+from synthstream.io.sinks import ParquetSink, Published, Sink
 from synthstream.io.store import Store
 from synthstream.kernel.gate import Gate
 from synthstream.opening import begin, identity_of, key_of
@@ -62,7 +65,9 @@ def adopt(
         RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
         StateLocked: the state is in use.
     """
-    sink = _published_sink(config, env)
+    if config.sink is None:
+        return _whole_or_refused(config, env)
+    sink = ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
     last = sink.last()
     if last is None:
         raise RecoveryRefused(f"{sink.folder} holds no release to go on from. Is it the right [sink] path?")
@@ -88,19 +93,27 @@ def adopt(
             aside = _free(config.state.with_name(config.state.name + ".replaced"))
             env.do("put old state aside", lambda: config.state.rename(aside))
         env.do("put new state in place", lambda: fresh.rename(config.state))
+        env.do("sync state's name", partial(sync_parent, config.state))
     finally:
         if store is not None:
             store.close()
     return Adopted(last.tick + 1, True, aside)
 
 
-def _published_sink(config: StreamConfig, env: Env) -> ParquetSink:
-    if config.sink is None:
-        raise RecoveryRefused(
-            "This stream has no [sink]: what it released was kept in its state alone, and nothing is left to go on "
-            "from. Restore the newest state; an older one would draw noise twice."
-        )
-    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
+def _whole_or_refused(config: StreamConfig, env: Env) -> Adopted:
+    """A stream without a sink goes on from a state that is as new as its anchor, or not at all."""
+    anchor = sink_of(config, env)
+    store, last = _old(config, env), anchor.last()
+    try:
+        if store is not None and last is not None and _as_new(config, store, anchor, last):
+            return Adopted(last.tick + 1, False, None)
+    finally:
+        if store is not None:
+            store.close()
+    raise RecoveryRefused(
+        "This stream has no [sink]: what it released was kept in its state alone, and nothing is left to go on from. "
+        "Restore the newest state; an older one would draw noise twice."
+    )
 
 
 def _refuse_one_too_deep(state: Path) -> None:
@@ -141,7 +154,7 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
         )
 
 
-def _as_new(config: StreamConfig, store: Store, sink: ParquetSink, last: Published) -> bool:
+def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published) -> bool:
     """Whether the state may go on as it is; it is then no copy any more."""
     own = store.measurement(last.tick)
     if own is None or own.head != last.head:

@@ -249,6 +249,27 @@ def test_persons_are_adopted_only_whole(tmp_path: Path) -> None:
     Stream(config).close()
 
 
+def test_without_a_sink_a_backup_goes_on_if_it_is_as_new_as_the_anchor(tmp_path: Path) -> None:
+    configured(tmp_path, "always")
+    text = (tmp_path / "stream.toml").read_text().replace('[sink]\nkind = "parquet"\npath = "releases"\n', "")
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config) as stream:
+        stream.update(rows(50, 1))
+        stream.release()
+    for name, as_new in (("one", True), ("two", False)):
+        backup(config, tmp_path / name)
+        if not as_new:
+            with Stream(config) as stream:
+                stream.release()
+        shutil.rmtree(config.state)
+        shutil.move(tmp_path / name / "private", config.state)
+        if as_new:
+            assert adopt(config) == (1, False, None)
+        else:
+            with pytest.raises(RecoveryRefused, match=r"has no \[sink\]"):
+                adopt(config)
+
+
 def test_masses_of_two_clouds_add_up() -> None:
     partition = Partition(dimension=1, depth=3)
 
