@@ -124,7 +124,7 @@ def ticks(number: int, events: int) -> dict[str, Any]:
 def _closing(env: Timed, number: int) -> float:
     """99th percentile of all side effects of the store in closing a tick, in milliseconds."""
     names = [name for name, found in env.seconds.items() if len(found) == number and "measurement" in name]
-    names += [name for name in env.seconds if name.startswith(("truncate", "checkpoint"))]
+    names += [name for name in env.seconds if name == "wipe log"]
     columns = [np.array(env.seconds[name][-number:]) for name in dict.fromkeys(names)]
     return float(np.quantile(np.sum([c[: min(map(len, columns))] for c in columns], axis=0), 0.99) * 1000)
 
