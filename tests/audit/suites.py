@@ -210,6 +210,30 @@ def sensitivity_of_streams(folder: Path) -> None:
         assert 0 < sum(costs) <= claim.rho, name
 
 
+def limits_of_persons(folder: Path) -> None:
+    """Of one person no more than is charged for counts in a whole life, however the rows come; of others, as before."""
+    text = TOML.replace('unit = "event"', 'unit = { person = "id", max_events = 3 }')
+    others = visits([1, 2, 2, 5]).with_columns(id=pl.Series(["a", "b", "c", "a"]))
+    busy = visits([day for day in range(1, 6) for _ in range(4)]).with_columns(id=pl.lit("busy"))
+    for name, come in {
+        "first": [busy, others],
+        "last": [others, busy],
+        "between": [others[:2], busy, others[2:]],
+    }.items():
+        totals = []
+        for part, frames in {"with": come, "without": [f for f in come if f is not busy]}.items():
+            config, counted = configured(folder / name / part, text), []
+            for day in range(5):
+                with Stream(config, gates=lambda tick: ExactGate()) as stream:
+                    for frame in frames:
+                        stream.update(frame.filter(pl.col("when").dt.day() == day + 1))
+                    counted.append(round(float(stream.release().measured.values[0])))
+            totals.append(counted)
+        more = [b - a for a, b in zip(*totals[::-1], strict=True)]
+        assert 0 < max(more) <= 3
+        assert totals[1][-1] == len(others)
+
+
 # -- accounting -------------------------------------------------------------------------------------------------------
 
 
@@ -301,6 +325,7 @@ SUITES: dict[str, Callable[[Path], None]] = {
     "sensitivity of counters": sensitivity_of_counters,
     "sensitivity of tables": sensitivity_of_tables,
     "sensitivity of streams": sensitivity_of_streams,
+    "limits of persons": limits_of_persons,
     "accounting": accounting,
     "conversion": conversion,
     "coupling": coupling,

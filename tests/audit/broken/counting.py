@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from synthstream import counting
+from synthstream.contributions import arrivals
+from synthstream.counting import Rows
+from synthstream.io import contributions
+from synthstream.io.contributions import Contributions
+from synthstream.io.store import Store
 from synthstream.kernel import marginals
 from synthstream.kernel.counters import Binary, Kary, Simple, State, Toeplitz
 from synthstream.kernel.counters.base import Encoded, MatrixCounter
@@ -17,6 +23,7 @@ from synthstream.kernel.counters.nodes import NodeCounter, Span
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.privacy import Unit
 from synthstream.reading import numbers
 from synthstream.schema import Schema
 from synthstream.testing.gates import ExactGate, TracingGate
@@ -193,3 +200,31 @@ def a_domain_taken_from_the_data(patch: Patch) -> None:
         return honest(self, frame.with_columns(spread.alias("age")))
 
     patch.setattr(Schema, "encode", broken)
+
+
+@seen_by("limits of persons")
+def more_of_a_person_than_is_charged(patch: Patch) -> None:
+    """The budget is divided for three events of a person, and thirty may count."""
+    honest = Contributions.__init__
+
+    def broken(self: Contributions, store: Store, unit: Unit) -> None:
+        honest(self, store, replace(unit, max_events=10 * unit.max_events))
+
+    patch.setattr(Contributions, "__init__", broken)
+
+
+@seen_by("limits of persons")
+def who_has_counted_is_forgotten(patch: Patch) -> None:
+    """The limit for life begins anew with every tick."""
+    patch.setattr(contributions, "_USE", "SELECT ?, ?")
+
+
+@seen_by("limits of persons")
+def one_limit_for_all_persons(patch: Patch) -> None:
+    """All rows belong to one person: whoever comes first leaves no room for others."""
+    honest = arrivals
+
+    def broken(rows: Rows, **more: Any) -> pl.DataFrame:
+        return honest(rows._replace(people=pl.Series(["one"] * len(rows.codes))), **more)
+
+    patch.setattr(contributions, "arrivals", broken)
