@@ -32,6 +32,7 @@ from synthstream.testing.environments import At
 
 LATER = datetime(2200, 1, 1, tzinfo=UTC)
 KEEP = 10
+CLOSING = ("commit measurement", "wipe log")
 
 
 def config_of(folder: Path, *, sink: bool = True) -> StreamConfig:
@@ -52,7 +53,7 @@ def config_of(folder: Path, *, sink: bool = True) -> StreamConfig:
 
 
 class Timed(At):
-    """The far future, with a clock on every side effect."""
+    """The far future, with a clock on what closes a tick."""
 
     def __init__(self) -> None:
         super().__init__(LATER)
@@ -64,7 +65,8 @@ class Timed(At):
         try:
             return effect()
         finally:
-            self.seconds.setdefault(name, []).append(time.perf_counter() - start)
+            if name in CLOSING:
+                self.seconds.setdefault(name, []).append(time.perf_counter() - start)
 
 
 def resident_mb() -> float:
@@ -106,27 +108,19 @@ def ticks(number: int, events: int) -> dict[str, Any]:
             text=True,
             check=True,
         )
-        commits = np.array(env.seconds["commit measurement"]) * 1000
+        commits, wipes = (np.array(env.seconds[name][:number]) * 1000 for name in CLOSING)
         return {
             "benchmark": "longevity",
             "ticks": number,
             "cells": cells,
             "commit_ms": {"median": float(np.median(commits)), "p99": float(np.quantile(commits, 0.99))},
-            "closing_ms_p99": _closing(env, number),
+            "closing_ms_p99": float(np.quantile(commits + wipes, 0.99)),
             "state_kb_per_tick": size_of(config.state) / number / 1000,
             "releases_kb_per_tick": size_of(folder / "releases") / number / 1000,
             "memory_mb": memory,
             "seconds_per_tick": seconds / number,
             **json.loads(again.stdout),
         }
-
-
-def _closing(env: Timed, number: int) -> float:
-    """99th percentile of all side effects of the store in closing a tick, in milliseconds."""
-    names = [name for name, found in env.seconds.items() if len(found) == number and "measurement" in name]
-    names += [name for name in env.seconds if name == "wipe log"]
-    columns = [np.array(env.seconds[name][-number:]) for name in dict.fromkeys(names)]
-    return float(np.quantile(np.sum([c[: min(map(len, columns))] for c in columns], axis=0), 0.99) * 1000)
 
 
 def opened(folder: Path) -> dict[str, Any]:
