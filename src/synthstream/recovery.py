@@ -199,8 +199,8 @@ def _write(
     if secure == ("warning" in sink.manifest(last)):
         raise RecoveryRefused("Releases with real noise and with simulated noise never go on from each other.")
     builder = builder_of(config, sink, secure=secure)
-    steps = zip(progress(range(last + 1)), builder.again(last + 1), strict=True)
-    model = [model for _, (model, _, _) in steps][-1]
+    for _, (model, _, _) in zip(progress(range(last + 1)), builder.again(last + 1), strict=True):  # noqa: B007
+        pass  # each starts from the one before; the newest is what the segment goes on from
     starts = sink.manifest(last).get("segments", [])
     store = Store(folder, key=key_of(config), env=env)
     begin(config, store, identity_of(config, secure=secure, seed=seed))
