@@ -289,12 +289,12 @@ def _limits(section: PrivacySection) -> None:
         return
     if section.neighbours != "add-remove":
         raise ConfigError(
-            'unit: a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
+            'a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
             "takes another's place may bring another number of events, at other times"
         )
     if unit.max_per_tick is not None and unit.max_per_tick > unit.max_events:
         raise ConfigError(
-            f"unit: max_per_tick = {unit.max_per_tick} has no effect above max_events = {unit.max_events}; leave it "
+            f"max_per_tick = {unit.max_per_tick} has no effect above max_events = {unit.max_events}; leave it "
             "out, or let fewer events count in a tick"
         )
 
@@ -307,12 +307,12 @@ def _unit(file: File, clock: Clock | None) -> Unit:
         return EVENT
     if file.synthesizer.kind == "hypercube":
         raise ConfigError(
-            'unit: kind = "hypercube" tells how many events there are, and so protects no person who may bring one '
+            'kind = "hypercube" tells how many events there are, and so protects no person who may bring one '
             'more; use kind = "points", or unit = "event"'
         )
     for name, key in ((file.op, "op"), (file.clock.column, "the column of [clock]")):
         if section.person == name:
-            raise ConfigError(f"unit: person = {name!r} is {key} too. Name the column that holds each person's key")
+            raise ConfigError(f"person = {name!r} is {key} too. Name the column that holds each person's key")
     return Unit(
         kind="person",
         max_events=section.max_events,

@@ -99,7 +99,7 @@ class Unit:
         signed = " A row that takes an event away counts as one of them." if self.signed else ""
         period = "" if self.per is None else " in a period"
         dropped = (
-            f"Of each person at most {self.max_events} rows{tick} count{period}; further ones are left out, and nobody "
+            f"Of each person at most {self.max_events} row{'' if self.max_events == 1 else 's'}{tick} count{'s' if self.max_events == 1 else ''}{period}; further ones are left out, and nobody "
             f"is told.{signed}"
         )
         learns = "Whoever sees all releases learns almost the same whether or not any one person was"
