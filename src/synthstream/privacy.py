@@ -95,13 +95,11 @@ class Unit:
                 "Whoever sees all releases learns almost the same whether or not any one row was in the stream. "
                 "Someone with many rows is protected less: the promise is for each row."
             )
-        tick = "" if self.max_per_tick is None else f", and {self.in_a_tick} in a tick,"
+        tick = "" if self.max_per_tick is None else f", {self.in_a_tick} in a tick"
         signed = " A row that takes an event away counts as one of them." if self.signed else ""
         period = "" if self.per is None else " in a period"
-        dropped = (
-            f"Of each person at most {self.max_events} row{'' if self.max_events == 1 else 's'}{tick} count{'s' if self.max_events == 1 else ''}{period}; further ones are left out, and nobody "
-            f"is told.{signed}"
-        )
+        rows = "1 row counts" if self.max_events == 1 else f"{self.max_events} rows count"
+        dropped = f"Of each person at most {rows}{tick}{period}; further ones are left out, and nobody is told.{signed}"
         learns = "Whoever sees all releases learns almost the same whether or not any one person was"
         if self.per is None:
             return f"{learns} in the stream, as long as a person has one key. {dropped}"
