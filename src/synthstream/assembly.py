@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from synthstream.bounds import picks_rule
-from synthstream.config import StreamConfig
+from synthstream.config import SinkConfig, StreamConfig
 from synthstream.coordinates import Coordinate
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError
@@ -166,7 +166,12 @@ def sink_of(config: StreamConfig, env: Env = REAL) -> Sink:
     """Where releases go; without a sink, an anchor file beside the state."""
     if config.sink is None:
         return Anchor(config.state.with_name(config.state.name + ".anchor.json"), env=env)
-    return ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
+    return parquet_sink(config.sink, env)
+
+
+def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
+    """The folder that releases go to."""
+    return ParquetSink(config.path, rows=config.rows, keep=config.keep, env=env)
 
 
 def simulated(config: StreamConfig) -> StreamConfig:

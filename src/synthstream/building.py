@@ -35,9 +35,8 @@ class Builder:
     ) -> None:
         self._config, self._committed, self._secure = config, committed, secure
         synthesizer = synthesizer_of(config)
-        self.claim = claim_facts(
-            claim_of(config, synthesizer.mechanism), config.privacy.budget
-        )  # as it stands in the ledger
+        # As it stands in the ledger.
+        self.claim = claim_facts(claim_of(config, synthesizer.mechanism), config.privacy.budget)
         self._parts: list[tuple[int, Synthesizer]] = [(0, synthesizer)]
         for start, model in segments:
             self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))

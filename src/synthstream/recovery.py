@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -13,12 +12,12 @@ from typing import NamedTuple
 
 import polars as pl
 
-from synthstream.assembly import sink_of
+from synthstream.assembly import parquet_sink, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateError, StateLocked, StateMismatch
-from synthstream.io.disk import sync_parent
+from synthstream.io.disk import sync, sync_parent
 from synthstream.io.sinks import ParquetSink, Published, Sink
 from synthstream.io.store import Store
 from synthstream.kernel.gate import Gate
@@ -67,7 +66,7 @@ def adopt(
     """
     if config.sink is None:
         return _whole_or_refused(config, env)
-    sink = ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
+    sink = parquet_sink(config.sink, env)
     last = sink.last()
     if last is None:
         raise RecoveryRefused(f"{sink.folder} holds no release to go on from. Is it the right [sink] path?")
@@ -240,7 +239,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     """
     if config.sink is None:
         raise RecoveryRefused("This stream has no [sink] to put releases back into.")
-    sink = ParquetSink(config.sink.path, rows=config.sink.rows, keep=config.sink.keep, env=env)
+    sink = parquet_sink(config.sink, env)
     if not (config.state / "store.db").exists():
         raise RecoveryRefused(
             f"There is no state in {config.state} to build releases from. Put it back, or check 'state'; if it is "
@@ -296,7 +295,7 @@ def backup(config: StreamConfig, folder: Path) -> None:
         (folder / "public" / "ledger.json").write_text(json.dumps(store.ledger(), indent=2) + "\n")
         (folder / "public" / "settings.json").write_text((store.meta("config") or "{}") + "\n")
         for path in [*folder.rglob("*")]:
-            _sync(path)
+            sync(path)
     except OSError as error:
         raise StateError(f"backup {folder}: {error.strerror}. What is there is no whole backup: delete it.") from error
     finally:
@@ -318,11 +317,3 @@ def _refuse_place(config: StreamConfig, folder: Path) -> None:
             f"-o {folder} lies in the state folder, and would be lost with it. Name another folder. "
             "Nothing was written."
         )
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
