@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo demo-points test test-slow soak bench bench-tables bench-points check clean
+.PHONY: install demo demo-points test test-slow soak bench bench-tables bench-points check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
 	touch $@
+
+install: $(VENV)/ready
 
 demo: $(VENV)/ready
 	$(BIN)/synthstream run examples/evictions/stream.toml
@@ -19,10 +21,10 @@ demo-points: $(VENV)/ready
 	$(BIN)/python -m synthstream.evaluate.density examples/earthquakes/stream.toml -o examples/earthquakes/state/density.png
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(VENV)/ready
-	$(BIN)/python -m pytest -n 2 -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 soak: $(VENV)/ready
 	$(BIN)/python -m pytest -m soak -s
@@ -41,5 +43,16 @@ check: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The site, in site/: open site/index.html. Warnings are errors.
+docs: $(VENV)/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Drawings, plots and screenshots of the documentation, after make demo and make demo-points. Screenshots need Chromium
+# and its driver (Debian: chromium, chromium-driver).
+images: $(VENV)/ready
+	$(BIN)/python docs/pictures.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python -m tests.browser.screenshots
+
 clean:
-	rm -rf $(VENV) examples/evictions/state* examples/evictions/releases* examples/earthquakes/state* examples/earthquakes/releases*
+	rm -rf $(VENV) site examples/evictions/state* examples/evictions/releases* examples/earthquakes/state* examples/earthquakes/releases*

@@ -9,11 +9,13 @@ from fractions import Fraction
 from typing import Any
 
 from synthstream.bounds import picks_rule
-from synthstream.config import SinkConfig, StreamConfig
+from synthstream.config import SIMULATED, StreamConfig
 from synthstream.coordinates import Coordinate
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError
 from synthstream.fit.weights import domain
+from synthstream.io.delta import DeltaTable
+from synthstream.io.places import Place
 from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import counter
@@ -23,6 +25,7 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
+from synthstream.outside import SinkConfig
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
@@ -162,6 +165,17 @@ def genesis(config: StreamConfig) -> str:
     return hashlib.sha256(json.dumps([config.name, config.public_json()]).encode()).hexdigest()
 
 
+def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
+    """Raise ``ConfigError`` if the releases in a folder began with other settings: the chain begins with these."""
+    if not sink.place(0).is_dir():  # somebody has a part of them only
+        return
+    if sink.manifest(0)["chain"].get("previous") != genesis(config):
+        raise ConfigError(
+            f"{sink.folder}: these releases were made with other settings. Use the stream.toml that they were made "
+            "with; `synthstream status` says what differs where the state is."
+        )
+
+
 def sink_of(config: StreamConfig, env: Env = REAL) -> Sink:
     """Where releases go; without a sink, an anchor file beside the state."""
     if config.sink is None:
@@ -174,11 +188,17 @@ def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
     return ParquetSink(config.path, rows=config.rows, keep=config.keep, env=env)
 
 
+def places_of(config: StreamConfig, env: Env = REAL) -> list[Place]:
+    """Other places that get copies of what the sink publishes."""
+    return [DeltaTable(also.place, stream=genesis(config), content=also.content, env=env) for also in config.also]
+
+
 def simulated(config: StreamConfig) -> StreamConfig:
     """The same configuration with folders of its own for a run with simulated noise."""
-    aside = config.state.with_name(config.state.name + "-simulated")
-    sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + "-simulated"))
-    return replace(config, state=aside, sink=sink)
+    aside = config.state.with_name(config.state.name + SIMULATED)
+    sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + SIMULATED))
+    also = tuple(replace(place, place=place.place.rstrip("/") + SIMULATED) for place in config.also)
+    return replace(config, state=aside, sink=sink, also=also)
 
 
 def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from synthstream.assembly import claim_facts, claim_of, genesis, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.io.store import Committed
-from synthstream.release import Model, Reading, Release, chain_head, seed_of
+from synthstream.release import FloatArray, Model, Reading, Release, chain_head, seed_of
 from synthstream.segments import Continued, Resumed, Segment, whole
 from synthstream.synthesizer import Models, Synthesizer
 
@@ -42,10 +44,16 @@ class Builder:
             self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))
 
     def _segment(self, start: int, model: Models) -> Segment:
-        base, known = self.synthesizer(start - 1), self.measured(start - 1)
-        if isinstance(base, Resumed) and isinstance(known, Continued):
-            known = base.whole(known)
-        return Segment(start=start, reading=known, model=model)
+        return Segment(start=start, reading=self.whole(start - 1), model=model)
+
+    def _go_on(self, place: int, start: int, synthesizer: Resumed, base: Model) -> None:
+        """Have a segment go on from the model that was built for the tick before it."""
+        self._parts[place] = (start, replace(synthesizer, segment=self._segment(start, whole(base).arrays())))
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise came from the operating system."""
+        return self._secure
 
     @property
     def start(self) -> int:
@@ -76,6 +84,25 @@ class Builder:
         reading: Reading = self.synthesizer(tick).mechanism.unpack(tick, self._of(tick).released)
         return reading
 
+    def whole(self, tick: int) -> Reading:
+        """What is published as measured at a tick: over all segments."""
+        synthesizer, known = self.synthesizer(tick), self.measured(tick)
+        return synthesizer.whole(known) if isinstance(synthesizer, Resumed) and isinstance(known, Continued) else known
+
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
+
+        Of a stream of tables. A later segment adds noise of its own to that of the tick before it.
+        """
+        s, t = sorted((s, t))
+        start, synthesizer = next(part for part in reversed(self._parts) if part[0] <= t)
+        if not isinstance(synthesizer, Resumed):
+            return np.asarray(synthesizer.mechanism.covariance(s, t))  # type: ignore[attr-defined]  # only of tables
+        if s < start:
+            return self.covariance(s, start - 1)
+        own = synthesizer.inner.mechanism.covariance(s - start, t - start)  # type: ignore[attr-defined]
+        return np.asarray(self.covariance(start - 1, start - 1) + own)
+
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
         return self._of(tick - 1).head if tick else genesis(self._config)
@@ -104,11 +131,18 @@ class Builder:
         for tick in range(ticks):
             for place, (start, synthesizer) in enumerate(self._parts):
                 if start == tick and last is not None and isinstance(synthesizer, Resumed):
-                    segment = self._segment(start, whole(last).arrays())
-                    self._parts[place] = (start, replace(synthesizer, segment=segment))
+                    self._go_on(place, start, synthesizer, last)
             models = self.replay(tick, models)
             last, release = self.build(tick, last, models)
             yield last, release, models
+
+    def alone(self, tick: int) -> tuple[Model, Release]:
+        """The model and the release of a tick of a stream of points, whose fit does not start from the tick before."""
+        for place, (start, synthesizer) in enumerate(self._parts):
+            if 0 < start <= tick and isinstance(synthesizer, Resumed):
+                base, _ = self.build(start - 1, None, {})
+                self._go_on(place, start, synthesizer, base)
+        return self.build(tick, None, {})
 
     def replay(self, tick: int, models: Models) -> Models:
         """What was fitted while a tick was drawn, from what was measured at it and fitted while the one before was."""
@@ -129,4 +163,5 @@ class Builder:
             facts={"claim": self.claim, "chain": chain, **({"segments": starts} if starts else {})},
             secure=self._secure,
             released=committed.released,
+            covariance=None if self._config.workload is None else self.covariance,
         )

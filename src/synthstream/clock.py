@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
@@ -31,6 +31,17 @@ def known_zone(name: str) -> bool:
     except (KeyError, OSError, ValueError, pl.exceptions.PolarsError):
         return False
     return True
+
+
+def written(moment: datetime) -> str:
+    """A moment on its own wall as people write it: without its zone, and a midnight as a date.
+
+    Example:
+        >>> written(datetime(2026, 1, 31)), written(datetime(2026, 1, 31, 12))
+        ('2026-01-31', '2026-01-31 12:00:00')
+    """
+    wall = moment.replace(tzinfo=None)
+    return str(wall if wall.time() != time() else wall.date())
 
 
 @dataclass(frozen=True, kw_only=True)

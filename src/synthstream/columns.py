@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import polars as pl
 
+from synthstream.binning import bins_of
 from synthstream.errors import SchemaError
 from synthstream.reading import numbers, texts, times
 from synthstream.workload import CodeArray
@@ -190,16 +191,11 @@ class _Binned(Column):
     def _missing_number(self) -> float | None:
         return getattr(self, "missing", None)
 
-    def _bin(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> CodeArray:
-        found = np.searchsorted(np.asarray(self.edges), values, side="right") - 1
-        return np.clip(found, 0, len(self.edges) - 2).astype(np.int32)
-
     def encode(self, series: pl.Series) -> CodeArray:
         """See :meth:`Column.encode`."""
-        values = self._numbers(series)
-        place = self._missing_number
-        code = len(self.edges) - 1 if place is None else int(self._bin(np.array([place]))[0])
-        return np.where(np.isnan(values), np.int32(code), self._bin(values)).astype(np.int32)
+        place, edges = self._missing_number, np.asarray(self.edges)
+        code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
+        return bins_of(self._numbers(series), edges, code)
 
     def _uniform(self, codes: CodeArray, rng: np.random.Generator) -> tuple[Any, Any]:
         """A uniform number in each code's bin, and whether the code is ``missing``."""
@@ -367,7 +363,10 @@ class Datetime(_Binned):
 
 
 def distinct(where: str, names: Sequence[str]) -> None:
-    """Raise ``SchemaError`` if a name is listed twice."""
+    """Raise ``SchemaError`` if a name is listed twice, or cannot be printed."""
+    for name in names:
+        if not name.isprintable():
+            raise SchemaError(f"{where}: {name!r} holds characters that cannot be printed; leave them out")
     doubled = sorted({name for name in names if list(names).count(name) > 1})
     if doubled:
         raise SchemaError(f"{where}: {', '.join(map(repr, doubled))} listed twice")

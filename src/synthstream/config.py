@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,12 +17,22 @@ from synthstream.clock import Clock, known_zone
 from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.coordinates import coordinate_of
 from synthstream.errors import ConfigError
-from synthstream.io.sources import Kind as SourceKind
+from synthstream.logs import LogConfig, SourceSection
+from synthstream.outside import AlsoConfig, PublicationConfig, SinkConfig, SourceConfig
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.problems import Problems
 from synthstream.schema import Schema
 from synthstream.secrecy import EncryptionConfig, apart
-from synthstream.sections import SECTIONS, ClockSection, Columns, File, PersonSection, PrivacySection
+from synthstream.sections import (
+    SECTIONS,
+    AlsoSection,
+    ClockSection,
+    Columns,
+    File,
+    PersonSection,
+    PrivacySection,
+    PublicationSection,
+)
 from synthstream.synthesis import (
     POINTS,
     SynthesizerConfig,
@@ -31,6 +42,9 @@ from synthstream.synthesis import (
     workload_of,
 )
 from synthstream.workload import Workload
+
+# Ends the names of folders of a simulated run.
+SIMULATED = "-simulated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,28 +62,13 @@ class PrivacyConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceConfig:
-    """Files to count."""
-
-    kind: SourceKind
-    path: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class SinkConfig:
-    """Where releases go."""
-
-    path: Path
-    rows: Literal["total"] | int = "total"
-    keep: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class StreamConfig:
     """Everything about a stream, all of it public.
 
     Args:
         op: the column that says whether a row adds an event or takes one away (-1); left out: all rows add.
+        source: files to count.
+        log: a table or topic to count, in place of files.
 
     Example:
         >>> text = '''
@@ -102,8 +101,11 @@ class StreamConfig:
     op: str | None = None
     synthesizer: SynthesizerConfig = field(default_factory=SynthesizerConfig)
     source: SourceConfig | None = None
+    log: LogConfig | None = None
     sink: SinkConfig | None = None
+    also: tuple[AlsoConfig, ...] = ()
     encryption: EncryptionConfig | None = None
+    publication: PublicationConfig = field(default_factory=PublicationConfig)
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -234,9 +236,12 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
     if schema is not None and file.synthesizer.kind not in POINTS:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     problems.attempt("op", lambda: _of_its_own(file))
+    if file.source is not None:
+        problems.attempt("source", file.source.check)
     settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
     if file.sink is not None:
-        problems.attempt("sink.path", partial(apart, base, file.state, file.sink.path))
+        problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
+    also = [problems.attempt(f"also.{i}", partial(_also, file, base, section)) for i, section in enumerate(file.also)]
     encryption = file.encryption and problems.attempt("encryption", partial(_encryption, file, base))
     problems.raise_if_any()
     if privacy is None or clock is None or unit is None or schema is None or settings is None:
@@ -253,10 +258,29 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         "schema": schema,
         "workload": workload,
         "synthesizer": settings,
-        "source": file.source and SourceConfig(kind=file.source.kind, path=base / file.source.path),
+        "source": file.source and _files(file.source, base),
+        "log": file.source and file.source.log(base),
         "sink": file.sink and SinkConfig(path=base / file.sink.path, rows=file.sink.rows, keep=file.sink.keep),
+        "also": tuple(also),
         "encryption": encryption,
+        "publication": _publication(file.publication),
     }
+
+
+def _publication(section: PublicationSection) -> PublicationConfig:
+    return PublicationConfig(**section.model_dump() | {"keywords": tuple(section.keywords)})
+
+
+def _files(section: SourceSection, base: Path) -> SourceConfig | None:
+    found = section.files()
+    return None if found is None else SourceConfig(kind=found[0], path=base / found[1])
+
+
+def _apart(base: Path, state: str, place: str) -> None:
+    """Raise unless the state and a place of publication, both real and simulated, lie apart."""
+    for secret in (state, os.path.normpath(state) + SIMULATED):
+        for public in (place, os.path.normpath(place) + SIMULATED):
+            apart(base, secret, public)
 
 
 def _of_its_own(file: File) -> None:
@@ -269,12 +293,26 @@ def _of_its_own(file: File) -> None:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
 
 
+def _also(file: File, base: Path, section: AlsoSection) -> AlsoConfig:
+    if file.sink is None:
+        raise ConfigError("also: gets copies of what [sink] publishes; name a [sink] too")
+    if "://" in section.path:
+        return AlsoConfig(kind=section.kind, place=section.path, content=section.content)
+    _apart(base, file.state, section.path)
+    place = Path(os.path.normpath(base / section.path))
+    for other in (file.sink.path, *(found.path for found in file.also if found is not section)):
+        taken = Path(os.path.normpath(base / other))
+        if place.is_relative_to(taken) or taken.is_relative_to(place):
+            raise ConfigError(f"path = {section.path!r}: {other!r} is another place; neither may lie in the other")
+    return AlsoConfig(kind=section.kind, place=str(base / section.path), content=section.content)
+
+
 def _encryption(file: File, base: Path) -> EncryptionConfig | None:
     section = file.encryption
     if section is None:
         return None
     if section.key_file is not None and file.sink is not None:
-        apart(base, section.key_file, file.sink.path, which="key")
+        apart(base, os.path.expanduser(section.key_file), file.sink.path, which="key")
     return section.config(base, file.state)
 
 

@@ -1,17 +1,28 @@
-"""From frames to exact counts by tick. All of it is private; it needs no state."""
+"""From frames to exact counts by tick, anywhere, in any order. All of it is private; it needs no state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
+from synthstream.assembly import genesis, synthesizer_of
+from synthstream.clock import FURTHEST
 from synthstream.config import StreamConfig
 from synthstream.counts import Counts
+from synthstream.errors import ConfigError, CountsMismatch
 from synthstream.reading import Frame, polars_frame, signs, texts
 from synthstream.workload import CodeArray, IntArray
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 # Exact counts of rows, from their codes and weights.
 Count = Callable[[CodeArray, IntArray | None], Counts]
@@ -73,13 +84,194 @@ def encode(config: StreamConfig, frame: Frame) -> Rows:
     return Rows(codes[known], ticks[known], signed, keys.filter(pl.Series(known)))
 
 
-def counted(rows: Rows, *, count: Count, open_tick: int) -> Iterator[tuple[int, Counts]]:
-    """Exact counts for each tick that some of the rows belong to. Rows of closed ticks belong to the open one."""
+def counted(rows: Rows, *, count: Count) -> Iterator[tuple[int, Counts]]:
+    """Exact counts for each tick that some of the rows belong to by their own time, ticks in order."""
     if len(rows.codes) == 0:
         return
-    ticks = np.maximum(rows.ticks, open_tick)
-    order = np.argsort(ticks, kind="stable")
-    present, starts = np.unique(ticks[order], return_index=True)
+    order = np.argsort(rows.ticks, kind="stable")
+    present, starts = np.unique(rows.ticks[order], return_index=True)
     for tick, here in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
         weights = None if rows.weights is None else rows.weights[here]
         yield tick, count(rows.codes[here], weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountsByTick:
+    """Exact counts of rows, by tick. Private.
+
+    However rows are split, and in whatever order the parts are merged, the whole is the same, and so are its bytes.
+
+    Args:
+        stream: hash of the stream's public settings: counts of others cannot be merged with these.
+        cells: number of cells of one tick.
+        ticks: counts by the rows' own tick, without empty ones; -1 stands for rows whose time cannot be read.
+    """
+
+    stream: str
+    cells: int
+    ticks: Mapping[int, Counts] = field(default_factory=dict)
+
+    def merge(self, other: CountsByTick) -> Self:
+        """Counts of both together.
+
+        Raises:
+            CountsMismatch: they belong to streams with other settings.
+            OverflowError: a sum leaves 64 bits. No number of rows that can be counted is so large.
+        """
+        _refuse_other(self.stream, other.stream)
+        both = dict(self.ticks)
+        for tick, counts in other.ticks.items():
+            both[tick] = both[tick].plus(counts) if tick in both else counts
+        kept = {tick: both[tick] for tick in sorted(both) if both[tick].cells.size}
+        return type(self)(stream=self.stream, cells=self.cells, ticks=kept)
+
+    def to_bytes(self) -> bytes:
+        """An Arrow stream, a row per tick: ``tick``; ``cell``, null if ``count`` is a number for every cell."""
+        rows: dict[str, list[object]] = {"tick": [], "cell": [], "count": []}
+        for tick, counts in self.ticks.items():
+            dense = 2 * counts.cells.size > self.cells
+            rows["tick"].append(tick)
+            rows["cell"].append(None if dense else counts.cells)
+            rows["count"].append(counts.dense(self.cells) if dense else counts.numbers)
+        schema = _ARROW.with_metadata({"stream": self.stream, "cells": str(self.cells), "format": "1"})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_table(pa.table(rows, schema=schema))
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What :meth:`to_bytes` was called on.
+
+        Raises:
+            CountsMismatch: these are no such bytes.
+        """
+        try:
+            table = pa.ipc.open_stream(data).read_all().combine_chunks()
+            facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+            cells, ticks = int(facts["cells"]), table["tick"].to_pylist()
+            lists = zip(*(_lists(table[name]) for name in ("cell", "count")), strict=True)
+            found = [Counts.of(count) if cell is None else Counts(cell, count) for cell, count in lists]
+            made = cls(stream=facts["stream"], cells=cells, ticks=dict(zip(ticks, found, strict=True)))
+        except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise CountsMismatch(_NO_COUNTS) from error
+        if len(set(ticks)) != len(ticks) or not made.sound:
+            raise CountsMismatch(_NO_COUNTS)
+        return made
+
+    @property
+    def sound(self) -> bool:
+        """Whether rows could have made these counts, as far as ticks and cells tell."""
+        return all(
+            isinstance(tick, int) and -1 <= tick <= FURTHEST and counts.within(self.cells)
+            for tick, counts in self.ticks.items()
+        )
+
+    def pending(self, *, first: int, open_tick: int) -> dict[int, Counts]:
+        """Counts by the tick that they wait for: their own, or the open one if that is later.
+
+        Args:
+            first: those of earlier ticks, and of no readable time, are left out; 0 leaves out nothing.
+            open_tick: the tick that is open.
+        """
+        found: dict[int, Counts] = {}
+        for tick, counts in self.ticks.items():
+            if tick >= first or first == 0:
+                place = max(tick, open_tick)
+                found[place] = found[place].plus(counts) if place in found else counts
+        return found
+
+
+_NO_COUNTS = "these are not counts of Synthstream; take what count() and merge() gave, or to_bytes()."
+_ARROW = pa.schema([("tick", pa.int64()), ("cell", pa.list_(pa.int64())), ("count", pa.list_(pa.int64()))])
+
+
+def _lists(column: pa.ChunkedArray) -> Iterator[IntArray | None]:
+    for item in column:
+        yield item.values.to_numpy().astype(np.int64) if item.is_valid else None
+
+
+class Counting:
+    """Counts rows for a stream: on any machine, in any process, in as many parts as one likes. It needs no state.
+
+    Args:
+        config: of the stream.
+        count: makes counts of encoded rows; left out: made from ``config``.
+
+    Raises:
+        ConfigError: the stream protects persons: how many rows of each have counted must be known before they are
+            counted, so rows go to the stream itself.
+
+    Example:
+        >>> config = StreamConfig.from_toml('''
+        ... name = "visits"
+        ... state = "state"
+        ... privacy = { epsilon = 1.0, delta = 1e-9, unit = "event" }
+        ... clock = { column = "day", start = 2026-01-01, every = "1d", horizon = 365 }
+        ... columns = [{ name = "ward", type = "category", values = ["A", "B"] }]
+        ... ''')
+        >>> counting = Counting(config)
+        >>> one = counting.count(pl.DataFrame({"day": ["2026-01-01", "2026-01-02"], "ward": ["A", "B"]}))
+        >>> two = counting.count(pl.DataFrame({"day": ["2026-01-02"], "ward": ["C"]}))
+        >>> both = one.merge(two)
+        >>> {tick: counts.dense(5).tolist() for tick, counts in both.ticks.items()}
+        {0: [1, 1, 0, 0, 0], 1: [2, 0, 1, 1, 0]}
+        >>> two.merge(one).to_bytes() == both.to_bytes()
+        True
+    """
+
+    def __init__(self, config: StreamConfig, *, count: Count | None = None) -> None:
+        if config.privacy.unit.of_persons:
+            raise ConfigError(
+                "rows of a stream that protects persons cannot be counted apart from it: who has counted how often "
+                "stands in its state. Use Stream.update or `synthstream run`."
+            )
+        self._config, self._count = config, count or synthesizer_of(config).count
+        columns, workload = config.schema.columns, config.workload
+        self._cells = math.prod(column.size for column in columns) if workload is None else workload.cells
+        self._stream = genesis(config)
+
+    @property
+    def nothing(self) -> CountsByTick:
+        """Counts of no rows."""
+        return CountsByTick(stream=self._stream, cells=self._cells)
+
+    def count(self, frame: Frame) -> CountsByTick:
+        """Exact counts of the rows of a frame. Total: no row can raise.
+
+        Raises:
+            SchemaError: a column is missing.
+        """
+        return self.of(encode(self._config, frame))
+
+    def of(self, rows: Rows) -> CountsByTick:
+        """Exact counts of rows in numbers."""
+        found = {tick: counts for tick, counts in counted(rows, count=self._count) if counts.cells.size}
+        return CountsByTick(stream=self._stream, cells=self._cells, ticks=found)
+
+    def count_all(self, frames: Iterable[Frame], *, threads: int = 1) -> CountsByTick:
+        """Exact counts of the rows of many frames. Memory: one frame for each thread, and the counts."""
+        total = self.nothing
+        for counts in in_threads(self.count, frames, threads=threads):
+            total = total.merge(counts)
+        return total
+
+
+def in_threads(work: Callable[[_T], _R], parts: Iterable[_T], *, threads: int) -> Iterator[_R]:
+    """What ``work`` makes of each part, in their order. At most one part more than there are threads is at hand."""
+    with ThreadPoolExecutor(threads) as pool:
+        running: deque[Future[_R]] = deque()
+        for part in parts:
+            running.append(pool.submit(work, part))
+            if len(running) > threads:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+
+
+def _refuse_other(stream: str, other: str) -> None:
+    if stream != other:
+        raise CountsMismatch(
+            f"counts of the stream {other[:12]} cannot go with those of the stream {stream[:12]}: privacy, clock, "
+            "columns and synthesizer must be the same. Count the rows again."
+        )

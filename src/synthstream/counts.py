@@ -43,8 +43,32 @@ class Counts(NamedTuple):
         return cls(found[kept].astype(np.int64), numbers[kept])
 
     def plus(self, other: Counts) -> Self:
-        """Sums, cell by cell."""
-        return type(self).at(np.concatenate([self.cells, other.cells]), np.concatenate([self.numbers, other.numbers]))
+        """Sums, cell by cell.
+
+        Raises:
+            OverflowError: a sum leaves 64 bits. No number of rows that can be counted is so large.
+        """
+        cells = np.union1d(self.cells, other.cells)
+        ours, theirs = (np.zeros(cells.size, dtype=np.int64) for _ in range(2))
+        ours[np.searchsorted(cells, self.cells)] = self.numbers
+        theirs[np.searchsorted(cells, other.cells)] = other.numbers
+        total = ours + theirs
+        if np.any((ours ^ total) & (theirs ^ total) < 0):
+            raise OverflowError("counts leave 64 bits: they are not those of rows")
+        kept = total != 0
+        return type(self)(cells[kept], total[kept])
+
+    def within(self, size: int) -> bool:
+        """Whether these are counts of some of so many cells, each once and in order, none of them 0 or beyond rows."""
+        cells, numbers = self.cells, self.numbers
+        return bool(
+            cells.shape == numbers.shape
+            and cells.size
+            and np.all(np.diff(cells) > 0)
+            and cells[0] >= 0
+            and cells[-1] < size
+            and np.all(numbers != 0)
+        )
 
     def dense(self, size: int) -> IntArray:
         """A vector over all cells."""

@@ -6,14 +6,17 @@
     ├── BudgetExceeded        the ledger refuses a charge, before any noise is drawn
     ├── HorizonExhausted      the stream has released all the ticks that were paid for
     ├── TickNotOver           a tick was to be closed before the public clock reached its end
-    ├── SourceError           a file is missing, unreadable or not what it was when it was read
+    ├── SourceError           a file or log is missing, unreadable or not what it was when it was read
     ├── BatchConflict         a batch id came again with other content
+    ├── CountsMismatch        counts that were made elsewhere are not those of this stream
+    ├── EngineError           the engine that counts elsewhere cannot be used, or failed
     ├── StateError            the state folder cannot be used
     │   ├── StateLocked       another process holds it
     │   ├── StateMismatch     it belongs to another configuration
     │   ├── StateRolledBack   published releases are newer than it: an old copy was restored
     │   ├── StateCorrupt      it is damaged, or not a Synthstream state
     │   └── RecoveryRefused   there is nothing to recover, or it cannot be done without harm
+    ├── NotReleased           what is asked for is not among the releases, and cannot be made of them
     └── SinkError             the place of publication cannot be written, or holds something else
 
 Messages say what was expected, what was found and what to do. They never carry a private value.
@@ -45,11 +48,19 @@ class TickNotOver(SynthstreamError):
 
 
 class SourceError(SynthstreamError):
-    """A file is missing, unreadable, or not what it was when it was read."""
+    """A file, table or topic is missing, unreadable, or not what it was when it was read."""
 
 
 class BatchConflict(SynthstreamError):
     """A batch id came again with other content; nothing was counted."""
+
+
+class CountsMismatch(SynthstreamError):
+    """Counts that were made elsewhere are not those of this stream, or are no counts."""
+
+
+class EngineError(SynthstreamError):
+    """The engine that counts elsewhere cannot be used, failed, or goes on from another place than the state."""
 
 
 class StateError(SynthstreamError):
@@ -74,6 +85,10 @@ class StateCorrupt(StateError):
 
 class RecoveryRefused(StateError):
     """There is nothing to recover, or it cannot be done without harm."""
+
+
+class NotReleased(SynthstreamError, LookupError):
+    """What is asked for is not among the releases, and cannot be made of them."""
 
 
 class SinkError(SynthstreamError):

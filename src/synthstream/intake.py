@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from synthstream.config import StreamConfig
-from synthstream.counting import Count, Rows, columns_of, counted, encode
+from synthstream.counting import Count, Counting, CountsByTick, Rows, columns_of, encode, in_threads
 from synthstream.counts import Counts
-from synthstream.errors import BatchConflict, SourceError
+from synthstream.errors import BatchConflict, CountsMismatch, SourceError
 from synthstream.io.contributions import Contributions
+from synthstream.io.cursors import CursorSource
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Store
+from synthstream.logs import LogConfig, opened
 from synthstream.reading import Frame, slices
 
 _CHUNK_ROWS = 250_000
+_CURSOR = "cursor"
+_FILES_AT_ONCE = 1000  # that are counted elsewhere
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 class Intake:
-    """Counts rows and files into the store. Memory: one chunk of rows, and the counts.
+    """Counts rows, files and logs into the store. Memory: a chunk of rows for each thread, and the counts.
 
     Args:
         config: says how rows are read.
         store: where exact counts wait for their tick.
-        count: makes counts of encoded rows.
+        count: makes counts of encoded rows; of persons, rows wait, and are counted when their tick closes.
         first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they
             are dropped, and so are rows without a time.
     """
@@ -34,6 +42,8 @@ class Intake:
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
         self._people = Contributions(store, unit) if unit.of_persons else None
+        self._counting = None if unit.of_persons else Counting(config, count=count)
+        self._log: CursorSource | None = None
 
     def update(self, rows: Frame | str | Path, *, batch_id: str | None, open_tick: int) -> None:
         """See :meth:`synthstream.Stream.update`."""
@@ -59,36 +69,72 @@ class Intake:
         for part in encoded:
             _feed(mac, *part.content())
         if known != mac.hexdigest():
-            raise BatchConflict(
-                f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows "
-                "a new id."
-            )
+            raise _conflict(batch_id)
 
-    def ingest(self, *, open_tick: int) -> int:
+    def ingest(
+        self,
+        *,
+        open_tick: int,
+        progress: Callable[[list[Path]], Iterable[Path]] = iter,
+        elsewhere: Callable[[Sequence[Path]], CountsByTick] | None = None,
+    ) -> int:
         """See :meth:`synthstream.Stream.ingest`."""
-        config = self._config.source
+        config, log = self._config.source, self._config.log
+        if log is not None:
+            self._follow(log, open_tick)
         if config is None:
             return 0
-        new = 0
         source = FileSource(kind=config.kind, path=config.path, columns=columns_of(self._config))
-        for path in source.files():
+        files, new = self._not_counted(source, progress), 0
+        while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
+            paths = [path for path, _, _ in group]
+            found = None if elsewhere is None else self._ours(elsewhere(paths))
+            with self._store.transaction("counts"):
+                if found is not None:
+                    self._put(found, open_tick)
+                for path in paths if found is None else ():
+                    chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
+                    for rows in in_threads(partial(encode, self._config), chunks, threads=_THREADS):
+                        self._add(rows, open_tick)
+                for _, item, content in group:
+                    self._store.put_ingested(item, content)
+            new += len(group)
+        return new
+
+    def _not_counted(
+        self, source: FileSource, progress: Callable[[list[Path]], Iterable[Path]]
+    ) -> Iterator[tuple[Path, str, str]]:
+        """Files that have not been counted, with their item and fingerprint in the store."""
+        for path in progress(source.files()):
             item = f"file {_relative(path, self._config.base)}"
             mac = self._keyed()
             _feed(mac, source.fingerprint(path).encode())
             content = mac.hexdigest()
             known = self._store.ingested(item)
             if known is None:
-                with self._store.transaction("counts"):
-                    for chunk in source.read(path, chunk_rows=_CHUNK_ROWS):
-                        self._add(encode(self._config, chunk), open_tick)
-                    self._store.put_ingested(item, content)
-                new += 1
+                yield path, item, content
             elif known != content:
                 raise SourceError(
                     f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
                     "the file back as it was, and new rows into a new file."
                 )
-        return new
+
+    def _follow(self, log: LogConfig, open_tick: int) -> None:
+        """Count what a log holds beyond the cursor. Counts and the cursor after them are committed together."""
+        if self._log is None:
+            self._log = opened(log, columns_of(self._config))
+        sealed = self._store.meta(_CURSOR)
+        after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), _CURSOR)
+        for frame, cursor in self._log.read(after):
+            rows = encode(self._config, frame)
+            with self._store.transaction("counts"):
+                self._add(rows, open_tick)
+                self._store.put_meta(_CURSOR, self._store.seal(cursor, _CURSOR).hex())
+
+    def close(self) -> None:
+        """Let go of the log's connections."""
+        if self._log is not None:
+            self._log.close()
 
     def pending(self, tick: int) -> Counts:
         """Exact counts that wait for a tick to close. Private."""
@@ -103,17 +149,54 @@ class Intake:
         else:
             self._people.close(tick)
 
+    def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
+        """See :meth:`synthstream.Stream.add`."""
+        total = self._ours(counts)
+        item, mac = f"batch {batch_id}", self._keyed()
+        _feed(mac, total.to_bytes())
+        known = None if batch_id is None else self._store.ingested(item)
+        if known is None:
+            with self._store.transaction("counts"):
+                self._put(total, open_tick)
+                if batch_id is not None:
+                    self._store.put_ingested(item, mac.hexdigest())
+        elif known != mac.hexdigest():
+            raise _conflict(batch_id)
+
+    def batches(self, prefix: str) -> list[str]:
+        """See :meth:`synthstream.Stream.batches`."""
+        item = f"batch {prefix}"
+        found = "SELECT item FROM ingested WHERE substr(item, 1, ?) = ? ORDER BY item"
+        return [str(row[0])[len("batch ") :] for row in self._store.db.execute(found, (len(item), item))]
+
+    def _ours(self, counts: CountsByTick) -> CountsByTick:
+        """Counts that were made elsewhere. Raises ``CountsMismatch`` if they are not this stream's."""
+        if self._counting is None:
+            raise CountsMismatch("this stream protects persons, and takes rows only. Use Stream.update.")
+        total = self._counting.nothing.merge(counts)
+        if not total.sound:
+            raise CountsMismatch("these are no counts of rows; take what Counting.count gave, merged.")
+        return total
+
     def _add(self, rows: Rows, open_tick: int) -> None:
-        rows = rows.since(self._first) if self._first else rows
         if self._people is not None:
-            self._people.add(rows, open_tick)
-            return
-        for tick, counts in counted(rows, count=self._count, open_tick=open_tick):
+            self._people.add(rows.since(self._first) if self._first else rows, open_tick)
+        elif self._counting is not None:
+            self._put(self._counting.of(rows), open_tick)
+
+    def _put(self, part: CountsByTick, open_tick: int) -> None:
+        for tick, counts in part.pending(first=self._first, open_tick=open_tick).items():
             self._store.add_pending(tick, counts)
 
     def _keyed(self) -> hmac.HMAC:
         """A keyed fingerprint of private content: tells equal from different, and nothing to who lacks the key."""
         return hmac.new(self._store.secret, digestmod=hashlib.sha256)
+
+
+def _conflict(batch_id: str | None) -> BatchConflict:
+    return BatchConflict(
+        f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows a new id."
+    )
 
 
 def _feed(mac: hmac.HMAC, *parts: bytes) -> None:

@@ -20,7 +20,7 @@ from synthstream.tree import NodeCounts, TreeMeasured
 _LISTED = 12
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PointRelease(Release):
     """What is published for one tick of a points stream. A pure function of what was committed.
 
@@ -32,16 +32,7 @@ class PointRelease(Release):
     measured: TreeMeasured | NodeCounts
     model: Cloud
 
-    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
-        """Synthetic rows.
-
-        Args:
-            n: how many; left out: the published rows, as many as the estimated number of events.
-            rng: public randomness; left out: derived from the chain head, so that the rows are always the same.
-        """
-        rng = rng or np.random.default_rng(seed_of(self.head, "rows"))
-        if n is not None and n < 0:
-            raise ValueError(f"n must be at least 0, not {n}")
+    def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         return self.schema.decode(self.model.points(self.model.number if n is None else n, rng), rng)
 
     def table(self, columns: Sequence[str]) -> pl.DataFrame:
@@ -56,6 +47,8 @@ class PointRelease(Release):
         ``measured``, what passed the gate at this tick, null where nothing did: left minus right over the open epoch
         (kind ``points``) or the node's noisy count (``hypercube``); ``stderr``, its standard error, null if not known.
         """
+        if self.files is not None:
+            return self.files("tables.parquet")
         return pl.concat([self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])])
 
     def _nodes(self, level: int, mass: FloatArray) -> pl.DataFrame:

@@ -47,7 +47,7 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
     """
     if isinstance(frame, pl.DataFrame):
         require(columns, frame.columns)
-        return frame.select(columns)
+        return pl.DataFrame([frame[name] for name in columns])  # select would read some names as patterns
     kind = type(frame).__module__.partition(".")[0]
     if kind == "pyarrow":
         require(columns, frame.schema.names)
@@ -81,10 +81,16 @@ def require(columns: Sequence[str], found: Sequence[str]) -> None:
         hint = f" Did you mean {near[0]!r}?" if near else ""
         if len(found) == 1 and len(columns) > 1:
             hint = " There is only one column: is the separator a comma?"
-        raise SchemaError(f"column {', '.join(map(repr, missing))} is missing.{hint} Nothing was counted.")
+        raise SchemaError(f"{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
     if doubled:
-        raise SchemaError(f"column {', '.join(map(repr, doubled))} is there twice. Nothing was counted.")
+        raise SchemaError(f"{_named(doubled)} there twice. Nothing was counted.")
+
+
+def _named(columns: Sequence[str]) -> str:
+    """Columns as the subject of a sentence."""
+    names = ", ".join(map(repr, columns))
+    return f"column {names} is" if len(columns) == 1 else f"columns {names} are"
 
 
 def _pandas_column(name: str, column: Any) -> pl.Series:

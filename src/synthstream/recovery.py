@@ -264,7 +264,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     return len(missing)
 
 
-def backup(config: StreamConfig, folder: Path) -> None:
+def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> None:
     """Copy a stream, also while it runs: ``public`` holds what was published and spent, ``private`` the state.
 
     Restoring means adopting: put ``private`` in the place of the state, and say ``synthstream recover --adopt``.
@@ -272,6 +272,7 @@ def backup(config: StreamConfig, folder: Path) -> None:
     Args:
         config: of the stream.
         folder: must not exist.
+        progress: wraps the loop over ticks.
 
     Raises:
         StateError: there is no state, or the folder cannot be written.
@@ -285,7 +286,7 @@ def backup(config: StreamConfig, folder: Path) -> None:
         (folder / "private").mkdir(mode=0o700)
         store.copy_to(folder / "private" / "store.db")
         marked = store.population()  # what was drawn and not yet published is private: it may be drawn again
-        rows = [store.measurement(tick) for tick in range(0 if marked is None else marked[0] + 1)]
+        rows = [store.measurement(tick) for tick in progress(range(0 if marked is None else marked[0] + 1))]
         frame = pl.DataFrame(
             [(row.tick, row.head, row.released.tolist()) for row in rows if row is not None],
             schema={"tick": pl.Int64, "head": pl.String, "released": pl.List(pl.Int64)},

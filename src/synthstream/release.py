@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from synthstream.cells import cells, grid
+from synthstream.clock import written
+from synthstream.conditions import condition, like
 from synthstream.errors import SchemaError
 from synthstream.workload import IntArray, Workload
 
@@ -27,7 +30,7 @@ FloatArray = NDArray[np.float64]
 NOT_PRIVATE = "NOT PRIVATE: made with simulated noise"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Measured:
     """Noisy counts of the marginals that were measured at one tick, with their known error. Public.
 
@@ -53,6 +56,9 @@ class Measured:
     def __post_init__(self) -> None:
         if self.since is None:
             object.__setattr__(self, "since", np.zeros(len(self.workload.marginals), dtype=np.int64))
+
+    def __repr__(self) -> str:
+        return f"Measured(tick={self.tick}, {len(self.workload.marginals):,} tables, {self.values.size:,} cells)"
 
     def facts(self) -> dict[str, Any]:
         """See :meth:`Reading.facts`."""
@@ -106,9 +112,11 @@ class Rows(Model, Protocol):
         """Codes of the rows, shape ``(rows, columns)``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Release(ABC):
     """What is published for one tick. A pure function of what was committed.
+
+    In a notebook it shows itself as a card.
 
     Args:
         name: of the stream.
@@ -121,6 +129,9 @@ class Release(ABC):
         released: what was measured as the mechanism packs it, int64: enough to build this release again, and to go on
             from it if the private state is lost.
         changed: share of the rows of the release before without an equal row in this one; ``None`` for the first.
+        files: reads one of the release's files by its name, where it is read from what was published; rows and tables
+            are then what stands there.
+        covariance: see :meth:`synthstream.building.Builder.covariance`; ``None`` for a stream of points.
     """
 
     name: str
@@ -133,6 +144,23 @@ class Release(ABC):
     secure: bool
     released: IntArray
     changed: float | None = None
+    files: Callable[[str], pl.DataFrame] | None = None
+    covariance: Callable[[int, int], FloatArray] | None = None
+
+    def __repr__(self) -> str:
+        stamp = "" if self.secure else f", {NOT_PRIVATE}"
+        return f"{type(self).__name__}({self.name!r}, {self.about}, {self.model.number:,} rows{stamp})"
+
+    def _repr_html_(self) -> str:
+        """How a notebook shows it."""
+        from synthstream.display import card
+
+        return card(self)
+
+    @property
+    def about(self) -> str:
+        """Which events the rows stand for, in a few words."""
+        return f"tick {self.tick}, events before {written(self.end)}"
 
     @property
     def tick(self) -> int:
@@ -144,11 +172,51 @@ class Release(ABC):
         """Head of the hash chain after this tick."""
         return str(self.facts["chain"]["head"])
 
-    @abstractmethod
-    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
-        """Synthetic rows; ``n`` of them, or all that are published. ``rng``: public randomness; left out: always the
-        same.
+    def rows(
+        self, n: int | None = None, *, where: str | None = None, rng: np.random.Generator | None = None
+    ) -> pl.DataFrame:
+        """Synthetic rows.
+
+        Args:
+            n: how many; left out: all that are published, or all of them that satisfy ``where``. Up to that number
+                they are drawn without repetition, beyond it with; of points, new ones are drawn as long as there is
+                neither ``where`` nor a file to read. If there are none to draw from, the answer is empty.
+            where: a condition on their columns: see :func:`synthstream.conditions.condition`.
+            rng: public randomness; left out: derived from the chain head, so that the rows are always the same.
+
+        Raises:
+            SchemaError: the condition cannot be read, or names a column that is not there.
+            SinkError: the release is read from a file that is not what was published, or that was dropped.
+            TypeError, ValueError: ``n`` is no whole number, or is negative.
+
+        Example: ``release.rows(1000, where="age >= 60 AND zone = 'A'")``
         """
+        if n is not None and not isinstance(n, int | np.integer):
+            raise TypeError(f"rows: n must be a whole number of rows, not {n!r}; a condition goes to where=...")
+        if n is not None and n < 0:
+            raise ValueError(f"n must be at least 0, not {n}")
+        rng = rng or self._rng()
+        if where is None and self.files is None:
+            return self._made(n, rng)
+        rows = self._made(None, self._rng()) if self.files is None else self.files("rows.parquet")
+        if where is not None:
+            rows = rows.filter(condition(where, rows.schema))
+        if n is None:
+            return rows
+        return rows[rng.choice(rows.height, size=n, replace=n > rows.height)] if n and rows.height else rows.clear()
+
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng(seed_of(self.head, "rows"))
+
+    @abstractmethod
+    def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
+        """Rows of the model; ``n`` of them, or as many as it has."""
+
+    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """What has changed since an earlier release. Streams of points have no tables to compare."""
+        raise SchemaError(
+            "compare: a stream of points has no tables; ask both releases for mass(lower, upper) of the same box"
+        )
 
     @abstractmethod
     def table(self, columns: Sequence[str]) -> pl.DataFrame:
@@ -180,7 +248,7 @@ class Release(ABC):
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TableRelease(Release):
     """A release of a stream of tables.
 
@@ -194,20 +262,9 @@ class TableRelease(Release):
     measured: Measured
     model: Rows
 
-    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
-        """Synthetic rows.
-
-        Args:
-            n: how many; left out: the published rows, as many as the noisy total. Up to that number they are drawn
-                without repetition, beyond it with. A release without rows gives none.
-            rng: public randomness for the draw and for values within bins; left out: derived from the chain head,
-                so that the published rows are always the same.
-        """
-        rng = rng or np.random.default_rng(seed_of(self.head, "rows"))
+    def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         codes = self.model.codes
         if n is not None:
-            if n < 0:
-                raise ValueError(f"n must be at least 0, not {n}")
             codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
         return self.schema.decode(codes.astype(np.int32), rng)
 
@@ -215,32 +272,74 @@ class TableRelease(Release):
         """Counts over all combinations of some columns.
 
         Returns:
-            One row per cell: the columns, ``count`` in the published rows, ``measured`` and ``stderr`` as they passed
-            the gate, and ``since``, the first tick that ``measured`` counts (null if this combination of columns was
-            not measured at this tick).
+            One row per cell: the columns, as they were named; ``count`` in the published rows and ``share`` of them
+            (null if there are none); ``measured`` and ``stderr``, what passed the gate and its standard error; and
+            ``since``, the first tick that ``measured`` counts. The last three are null if this combination of columns
+            was not measured at this tick.
 
         Raises:
             SchemaError: a column does not exist or is named twice.
+
+        Example: ``release.table(["zone", "hour"]).sort("count", descending=True)``
         """
+        workload = self.marginal_of(columns)
+        count = self._count(workload)
+        share = (count / max(int(count.sum()), 1)).set(pl.Series([int(count.sum()) == 0]), None)
+        counts = {"count": count, "share": share, **self._answers(workload)}
+        return (
+            grid(self.schema, workload.marginals[0]).select(*columns).with_columns(**counts)
+            if columns
+            else pl.DataFrame(counts)
+        )
+
+    def marginal_of(self, columns: Sequence[str]) -> Workload:
+        """The table of some columns, alone. Raises ``SchemaError`` if one does not exist or is named twice."""
         names = self.schema.names
         unknown = [name for name in columns if name not in names]
-        if unknown or len(set(columns)) != len(columns):
-            raise SchemaError(f"table: columns must be distinct and among {list(names)}; found {list(columns)}")
-        positions = sorted(names.index(name) for name in columns)
-        workload = Workload(sizes=self.schema.sizes, marginals=(tuple(positions),))
-        labels = [self.schema.labels[p] for p in positions]
-        grid = np.indices(workload.shapes[0]).reshape(len(positions), -1) if positions else None
-        frame = pl.DataFrame(
-            {names[p]: np.array(label)[grid[i]] for i, (p, label) in enumerate(zip(positions, labels, strict=True))}
-            if grid is not None
-            else {}
-        )
-        counts = {"count": pl.Series(workload.count(self.model.codes.astype(np.int32))), **self._answers(workload)}
-        return frame.select(*columns).with_columns(**counts) if columns else pl.DataFrame(counts)
+        if isinstance(columns, str) or unknown or len(set(columns)) != len(columns):
+            near = "" if isinstance(columns, str) else "".join(like(name, names) for name in unknown[:1])
+            raise SchemaError(
+                f"table: found {columns!r}.{near} columns must be a list of distinct ones among {list(names)}"
+            )
+        positions = tuple(sorted(names.index(name) for name in columns))
+        return Workload(sizes=self.schema.sizes, marginals=(positions,))
+
+    def _count(self, workload: Workload) -> pl.Series:
+        """Counts of a workload of one table; as published, where it was."""
+        if self.files is not None and workload.marginals[0] in self.workload.marginals:
+            place = self.workload.slice_of(workload.marginals[0])
+            return self.tables["count"][place]
+        return pl.Series(workload.count(self.model.codes.astype(np.int32)))
+
+    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:
+        """What has changed since an earlier release of the stream.
+
+        Args:
+            earlier: a release of the same stream, or a window of it if this is a window.
+            columns: of the table to compare; left out: all tables that are published.
+
+        Returns:
+            One row per cell: its columns (of all tables: as in :attr:`tables`); ``then`` and ``now``, counts in the
+            published rows, and their ``difference``; ``measured``, the difference of what passed the gate, its
+            ``stderr`` and ``z``, one divided by the other; ``beyond_noise``, whether z is beyond 3 either way. The last
+            four are null where it was not measured both times as a running count. Largest z first.
+
+            Noise that both releases share is in neither's way: ``stderr`` comes from the covariance of the counters.
+
+        Raises:
+            SchemaError: they are not of one stream, or not in this order, or a column does not exist.
+
+        Example: ``release.compare(releases.at("2015-01-01"), ["zone"])``
+        """
+        from synthstream.comparing import compared
+
+        return compared(self, earlier, columns)
 
     @cached_property
     def tables(self) -> pl.DataFrame:
         """All tables of the stream's workload in one frame, a row per cell: see :func:`cells` and :meth:`table`."""
+        if self.files is not None:
+            return self.files("tables.parquet")
         count = self.workload.count(self.model.codes.astype(np.int32))
         return cells(self.schema, self.workload).with_columns(count=pl.Series(count), **self._answers(self.workload))
 
@@ -259,30 +358,6 @@ class TableRelease(Release):
         series = {"measured": values, "stderr": stderr, "since": since}
         filled = {name: pl.Series(array).fill_nan(None) for name, array in series.items()}
         return filled | {"since": filled["since"].cast(pl.Int64)}
-
-
-@lru_cache(maxsize=8)
-def cells(schema: Schema, workload: Workload) -> pl.DataFrame:
-    """One row per cell of the workload: the names and labels of its columns, null where it has fewer columns.
-
-    Columns: ``column_1, value_1, column_2, value_2, ...`` up to the largest number of columns in a marginal.
-    """
-    order = max(len(marginal) for marginal in workload.marginals)
-    parts: list[pl.DataFrame] = []
-    for marginal, shape in zip(workload.marginals, workload.shapes, strict=True):
-        length = int(np.prod(shape, dtype=np.int64))
-        codes = np.indices(shape).reshape(len(shape), length)
-        data: dict[str, pl.Series] = {}
-        for k in range(order):
-            if k < len(marginal):
-                c = marginal[k]
-                column = pl.Series([schema.names[c]]).new_from_index(0, length)
-                value = pl.Series(schema.labels[c], dtype=pl.String).gather(codes[k])
-            else:
-                column = value = pl.Series([None], dtype=pl.String).new_from_index(0, length)
-            data |= {f"column_{k + 1}": column, f"value_{k + 1}": value}
-        parts.append(pl.DataFrame(data))
-    return pl.concat(parts)
 
 
 def chain_head(previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str) -> str:
@@ -318,7 +393,6 @@ __all__ = [
     "Reading",
     "Release",
     "TableRelease",
-    "cells",
     "chain_head",
     "seed_of",
 ]

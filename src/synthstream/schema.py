@@ -38,6 +38,9 @@ class Schema:
         if not self.columns:
             raise SchemaError("a schema needs at least one column")
         distinct("columns", self.names)
+        for name in self.names:
+            if name == "*" or (name.startswith("^") and name.endswith("$")):
+                raise SchemaError(f"columns: {name!r} is a pattern of names to the frames that rows are in; rename it")
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -29,8 +29,9 @@ class EncryptionSection(Section):
         if (self.key_file is None) == (self.key_command is None):
             raise ConfigError("encryption: say either key_file or key_command")
         if self.key_file is not None:
-            apart(base, state, self.key_file, what="the key")
-            return EncryptionConfig(key_file=base / self.key_file)
+            place = os.path.expanduser(self.key_file)
+            apart(base, state, place, what="the key")
+            return EncryptionConfig(key_file=base / place)
         try:
             command = tuple(shlex.split(self.key_command or ""))
         except ValueError:

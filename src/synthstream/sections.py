@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from datetime import date, datetime
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from synthstream.columns import Part
-from synthstream.io.sources import Kind as SourceKind
+from synthstream.io.places import Content
+from synthstream.logs import SourceSection
 from synthstream.privacy import Neighbours
 from synthstream.secrecy import EncryptionSection
 from synthstream.synthesis import Section, SynthesizerSection
@@ -22,6 +24,12 @@ def _moment(value: object) -> object:
 
 
 Moment = Annotated[datetime, BeforeValidator(_moment)]
+
+
+_URL = r"^https?://\S+$"
+
+# A path; ~ stands for a home folder, as in a shell. Variables of the environment are not replaced.
+Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 
 
 class PersonSection(Section):
@@ -108,31 +116,48 @@ class _Datetime(Section):
 Columns = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
 
 
-class _Source(Section):
-    kind: SourceKind
-    path: str
-
-
 class _Sink(Section):
     kind: Literal["parquet"]
-    path: str
+    path: Place
     rows: Literal["total"] | Annotated[int, Field(ge=0)] = "total"
     keep: int | None = Field(default=None, ge=1)
+
+
+class AlsoSection(Section):
+    """Keys of [[also]]: another place that gets a copy of each release."""
+
+    kind: Literal["delta"]
+    path: str = Field(min_length=1)
+    content: Content = "rows"
+
+
+class PublicationSection(Section):
+    """Keys of [publication]: what portals show beside the releases. All public, none needed."""
+
+    title: str | None = Field(default=None, min_length=1)
+    description: str | None = None
+    publisher: str | None = Field(default=None, min_length=1)
+    contact: str | None = Field(default=None, min_length=1)
+    homepage: str | None = Field(default=None, pattern=_URL)
+    licence: str | None = Field(default=None, pattern=rf"{_URL}|^[A-Za-z0-9][A-Za-z0-9.+-]*$")
+    keywords: list[str] = Field(default_factory=list)
 
 
 class File(Section):
     """A whole ``stream.toml``."""
 
-    name: str = Field(min_length=1)
-    state: str = Field(min_length=1)
+    name: str = Field(min_length=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
+    state: Place
     op: str | None = Field(default=None, min_length=1)
     privacy: PrivacySection
     clock: ClockSection
     columns: list[Columns] = Field(min_length=1)
     synthesizer: SynthesizerSection = SynthesizerSection()
-    source: _Source | None = None
+    source: SourceSection | None = None
     sink: _Sink | None = None
+    also: tuple[AlsoSection, ...] = Field(default=(), strict=False)
     encryption: EncryptionSection | None = None
+    publication: PublicationSection = PublicationSection()
 
 
 # Every table of the file by its name, columns by their type.
@@ -142,9 +167,11 @@ SECTIONS: dict[str, type[Section]] = {
     "unit": PersonSection,
     "clock": ClockSection,
     "synthesizer": SynthesizerSection,
-    "source": _Source,
+    "source": SourceSection,
     "sink": _Sink,
+    "also": AlsoSection,
     "encryption": EncryptionSection,
+    "publication": PublicationSection,
     "category": _Category,
     "boolean": _Boolean,
     "integer": _Integer,

@@ -189,8 +189,8 @@ class Resumed:
 
     def release(self, **facts: Any) -> Release:
         """See :class:`synthstream.synthesizer.Synthesizer`."""
-        whole = {"measured": self.whole(facts["measured"]), "model": facts["model"].whole}
-        return self.inner.release(**(facts | whole))
+        all_of_it = {"measured": self.whole(facts["measured"]), "model": whole(facts["model"])}
+        return self.inner.release(**(facts | all_of_it))
 
     def whole(self, measured: Continued) -> Reading:
         """What is published as measured: running counts of tables over all segments, all else of this one alone."""

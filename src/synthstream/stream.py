@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from threading import RLock
+from time import sleep
 from typing import Any, Self
 
 import numpy as np
 import polars as pl
 
-from synthstream.assembly import genesis, simulated, sink_of
+from synthstream.assembly import genesis, places_of, simulated, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig, load
+from synthstream.counting import CountsByTick
 from synthstream.environment import REAL, Env
-from synthstream.errors import StateCorrupt, StateError, TickNotOver
+from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
+from synthstream.following import follow
 from synthstream.intake import Intake
 from synthstream.io.disk import failed
+from synthstream.io.places import catch_up
+from synthstream.io.sinks import ParquetSink
 from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
@@ -34,6 +40,8 @@ from synthstream.reading import Frame
 from synthstream.release import Model, Release, chain_head
 from synthstream.synthesizer import Models
 from synthstream.testing.gates import SeededGate
+from synthstream.turns import alone
+from synthstream.windows import Moment, Window, window
 
 
 def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A001 - the public name is synthstream.open
@@ -60,7 +68,7 @@ def system_gate(tick: int) -> Gate:
 
 
 class Stream:
-    """A private event stream and its releases. One process at a time may hold it open.
+    """A private event stream and its releases. One process at a time may hold it open; threads of it take turns.
 
     Args:
         config: what to protect, count and publish.
@@ -81,14 +89,16 @@ class Stream:
         seed: int | None = None,
         env: Env = REAL,
     ) -> None:
-        self.config = config
+        if not isinstance(config, StreamConfig):
+            raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
+        self.config, self._lock = config, RLock()
         self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
         self._head: str
         self._secure = gates(0).secure
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
-        self._sink = sink_of(config, env)
+        self._sink, self._places = sink_of(config, env), places_of(config, env)
         refuse_lost_state(config, self._sink)
         self._store = Store(config.state, key=key_of(config), env=env)
         try:
@@ -103,9 +113,13 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @alone
     def close(self) -> None:
-        """Let go of the state folder."""
-        self._store.close()
+        """Let go of the state folder, and of the source."""
+        try:
+            self._intake.close()
+        finally:
+            self._store.close()
 
     # -- opening ------------------------------------------------------------------------------------------------
 
@@ -138,6 +152,7 @@ class Stream:
 
     # -- counting -----------------------------------------------------------------------------------------------
 
+    @alone
     def update(self, rows: Frame | str | Path, *, batch_id: str | None = None) -> None:
         """Count rows into the open tick, or the later tick of their own time. Committed on return.
 
@@ -152,23 +167,57 @@ class Stream:
         self._finish_half_drawn()
         self._intake.update(rows, batch_id=batch_id, open_tick=self.closed)
 
-    def ingest(self) -> int:
-        """Count every file of the configured source that was not counted before. Committed file by file.
+    @alone
+    def add(self, counts: CountsByTick, *, batch_id: str | None = None) -> None:
+        """Take rows that were counted elsewhere, by :class:`synthstream.Counting`. Committed on return.
 
-        A file is known by its path, links resolved. The same rows in another file count again.
-
-        Returns:
-            Number of files that were new.
+        Args:
+            counts: of the rows of this batch, merged.
+            batch_id: the same id and content again is a no-op. Without an id, counts count each time they come.
 
         Raises:
-            SourceError: a file is missing, unreadable, or not what it was when it was counted.
+            CountsMismatch: they are counts of a stream with other settings, or this stream protects persons.
+            BatchConflict: the id came before with other content; nothing was counted.
+        """
+        self._finish_half_drawn()
+        self._intake.add(counts, batch_id=batch_id, open_tick=self.closed)
+
+    @alone
+    def batches(self, prefix: str = "") -> list[str]:
+        """Ids of the batches that were counted, sorted: those that begin so."""
+        return self._intake.batches(prefix)
+
+    @alone
+    def ingest(
+        self,
+        *,
+        progress: Callable[[list[Path]], Iterable[Path]] = iter,
+        elsewhere: Callable[[Sequence[Path]], CountsByTick] | None = None,
+    ) -> int:
+        """Count every file of the configured source that was not counted before. Committed file by file.
+
+        A file is known by its path, links resolved. The same rows in another file count again. Of a log, such as a
+        table or topic, everything is counted that came since, up to where it ends now; how much that was is private.
+
+        Args:
+            progress: wraps the loop over all files of the source, as a progress bar does.
+            elsewhere: counts the rows of some files, on other machines; files are then committed in groups. Left out:
+                they are counted here.
+
+        Returns:
+            Number of files that were new; 0 for a log.
+
+        Raises:
+            SourceError: a file is missing, unreadable, or not what it was when it was counted; a log cannot be reached,
+                or is another one.
             SchemaError: a column is missing.
         """
         self._finish_half_drawn()
-        return self._intake.ingest(open_tick=self.closed)
+        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere)
 
     # -- releasing ----------------------------------------------------------------------------------------------
 
+    @alone
     def due(self, *, until: datetime | None = None) -> int:
         """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open.
 
@@ -184,6 +233,7 @@ class Stream:
         moment = until or min(self.config.clock.latest(now), now)
         return max(0, self.config.clock.ended_before(moment) - self.closed)
 
+    @alone
     def release(self, *, until: datetime | None = None) -> Release:
         """Close the open tick: committed, then published.
 
@@ -200,13 +250,36 @@ class Stream:
         self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
         self._publish_committed()
+        self.publish_copies()
         return self._newest()
 
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
         """Count new files of the source, then close every tick that is due, one by one."""
         self.ingest()
+        self.publish_copies()
         for _ in range(self.due(until=until)):
             yield self.release(until=until)
+
+    @alone
+    def publish_copies(self) -> int:
+        """Copy what is published to the other places of the configuration (``[[also]]``), as far as they lack it.
+
+        Closing a tick does it too. After a place has failed, this goes on where it stopped.
+
+        Returns:
+            Number of releases that were copied.
+
+        Raises:
+            SinkError: a place cannot be used, or holds something else. What is published stays published.
+        """
+        sink = self._sink
+        return sum(catch_up(sink, place) for place in self._places) if isinstance(sink, ParquetSink) else 0
+
+    def follow(
+        self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep
+    ) -> Iterator[Release]:
+        """Go on: count what comes, and close each tick when it is over. See :func:`synthstream.following.follow`."""
+        return follow(self, now=self._env.now, until=until, poll=poll, rest=rest)
 
     def _finish_half_drawn(self) -> None:
         """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
@@ -294,9 +367,15 @@ class Stream:
         """The newest published release."""
         return self._published
 
-    def rows(self, n: int | None = None, *, rng: np.random.Generator | None = None) -> pl.DataFrame:
+    def rows(
+        self, n: int | None = None, *, where: str | None = None, rng: np.random.Generator | None = None
+    ) -> pl.DataFrame:
         """Synthetic rows of the newest release. See :meth:`Release.rows`."""
-        return self._newest().rows(n, rng=rng)
+        return self._newest().rows(n, where=where, rng=rng)
+
+    def between(self, start: Moment, end: Moment) -> Window:
+        """Rows and tables of the events between two moments. See :meth:`synthstream.published.Releases.between`."""
+        return window(self.config, self._builder, start, end, newest=self._newest().tick)
 
     def table(self, columns: list[str]) -> pl.DataFrame:
         """A table of the newest release. See :meth:`Release.table`."""
@@ -304,9 +383,10 @@ class Stream:
 
     def _newest(self) -> Release:
         if self._published is None:
-            raise LookupError("nothing has been released yet; call release() when the first tick is over")
+            raise NotReleased("Nothing has been released yet; call release() when the first tick is over.")
         return self._published
 
+    @alone
     def status(self) -> dict[str, Any]:
         """What was spent and how far the stream is. Public facts only."""
         return {

@@ -24,6 +24,9 @@ _LARGEST_WORKLOAD = 20_000_000
 # A million cells, 8 MB for each vector over them.
 _DEPTH = 20
 
+# The state of a points stream holds a number of 8 bytes for each cell, and no piece of a state may have 1 GB.
+_DEEPEST_POINTS = 26
+
 Kind = Literal["table", "selective", "stream-mwem", "points", "hypercube"]
 POINTS: tuple[Kind, ...] = ("points", "hypercube")
 Measure = Literal["auto", "always", "epochs"]
@@ -150,12 +153,18 @@ def partition_of(section: SynthesizerSection, columns: int) -> Partition:
     Raises:
         ConfigError: there are too many columns, or too few cells for them.
     """
-    depth = section.depth or max(_DEPTH, min(columns, DEEPEST))
+    deepest = _DEEPEST_POINTS if section.kind == "points" else DEEPEST
+    depth = section.depth or max(_DEPTH, min(columns, deepest))
+    if depth > deepest:
+        raise ConfigError(
+            f'depth = {depth}: kind = "points" serves at most {deepest}: 2^{deepest} cells take half a GB of the state '
+            "and of each release's measurements, and more memory. 20 is fine enough for millions of events"
+        )
     if columns > depth:
         raise ConfigError(
-            f"{columns} columns need at least {columns} cuts, one along each; depth = {depth}, and at most {DEEPEST} "
-            f"are served (2^{DEEPEST} cells). Name fewer columns"
-            + (", or give a larger depth" if columns <= DEEPEST else "")
+            f"{columns} columns need at least {columns} cuts, one along each; depth = {depth}, and at most {deepest} "
+            f"are served (2^{deepest} cells). Name fewer columns"
+            + (", or give a larger depth" if columns <= deepest else "")
         )
     return Partition(dimension=columns, depth=depth)
 

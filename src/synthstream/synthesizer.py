@@ -64,6 +64,13 @@ class TableMechanism(Mechanism, Protocol):
     def caveat(self) -> str:
         """What its expected variance is the error of, in a sentence."""
 
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
+
+        What was measured over the ticks after s, up to t, therefore has variance C(t, t) - 2 C(s, t) + C(s, s). NaN
+        where it is not known.
+        """
+
     def expected_variance(self, tick: int) -> FloatArray:
         """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
 

@@ -26,7 +26,7 @@ class Block:
     variance: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TreeMeasured:
     """What was measured at one tick. Public.
 
@@ -48,6 +48,9 @@ class TreeMeasured:
     blocks: tuple[Block, ...]
     closing: bool
     needs: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"TreeMeasured(tick={self.tick}, total={self.total:,.0f}, levels={[b.level for b in self.blocks]})"
 
     def facts(self) -> dict[str, Any]:
         """What was measured, without the values, for the hash chain."""
@@ -101,7 +104,7 @@ class TreeMeasured:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class NodeCounts:
     """Noisy counts of all nodes that exist, by the paper's own mechanism. Public.
 
@@ -114,6 +117,9 @@ class NodeCounts:
     tick: int
     time: int
     levels: tuple[IntArray, ...]
+
+    def __repr__(self) -> str:
+        return f"NodeCounts(tick={self.tick}, time={self.time:,}, {len(self.levels)} levels)"
 
     def facts(self) -> dict[str, Any]:
         """See :meth:`TreeMeasured.facts`."""

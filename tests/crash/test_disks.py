@@ -135,9 +135,9 @@ def test_a_first_opening_that_failed_is_begun_again_and_status_says_so(folder: P
     with pytest.raises(StateError, match="run again"):
         opened(folder, failing(errno.ENOSPC, at=at, when=when))
     said = CliRunner().invoke(app, ["status", str(folder / "stream.toml")])
-    assert said.exit_code == 0 or isinstance(said.exception, StateError)
+    assert said.exit_code in (0, 2)
     if said.exit_code:
-        assert "Run again" in str(said.exception)
+        assert "Run again" in said.output
     with opened(folder) as stream:
         assert released(stream, folder) == world.totals()[0]
 

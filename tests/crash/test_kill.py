@@ -58,7 +58,8 @@ def start(config: Path, *switches: str) -> subprocess.Popen[bytes]:
 
 
 def published(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*.*") if ".writing" not in str(p)}
+    # What describes the newest release for portals is no part of one, and changes with it.
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("0*/*.*") if ".writing" not in str(p)}
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import pytest
 from synthstream.config import StreamConfig, load
 from synthstream.draft import draft
 from synthstream.errors import ConfigError, SourceError
-from synthstream.plan import plan
 
 GOOD = """\
 name = "visits"
@@ -96,6 +95,11 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("[privacy]", "[privcay]", ["privcay", "Did you mean 'privacy'?"]),
         ('path = "releases"', 'path = "state/releases"', ["line 25", "neither may lie in the other"]),
         ('path = "releases"', 'path = "x/../state"', ["sink.path", "Move one"]),
+        ('path = "releases"', 'path = "state-simulated"', ["line 25", "neither may lie in the other"]),
+        ('name = "age"', 'name = "^a.*$"', ["'^a.*$' is a pattern"]),
+        ('name = "age"', 'name = "*"', ["'*' is a pattern"]),
+        ('values = ["A", "B"]', 'values = ["A", "\\u001b[2J"]', ["cannot be printed"]),
+        ('name = "visits"', 'name = "\\u001b]0;x\\u0007"', ["line 1", "name"]),
         ('state = "state"', 'state = "releases/state"', ["line 25", "neither may lie in the other"]),
         ('every = "1d"', 'every = "99999999999999w"', ["line 10", "after the year 9999"]),
         ('every = "1d"', 'every = "1d"\ntimezone = "Factory"', ["line 11", "not a known zone"]),
@@ -197,32 +201,3 @@ def test_a_draft_of_a_csv_reads_the_header(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(SourceError, match=name):
             draft(tmp_path / name)
-
-
-def test_a_plan_grows_with_time_and_spends_nothing(tmp_path: Path) -> None:
-    config = StreamConfig.from_toml(GOOD.replace("horizon = 8", 'horizon = "unbounded"'), base=tmp_path)
-    found = plan(config)
-    assert [f.ticks for f in found.forecasts] == [1, 10, 100, 1000]
-    errors = [f.stderr[2] for f in found.forecasts]
-    assert errors == sorted(errors)
-    largest = [f.largest or 0.0 for f in found.forecasts]
-    assert largest == sorted(largest)
-    assert all(3 < most / error < 5 for most, error in zip(largest, errors, strict=True))
-    assert "before the fit" in found.largest_words
-    assert found.cells == 1 + 4 + 5 + 20
-    assert list(tmp_path.iterdir()) == []
-    assert [f.ticks for f in plan(StreamConfig.from_toml(GOOD)).forecasts] == [1, 8]
-
-
-def test_a_plan_for_half_the_budget_is_twice_as_wide() -> None:
-    pure = GOOD.replace("delta = 1e-9", "delta = 0")
-    one = plan(StreamConfig.from_toml(pure)).forecasts[0].stderr[2]
-    half = plan(StreamConfig.from_toml(pure.replace("epsilon = 1.0", "epsilon = 0.5"))).forecasts[0].stderr[2]
-    assert half == pytest.approx(2 * one, rel=0.05)
-
-
-def test_plan_says_when_delta_buys_nothing() -> None:
-    used = GOOD.replace("[sink]", '[synthesizer]\nmeasure = "always"\n[sink]')
-    unused = GOOD.replace("[sink]", '[synthesizer]\nmeasure = "epochs"\n[sink]')
-    assert "buys nothing" in plan(StreamConfig.from_toml(unused)).caveat
-    assert "buys nothing" not in plan(StreamConfig.from_toml(used)).caveat

@@ -21,15 +21,14 @@ from polars.testing.parametric import series
 from typer.testing import CliRunner
 
 import synthstream
-from synthstream import Stream, StreamConfig
+from synthstream import Releases, Stream, StreamConfig
 from synthstream.assembly import synthesizer_of
 from synthstream.cli import app
 from synthstream.draft import draft
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateMismatch
 from synthstream.intake import _feed
-from synthstream.io.sinks import ParquetSink
 from synthstream.kernel.gate import Gate
-from synthstream.plan import plan
+from synthstream.planning import plan
 from synthstream.reading import polars_frame, signs
 from synthstream.synthesizer import TableMechanism
 from synthstream.testing.environments import At
@@ -221,7 +220,7 @@ def test_totals_below_zero_publish_no_rows_and_break_nothing(
     assert lengths[:2] == [0, 0]
     assert lengths[3] == near
     assert pl.read_parquet(tmp_path / "releases" / "000000" / "rows.parquet").height == 0
-    assert len(ParquetSink(tmp_path / "releases").sample(3, tick=0)) == 0
+    assert len(Releases(configured(tmp_path, text)).at(0).rows(3)) == 0
 
 
 # -- one batch, one file ----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from synthstream import Stream, StreamConfig
 from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.fit.rounds import Rounds
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.plan import plan
+from synthstream.planning import plan
 from synthstream.release import FloatArray
 from synthstream.testing.gates import ExactGate, SeededGate
 from synthstream.workload import IntArray

@@ -231,6 +231,7 @@ def test_bad_cells_have_their_places(folder: Path) -> None:
         ("missing = 30\n", "missing = 41\n", "missing = 41: must lie between"),
         ("missing = 30\n", "missing = 30\nbins = 4\n", "bins: has no effect"),
         ("depth = 12\n", "depth = 31\n", "30"),
+        ("depth = 12\n", "depth = 27\n", 'depth = 27: kind = "points" serves at most 26'),
         ("depth = 12\n", "depth = 1\n", "2 columns need at least 2 cuts"),
         ("depth = 12\n", "order = 2\n", 'order: has no effect with kind = "points"'),
         ('kind = "points"\n', 'kind = "points"\npicks = 2\n', "picks: has no effect"),
@@ -273,7 +274,7 @@ def test_from_the_command_line(folder: Path) -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert "Distance W1 to the true events" in said("plan")
+    assert "W1: how far points are off" in said("plan")
     assert "20 new release(s)" in said("run")
     assert "20 release(s)" in said("status")
     assert "lat,lon" in said("sample", "-n", "3")

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import synthstream
-from synthstream import Stream, StreamConfig
+from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import (
     BatchConflict,
     ConfigError,
@@ -27,7 +27,6 @@ from synthstream.errors import (
     StateRolledBack,
     TickNotOver,
 )
-from synthstream.io.sinks import ParquetSink
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.release import NOT_PRIVATE
 from synthstream.testing.environments import At
@@ -127,7 +126,7 @@ def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfi
     with Stream(config, gates=exact) as stream:
         release = list(stream.run())[-1]
         table = stream.table(["age", "ward"])
-    assert table.columns == ["age", "ward", "count", "measured", "stderr", "since"]
+    assert table.columns == ["age", "ward", "count", "share", "measured", "stderr", "since"]
     assert len(table) == 5 * 5  # four bins and missing, three wards and other and missing
     found = table.filter(pl.col("measured") > 1).row(0, named=True)
     assert found["ward"] == "A"
@@ -313,6 +312,11 @@ def test_new_files_are_picked_up_and_changed_ones_refused(folder: Path, config: 
             stream.ingest()
 
 
+def test_a_path_is_no_configuration() -> None:
+    with pytest.raises(TypeError, match=r"StreamConfig, not str; use synthstream\.open\(path\)"):
+        Stream("stream.toml")  # type: ignore[arg-type]
+
+
 def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         with pytest.raises(SchemaError, match="ward"):
@@ -424,11 +428,11 @@ def test_a_file_without_rows_is_a_quiet_week(folder: Path) -> None:
 def test_a_damaged_release_is_noticed_when_it_is_read(folder: Path, config: StreamConfig) -> None:
     with Stream(config) as stream:
         stream.release()
-    sink = ParquetSink(folder / "releases")
-    sink.sample()
+    found = Releases(config)
+    found.last.rows()
     (folder / "releases" / "000000" / "rows.parquet").write_bytes(b"else")
     with pytest.raises(SinkError, match="not what was published"):
-        sink.sample()
+        found.last.rows()
 
 
 def test_without_a_sink_an_anchor_notices_an_old_copy(folder: Path) -> None:
@@ -608,7 +612,7 @@ def test_a_fixed_number_of_rows_from_none(folder: Path) -> None:
     config = StreamConfig.from_toml(TOML + "rows = 7\n", base=folder)
     with Stream(config, gates=exact) as stream:
         assert len(stream.release().rows(7)) == 0
-    assert len(ParquetSink(folder / "releases").sample(3)) == 0
+    assert len(Releases(config).last.rows(3)) == 0
 
 
 def test_a_failed_commit_can_be_tried_again(config: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:

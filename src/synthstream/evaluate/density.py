@@ -14,12 +14,13 @@ import numpy as np
 import polars as pl
 
 from synthstream.assembly import simulated
-from synthstream.config import SourceConfig, StreamConfig, load
+from synthstream.config import StreamConfig, load
 from synthstream.coordinates import Coordinate
 from synthstream.counting import columns_of
 from synthstream.errors import ConfigError, SynthstreamError
-from synthstream.io.sinks import ParquetSink
 from synthstream.io.sources import FileSource
+from synthstream.outside import SourceConfig
+from synthstream.published import Releases
 from synthstream.release import FloatArray
 
 STAMP = "NOT PRIVATE: shows the true data. For the custodian alone; do not publish."
@@ -37,15 +38,14 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
 
     Raises:
         ConfigError: there is no source or sink, or a column is not there.
-        SinkError: there is no release.
+        NotReleased: there is no release.
     """
     from matplotlib.figure import Figure  # an extra; slow to load
 
     if config.source is None or config.sink is None:
         raise ConfigError("a picture needs [source] and [sink]")
-    sink = ParquetSink(config.sink.path)
-    synthetic, last = sink.sample(), sink.last()
-    tick = -1 if last is None else last.tick
+    last = Releases(config).last
+    synthetic, tick = last.rows(), last.tick
     true = _events(config, config.source, tick)
     columns = {column.name: column for column in config.schema.columns if isinstance(column, Coordinate)}
     names = list(columns)

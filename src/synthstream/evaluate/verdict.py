@@ -58,7 +58,7 @@ def show(audit: Audit, console: Console) -> None:
     for finding in (*audit.counters, *audit.parts):
         if finding.refuted:
             console.print(f"{finding.what}: {finding.words}")
-    console.print(f"[bold]{verdict(audit)}[/bold]")
+    console.print(verdict(audit), style="bold")
     if audit.caveat:
         console.print(audit.caveat)
     console.print("Simulated neighbours and real noise; no data were read. An audit finds errors; it proves nothing.")

@@ -14,7 +14,7 @@ from synthstream.release import FloatArray
 from synthstream.workload import CodeArray, IntArray
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Cloud:
     """Mass by cell.
 
@@ -35,6 +35,9 @@ class Cloud:
     errors: FloatArray
     total_variance: float
     moving: float
+
+    def __repr__(self) -> str:
+        return f"Cloud({self.number:,} points, {self.partition.dimension} columns, {self.masses.size:,} cells)"
 
     @property
     def level(self) -> int:

@@ -25,7 +25,7 @@ _FIRST, _LATER = 40, 4
 _AT_LEAST, _AT_MOST = 20_000, 4_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Population:
     """Integer rows.
 
@@ -41,6 +41,9 @@ class Population:
     def of(cls, workload: Workload, codes: CodeArray) -> Self:
         """Rows in the smallest type."""
         return cls(workload=workload, codes=codes.astype(np.min_scalar_type(max(workload.sizes) - 1)))
+
+    def __repr__(self) -> str:
+        return f"Population({self.number:,} rows, {len(self.workload.sizes)} columns)"
 
     @property
     def number(self) -> int:

@@ -104,7 +104,14 @@ def _told(folder: Path, step: Callable[[], T]) -> T:
 
 def _connected(path: Path, location: str, *, uri: bool) -> Database:
     made: Database = _told(
-        path.parent, lambda: sqlite3.connect(location, uri=uri, isolation_level=None, factory=Database)
+        path.parent,
+        lambda: sqlite3.connect(
+            location,
+            uri=uri,
+            isolation_level=None,
+            factory=Database,
+            check_same_thread=False,  # a stream lets one thread at a time in
+        ),
     )
     made.folder = path.parent
     return made

@@ -22,6 +22,9 @@ from synthstream.release import NOT_PRIVATE, Release
 # What a release is made of, beside its manifest.
 FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
+# What tells portals of the releases, beside them; made of them, and no part of any (``synthstream.catalogue``).
+DESCRIPTIONS = ("datapackage.json", "croissant.json")
+
 
 class Published(NamedTuple):
     """The newest release that a sink holds."""
@@ -106,11 +109,22 @@ class ParquetSink:
         except (OSError, SinkError, pl.exceptions.PolarsError):
             return None
 
+    def content(self, tick: int, name: str) -> pl.DataFrame | None:
+        """``rows`` or ``tables`` of a tick's release; ``None`` if rows were dropped (``keep``).
+
+        Raises:
+            SinkError: the file is not what was published.
+        """
+        path = self.place(tick) / f"{name}.parquet"
+        return None if name == "rows" and not path.exists() else self.read(tick, path.name)
+
     def strangers(self) -> list[str]:
-        """Names in the folder that are no releases, but for those that are being written."""
+        """Names in the folder that are no releases and describe none, but for those that are being written."""
         if not self.folder.is_dir():
             return []
-        names = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(".writing-"))
+        written = (".writing-", *(f".{name}-" for name in DESCRIPTIONS))
+        names = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(written))
+        names = [name for name in names if name not in DESCRIPTIONS]
         return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
 
     def clear(self) -> None:
@@ -156,36 +170,18 @@ class ParquetSink:
         do("sync aside", partial(sync, aside))
         do("rename release", partial(aside.rename, final))
 
-    def sample(self, n: int | None = None, *, tick: int | None = None, seed: int | None = None) -> pl.DataFrame:
-        """Rows drawn from a published release, without repetition up to its number of rows, beyond it with.
+    def read(self, tick: int, name: str, *, columns: list[str] | None = None) -> pl.DataFrame:
+        """One of the files of a tick's release, if it is what was published.
 
         Args:
-            n: how many; left out: all, as published.
-            tick: which release; left out: the newest.
-            seed: of the draw; left out: a fresh one.
+            columns: which of them; left out: all.
 
         Raises:
-            SinkError: there is no such release, or it no longer has its rows, or it has none to draw from.
+            SinkError: it cannot be read, or is something else, or the release no longer has its rows.
         """
-        last = self.last()
-        tick = last.tick if tick is None and last is not None else tick
-        if tick is None or not self.place(tick).is_dir():
-            upto = "no release yet" if last is None else f"releases up to tick {last.tick}"
-            raise SinkError(f"{self.folder} holds {upto}" + ("." if tick is None else f", none of tick {tick}."))
-        path = self.place(tick) / "rows.parquet"
-        if not path.exists():
+        path = self.place(tick) / name
+        if name == "rows.parquet" and path.parent.is_dir() and not path.exists():
             raise SinkError(f"The rows of tick {tick} were dropped ('keep' in [sink]); its tables are still there.")
-        rows = self._checked(path)
-        if n is None:
-            return rows
-        if n < 0:
-            raise SinkError(f"the number of rows to draw must be at least 0, not {n}.")
-        if rows.is_empty():
-            return rows
-        return rows.sample(n, with_replacement=n > len(rows), shuffle=True, seed=seed)
-
-    def _checked(self, path: Path) -> pl.DataFrame:
-        """Rows of a release, if the file is what was published."""
         try:
             content = path.read_bytes()
             known = json.loads((path.parent / "manifest.json").read_text())["files"][path.name]
@@ -193,7 +189,10 @@ class ParquetSink:
             raise SinkError(f"{path.parent} cannot be read as a release. Restore it.") from error
         if hashlib.sha256(content).hexdigest() != known:
             raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. Restore it.")
-        return pl.read_parquet(content)
+        try:
+            return pl.read_parquet(content, columns=columns)
+        except pl.exceptions.PolarsError as error:
+            raise SinkError(f"{path} is no such file of this version of Synthstream. Restore it.") from error
 
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}

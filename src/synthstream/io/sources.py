@@ -60,8 +60,20 @@ class FileSource:
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror}.") from error
 
-    def read(self, path: Path, *, chunk_rows: int) -> Iterator[pl.DataFrame]:
+    def parts(self, path: Path) -> int:
+        """Number of parts of a file that can be read apart: its row groups; a CSV file is one part."""
+        if self.kind == "csv":
+            return 1
+        try:
+            return int(pq.read_metadata(path).num_row_groups)
+        except (pa.ArrowException, OSError) as error:
+            raise self._broken(path, error) from None
+
+    def read(self, path: Path, *, chunk_rows: int, part: int | None = None) -> Iterator[pl.DataFrame]:
         """Rows of one file, at most ``chunk_rows`` at a time.
+
+        Args:
+            part: only this one of its :meth:`parts`.
 
         Raises:
             SourceError: the file is empty, broken or unreadable.
@@ -69,25 +81,29 @@ class FileSource:
         """
         try:
             if self.kind == "parquet":
-                yield from self._parquet(path, chunk_rows)
+                yield from self._parquet(path, chunk_rows, part)
             else:
                 yield from self._csv(path, chunk_rows)
         except SchemaError as error:
             raise SchemaError(f"{path}: {error}") from None
         except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
-            # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
-            why = getattr(error, "strerror", None) or "it may be truncated or of another kind"
-            raise SourceError(
-                f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
-            ) from None
+            raise self._broken(path, error) from None
 
-    def _parquet(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
+    def _broken(self, path: Path, error: Exception) -> SourceError:
+        # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
+        why = getattr(error, "strerror", None) or "it may be truncated or of another kind"
+        return SourceError(
+            f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
+        )
+
+    def _parquet(self, path: Path, chunk_rows: int, part: int | None) -> Iterator[pl.DataFrame]:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
             require(self.columns, schema.names)
         plain = any("dictionary" in str(schema.field(name).type) for name in self.columns)
         with pq.ParquetFile(path, metadata=_as_if_plain(path) if plain else None) as file:
-            for batch in file.iter_batches(batch_size=chunk_rows, columns=list(self.columns)):
+            groups = None if part is None else [part]
+            for batch in file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=list(self.columns)):
                 yield polars_frame(_with_durations(batch, schema) if plain else batch, self.columns)
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:

@@ -60,6 +60,13 @@ class Batchwise(InRounds):
         each = self.counter.variance(0, multiplier=self.multiplier)
         return np.array([each if marginal else total for marginal in self.workload.marginals])
 
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in sums of batches up to ticks ``s`` and ``t``, shape ``(marginals,)``. Public.
+
+        Of tables that were measured in every batch: each has noise of its own, so it is that of the batches in both.
+        """
+        return (min(s, t) + 1) * self.variance(0)
+
     def expected_variance(self, tick: int) -> FloatArray:
         """Variance of the sum over all batches of a cell of each table, if it is measured in each of them. Public."""
         total = np.array([not marginal for marginal in self.workload.marginals])

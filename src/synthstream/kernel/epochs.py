@@ -177,19 +177,38 @@ class Epochs:
         fresh = np.array([self.counter.noise_variance(float(scale)) for scale in unique])[inverse]
         return np.where(self.order == 0, self.counter.variance(tick, multiplier=self.total_multiplier), fresh)
 
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in running sums up to ticks ``s`` and ``t``, shape ``(marginals,)``. Public.
+
+        The running sum of a table other than the total is that over whole epochs, each of which has noise of its own:
+        what two sums share is the epochs that have ended by the earlier tick.
+        """
+        ended = sum(self.ends(tick) for tick in range(min(s, t) + 1))
+        total = self.counter.covariance(s, t, multiplier=self.total_multiplier)
+        return np.where(self.order == 0, total, ended * self.variance(t))
+
     def expected_variance(self, tick: int) -> FloatArray:
         """Variance of the pooled estimate of each running table, shape ``(marginals,)``. Public.
 
-        For events that come evenly and whose shares do not change, and for tables that every epoch has measured.
+        For events that come evenly and whose shares do not change. Of larger tables some are chosen in each epoch: each
+        is taken to be measured in its share of the epochs.
         """
-        ends = [t + 1 for t in range(tick + 1) if self.ends(t)]
+        ends, end = list[int](), self.begin(tick + 1)
+        while end > 0:
+            ends, end = [end, *ends], self.begin(end - 1)
         weight = float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2
-        return np.where(self.order == 0, self.variance(tick), self.variance(tick) / weight)
+        larger = int(np.sum(self.order == 2))
+        chosen = np.where(self.order == 2, self.measured_larger / max(larger, 1), 1.0)
+        return np.where(self.order == 0, self.variance(tick), self.variance(tick) / (weight * chosen))
 
     @property
     def caveat(self) -> str:
         """What the expected variance is the error of, in a sentence."""
-        return "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer."
+        chosen = " Larger tables are chosen: one that is seldom chosen is far less exact." if self.chooses else ""
+        return (
+            "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
+            f"shares do not change.{chosen} The rows are fitted to all of them and are usually closer."
+        )
 
     def describe(self) -> str:
         """How tables are measured, in a few plain words."""

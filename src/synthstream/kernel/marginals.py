@@ -151,6 +151,17 @@ class Marginals:
         each = np.array([self.counter.variance(t, multiplier=float(m)) for m in unique])
         return np.asarray(each[inverse] + self.resolution**2 / 12)
 
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in a cell's values after ticks ``s`` and ``t``, shape ``(marginals,)``. Public.
+
+        So the count of what came after tick s, up to tick t, has the variance of both less twice this. Rounding to the
+        resolution is taken to be independent between ticks.
+        """
+        if s == t:
+            return self.variance(t)
+        unique, inverse = np.unique(self.multipliers, return_inverse=True)
+        return np.array([self.counter.covariance(s, t, multiplier=float(m)) for m in unique])[inverse]
+
     def expected_variance(self, tick: int) -> FloatArray:
         """See :meth:`variance`: all tables are measured at every tick."""
         return self.variance(tick)

@@ -72,6 +72,11 @@ class Selective(InRounds):
         known = self.total_counter.variance(tick, multiplier=self.total_multiplier)
         return np.array([np.nan if marginal else known for marginal in self.workload.marginals])
 
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in the total after ticks ``s`` and ``t``; NaN for all other tables. Public."""
+        known = self.total_counter.covariance(s, t, multiplier=self.total_multiplier)
+        return np.array([np.nan if marginal else known for marginal in self.workload.marginals])
+
     def expected_variance(self, tick: int) -> FloatArray:
         """Variance of a cell of each table if it were selected at every tick, shape ``(marginals,)``. Public."""
         always = self.counter.variance(tick, multiplier=self.multiplier)

@@ -1,0 +1,30 @@
+"""``synthstream describe``."""
+
+from __future__ import annotations
+
+from synthstream.commands.common import ConfigPath, Simulate, say
+from synthstream.commands.manners import when_stopped
+
+
+def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
+    """Describe the releases for open-data portals: datapackage.json and croissant.json, beside them. `run` does so too.
+
+    Title, publisher, licence and the like are those of [publication] in stream.toml.
+
+    Example: synthstream describe stream.toml
+    """
+    from synthstream.assembly import simulated
+    from synthstream.catalogue import describe, wanted
+    from synthstream.config import load
+    from synthstream.io.sinks import DESCRIPTIONS
+
+    loaded = load(config)
+    loaded = simulated(loaded) if simulate else loaded
+    when_stopped(lambda: "Say the same again; releases are never touched.")
+    written = describe(loaded)
+    folder = None if loaded.sink is None else loaded.sink.path
+    say(
+        f"{' and '.join(DESCRIPTIONS)} in {folder} {'describe' if written else 'described already'} the newest release."
+    )
+    if missing := wanted(loaded):
+        say(f"Portals also ask for {', '.join(missing)}: say them in [publication] of {config}.")

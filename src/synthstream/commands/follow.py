@@ -1,0 +1,99 @@
+"""``synthstream run --follow``."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import typer
+
+from synthstream.commands.common import fail
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from synthstream.stream import Stream
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def follow_command(
+    stream: Stream, shown: Console, *, until: datetime | None, poll: float, released: Callable[[], None]
+) -> None:
+    """Go on until Ctrl-C (exit status 130), SIGTERM (143), ``until`` or the horizon (0).
+
+    Args:
+        stream: an open one.
+        shown: where to print.
+        until: when to stop.
+        poll: seconds between two looks.
+        released: called after each release.
+    """
+    import time
+
+    loaded = stream.config
+    shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
+    with terminable(lambda: f"{stream.new} new release(s) are published") as stop_if_asked:
+
+        def rest(seconds: float) -> None:
+            stop_if_asked()
+            time.sleep(seconds)
+
+        for release in stream.follow(until=until, poll=poll, rest=rest):
+            stop_if_asked()
+            end = loaded.clock.boundary(release.tick + 1).isoformat()
+            place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
+            released()
+            shown.print(f"Released tick {release.tick}, events before {end}{place}")
+    shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.")
+
+
+@contextmanager
+def terminable(words: Callable[[], str]) -> Iterator[Callable[[], None]]:
+    """SIGTERM stops what runs inside at once, as Ctrl-C does: what is not committed is rolled back.
+
+    Args:
+        words: how things stand then.
+
+    Yields:
+        What raises if a signal came and compiled code swallowed it.
+    """
+    asked = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    def stop_if_asked() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield stop_if_asked
+    except BaseException:
+        if not asked:
+            raise
+        typer.echo(f"Stopped. {words()}. Run the same command again to go on; nothing counts twice.", err=True)
+        raise SystemExit(128 + signal.SIGTERM) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def seconds_of(text: str) -> float:
+    """Length of time from the command line, in seconds.
+
+    Example:
+        >>> seconds_of("5s"), seconds_of("1.5m")
+        (5.0, 90.0)
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
+    if found is None or not 0.05 <= float(found[1]) * _SECONDS[found[2]] <= 86_400:
+        raise SystemExit(fail(f"--poll {text}: use a number and ms, s, m or h, from 50ms to 24h, as in 5s."))
+    return float(found[1]) * _SECONDS[found[2]]

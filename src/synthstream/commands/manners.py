@@ -1,0 +1,180 @@
+"""How every command behaves: quiet or verbose, what Ctrl-C does, and what an exception becomes.
+
+Exit statuses are in :data:`DONE` and below, and in ``synthstream --help``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from synthstream.errors import SynthstreamError
+
+DONE, FOUND, REFUSED, UNEXPECTED, STOPPED, UNREAD = 0, 1, 2, 70, 130, 141
+
+# Shows what an unexpected exception says. It may quote rows, so nothing but a person's own hand sets it.
+DEBUG = "SYNTHSTREAM_DEBUG"
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only, and what --json asks for.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say on the error stream what is being done.")]
+
+
+class _Now:
+    """How the command that runs was called, and what became of it so far."""
+
+    quiet = verbose = asked = False
+    ending: list[Callable[[], None]] = []  # noqa: RUF012 - there is one process, and one command in it
+    words: Callable[[], str] = staticmethod(lambda: "Nothing was changed.")
+
+
+def quiet() -> bool:
+    """Whether errors alone are to be printed."""
+    return _Now.quiet
+
+
+def verbose() -> bool:
+    """Whether to say what is being done."""
+    return _Now.verbose
+
+
+def when_stopped(words: Callable[[], str]) -> None:
+    """What to tell the user after Ctrl-C: how things stand, and how to go on."""
+    _Now.words = staticmethod(words)
+
+
+def at_the_end(effect: Callable[[], None]) -> None:
+    """Call something before an error is printed, such as what takes a progress bar off the screen."""
+    _Now.ending.append(effect)
+
+
+def stop_if_asked() -> None:
+    """Raise ``KeyboardInterrupt`` if Ctrl-C came, and compiled code or a callback swallowed it."""
+    if _Now.asked:
+        raise KeyboardInterrupt
+
+
+def mannered(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with ``-q`` and ``-v``, whose exceptions become a message and an exit status."""
+
+    @wraps(command)
+    def run(*, quiet: bool = False, verbose: bool = False, **arguments: Any) -> None:
+        if quiet and verbose:
+            raise SystemExit(fail("say --quiet or --verbose, not both."))
+        _Now.quiet, _Now.verbose, _Now.asked, _Now.ending = quiet, verbose, False, []
+        when_stopped(lambda: "Nothing was changed.")
+        before = _listen()
+        try:
+            command(**arguments)
+            sys.stdout.flush()
+        except (SystemExit, typer.Exit):
+            raise
+        except BaseException as error:
+            raise SystemExit(_told(error)) from None
+        finally:
+            _Now.quiet = _Now.verbose = False
+            if before is not None:
+                signal.signal(signal.SIGINT, before)
+
+    parameters = list(inspect.signature(command, eval_str=True).parameters.values())
+    for name, kind in (("quiet", Quiet), ("verbose", Verbose)):
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind))
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _listen() -> Any:
+    """Remember that Ctrl-C came, and raise as usual; returns what listened before, if it can be put back."""
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        _Now.asked = True
+        # Compiled code may keep Python from ending for seconds. A second Ctrl-C is a kill, which is as safe.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    # Who starts a program in the background may have told it to ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return None
+    try:
+        return signal.signal(signal.SIGINT, asked)
+    except ValueError:  # not in the main thread, so Ctrl-C never comes here
+        return None
+
+
+def fail(message: str) -> int:
+    """Print an error; returns the exit status."""
+    typer.echo(f"Error: {message}", err=True)
+    return REFUSED
+
+
+def stopped(words: str) -> int:
+    """Say that Ctrl-C was heard, and how things stand; returns the exit status."""
+    typer.echo(f"Stopped. {words}", err=True)
+    return STOPPED
+
+
+def _told(error: BaseException) -> int:
+    """Say what happened, in words that hold nothing private; returns the exit status."""
+    for effect in _Now.ending:
+        effect()
+    if isinstance(error, SynthstreamError):
+        return fail(str(error))
+    if _interrupted(error):
+        return stopped(_Now.words())
+    if isinstance(error, BrokenPipeError):
+        # Whoever read has read enough. What is still in the buffer must not fail again when the process ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    if isinstance(error, OSError):
+        why = "it cannot be read or written" if error.errno is None else os.strerror(error.errno)
+        return fail(f"{error.filename}: {why}." if error.filename else f"{why}.")
+    if isinstance(error, MemoryError):
+        return fail("there is not enough memory. What was committed is there. Make room, and run again.")
+    kind = type(error).__name__
+    fail(
+        f"{kind} at {_place(error)}: this should not happen, and is an error of this program. What was committed is "
+        f"there. Please report this line. {DEBUG}=1 shows more, which may quote rows: keep that to yourself."
+    )
+    return UNEXPECTED
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an exception: compiled code wraps it, or raises something else in its place."""
+    if _Now.asked:
+        return True
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _place(error: BaseException) -> str:
+    """File and line of this package where an exception came from."""
+    package = Path(__file__).parents[1]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(package)
+    ]
+    if not frames:
+        return "an unknown place"
+    return f"{Path(frames[-1].filename).relative_to(package)}:{frames[-1].lineno}"
+
+
+def ignored(report: Any) -> None:
+    """In place of what Python prints of an exception that nobody can catch: it may quote rows."""
+    if isinstance(report.exc_value, KeyboardInterrupt):
+        _Now.asked = True
+    elif os.environ.get(DEBUG):
+        sys.__unraisablehook__(report)

@@ -1,0 +1,156 @@
+"""``synthstream run``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from synthstream.commands.common import ConfigPath, Simulate, bar, console, fail, no_core_dump, note, program, warn
+from synthstream.commands.follow import follow_command, seconds_of
+from synthstream.commands.manners import when_stopped
+from synthstream.errors import SynthstreamError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from synthstream.stream import Stream
+
+
+class Engine(StrEnum):
+    """What counts rows of files."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+def run_command(
+    config: ConfigPath,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Close ticks that ended before this time (ISO), in place of the clock's."),
+    ] = None,
+    simulate: Simulate = False,
+    engine: Annotated[
+        Engine, typer.Option(help="What counts files: this program, or Spark's executors (extra: spark).")
+    ] = Engine.LOCAL,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated noise; only with --simulate.")] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
+    ] = False,
+    poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
+) -> None:
+    """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
+
+    Ctrl-C is safe at any moment; the same command goes on.
+    If nothing is due, that is no error: say it from cron as often as you like.
+
+    Examples:
+    synthstream run stream.toml
+    synthstream run -q stream.toml
+    synthstream run stream.toml --follow --poll 30s
+    synthstream run stream.toml --simulate --seed 1
+    """
+    stream: Stream | None = None
+    when_stopped(lambda: _stopped(0 if stream is None else stream.new))
+    from synthstream import stream as streams
+
+    if seed and not simulate:
+        raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
+    moment = moment_of(until)
+    shown = console()
+    no_core_dump()
+    note(f"opening {config}")
+    with streams.open(config, simulate=seed if simulate else None) as opened:
+        stream = opened
+        if simulate:
+            warn(shown)
+        if follow:
+            if engine is not Engine.LOCAL:
+                raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
+            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
+            return
+        files = _counted(stream, engine)
+        stream.publish_copies()
+        first, due = stream.closed, stream.due(until=moment)
+        if first == 0:
+            _before_the_first(shown, stream)
+        if due > 1:
+            end = stream.config.clock.boundary(first + due).isoformat()
+            shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
+        for _ in bar(range(first, first + due), "closing tick"):
+            stream.release(until=moment)
+        _described(stream)
+        _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
+
+
+def _before_the_first(shown: Console, stream: Stream) -> None:
+    """What ought to be known before anything is published."""
+    from synthstream.cautions import weak_budget
+
+    for caution in weak_budget(stream.config):
+        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
+
+
+def _counted(stream: Stream, engine: Engine) -> int:
+    """Number of new files, counted."""
+    if engine is Engine.LOCAL:
+        return stream.ingest(progress=partial(bar, doing="reading"))
+    from synthstream import spark
+
+    return spark.ingest(stream)
+
+
+def _stopped(new: int) -> str:
+    releases = "1 new release is" if new == 1 else f"{new or 'No'} new releases are"
+    return f"{releases} published. Run the same command again to go on; nothing counts twice."
+
+
+def _described(stream: Stream) -> None:
+    """Bring what portals read up to date. The releases are out: a failure here takes nothing back."""
+    if stream.config.sink is None or not stream.closed:
+        return
+    from synthstream.catalogue import describe
+
+    note("describing the releases for portals")
+    try:
+        describe(stream.config)
+    except SynthstreamError as error:
+        raise SystemExit(fail(f"{error} All releases are published. Mend that, and run again.")) from None
+
+
+def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: int, simulate: bool) -> None:
+    loaded, closed = stream.config, stream.closed
+    budget, horizon = loaded.privacy.budget, loaded.clock.horizon
+    counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
+    console.print(
+        f"{counted}, {new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else ".")
+    )
+    if not simulate:
+        console.print(
+            f"Spent: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, once, for "
+            + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
+        )
+    if horizon is not None and closed >= horizon:
+        console.print("The horizon is reached: this stream is complete. Go on with a successor and its own budget.")
+    elif new == 0:
+        console.print(f"Nothing was due: tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}.")
+    if loaded.sink is not None and closed:
+        switch = " --simulate" if simulate else ""
+        console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")
+        console.print(f"Next: {program()} sample {path} -n 5{switch}\n      {program()} status {path}{switch}")
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """A moment from the command line; UTC, unless it says otherwise."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SystemExit(fail(f"--until {text}: not an ISO date or time. Example: --until 2016-01-02")) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,260 @@
+"""A condition on synthetic rows, as people write it: ``age >= 60 AND zone = 'A'``. Read, never executed.
+
+Every word must be a column, or one of a short list; so a condition can neither name a file or a function that reads
+one, nor a table. What is left is handed to polars as an SQL expression.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from synthstream.errors import SchemaError
+
+_WORDS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ILIKE", "IS", "NULL", "TRUE", "FALSE")
+_FUNCTIONS = ("LOWER", "UPPER", "ABS")
+_TIMES = ("DATE", "TIMESTAMP")
+_LONGEST = 10_000  # characters
+_MOST = 500  # words and signs: long chains take polars minutes
+_SHOWN = 6  # columns or values that a message names
+_SERVED = ", ".join((*_WORDS, *_TIMES, *_FUNCTIONS))
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<text>'(?:[^']|'')*')
+    | (?P<name>"(?:[^"]|"")*")
+    | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![^\W\d]))
+    | (?P<word>[^\W\d]\w*)
+    | (?P<sign><=|>=|==|!=|<>|[=<>+\-*/%(),])
+    )""",
+    re.VERBOSE,
+)
+# After these, what stands in double quotes and is no column is a text: zone == "A", as in other languages.
+_BEFORE_A_TEXT = ("=", "!=", "<>", "<", ">", "<=", ">=", "LIKE", "ILIKE", "IN (", ",", "BETWEEN", "DATE", "TIMESTAMP")
+
+
+# Signs of common mistakes in what polars says, and how to mend them.
+_MISTAKES = {
+    "numeric type": "a text is compared with a number. Texts stand in single quotes, numbers in none",
+    "is_in": "a text is compared with a number. Texts stand in single quotes, numbers in none",
+    "expected String": "LIKE, LOWER and UPPER take texts",
+    "to a string value": "a time is compared with a text. Say TIMESTAMP '2026-01-31 12:00:00'",
+    "unable to parse": "it is not complete, or brackets do not match",
+    "must be of type `Boolean`": "it is no condition. Compare a column with something, as in age >= 60",
+}
+
+
+_SAME = {"==": "="}
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+
+def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
+    """The polars expression of a condition.
+
+    SQL: ``= != < <= > >= AND OR NOT IN BETWEEN LIKE IS NULL``, arithmetic, ``LOWER``, ``UPPER``, ``ABS``, times as
+    ``TIMESTAMP '2026-01-31 12:00:00'``. Texts stand in single quotes. Names of columns that hold more than letters and
+    digits stand in double quotes. ``==`` and texts in double quotes are understood, where they cannot mean a column.
+
+    Args:
+        text: the condition.
+        schema: names and types of the columns.
+
+    Raises:
+        SchemaError: a column does not exist, types do not fit, or it is no condition on single rows.
+
+    Example:
+        >>> rows = pl.DataFrame({"zone": ["A", "B"], "age": [70, 80]})
+        >>> rows.filter(condition('age >= 60 AND zone == "A"', rows.schema)).rows()
+        [('A', 70)]
+    """
+    sql = " ".join(_sql(_tokens(text), tuple(schema), text))
+    try:
+        expression = pl.sql_expr(sql)
+        none = pl.DataFrame(schema=dict(schema))
+        kind = none.lazy().select(expression).collect_schema().dtypes()
+        none.filter(expression)
+    except pl.exceptions.PolarsError as error:
+        said = f"{_plain(str(error))}.{_in_single_quotes(text, tuple(schema))}"
+        raise SchemaError(f"where: {text!r}: {said} Columns are: {_described(schema, text)}") from None
+    if kind != [pl.Boolean] or not expression.meta.root_names():
+        how = _in_single_quotes(text, tuple(schema)) or " Compare a column with something, as in age >= 60."
+        raise SchemaError(f"where: {text!r} is no condition on a row.{how} Columns are: {_described(schema, text)}")
+    return expression
+
+
+def doubts(text: str, values: Mapping[str, Sequence[str]]) -> str:
+    """Why a condition that could be read may satisfy no row; empty if nothing is seen.
+
+    Args:
+        text: the condition.
+        values: of each column its public list of values; empty for one that has none.
+
+    Example:
+        >>> doubts("zone = 'North'", {"zone": ["A", "B"], "age": []})
+        " 'North' is none of the values of zone, which are A, B."
+    """
+    tokens, found = _tokens(text), [_in_single_quotes(text, tuple(values))]
+    for left, sign, right in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        listed = values.get(_unquoted(left), ()) if left.kind in ("word", "name") else ()
+        value = _unquoted(right)
+        if (
+            listed
+            and sign.text in ("=", "==")
+            and right.kind in ("text", "name")
+            and value not in listed
+            and not (right.kind == "name" and value in values)
+        ):
+            of = f"the values of {_unquoted(left)}, which are {_first(listed)}"
+            found.append(f" {value!r} is none of {of}.{like(value, listed)}")
+    return "".join(found)
+
+
+def _unquoted(token: _Token) -> str:
+    if token.kind not in ("text", "name"):
+        return token.text
+    return token.text[1:-1].replace(token.text[0] * 2, token.text[0])
+
+
+def _in_single_quotes(text: str, columns: Sequence[str]) -> str:
+    """Advice, if a text stands where a column should, and is called nearly as one."""
+    folded, before = {column.casefold(): column for column in columns}, list[str]()
+    for token in _tokens(text):
+        near = difflib.get_close_matches(_unquoted(token).casefold(), folded, n=1, cutoff=0.8)
+        if token.kind == "text" and near and not _awaits_a_text(before):
+            return f" What stands in single quotes is a text: {token.text}. {_as_column(folded[near[0]])}"
+        before.append(_SAME.get(token.text, token.text.upper()))
+    return ""
+
+
+def _as_column(name: str) -> str:
+    if name.isidentifier():
+        return f"The column is {name}, without quotes."
+    return f"A column's name that is more than one word takes double quotes: {_quoted(name)}."
+
+
+def _plain(said: str) -> str:
+    """What polars says, in the reader's words."""
+    for sign, words in _MISTAKES.items():
+        if sign in said:
+            return words
+    return said.splitlines()[0]
+
+
+def _tokens(text: str) -> list[_Token]:
+    found, place = [], 0
+    text = text.rstrip()
+    if len(text) > _LONGEST:
+        raise SchemaError(f"where: is longer than {_LONGEST:,} characters")
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None or match.lastgroup is None:
+            raise SchemaError(
+                f"where: {text!r} cannot be read from {text[place:].strip()[:20]!r} on. Write it like age >= 60 AND "
+                "zone = 'A', texts in single quotes."
+            )
+        found.append(_Token(match.lastgroup, match[match.lastgroup]))
+        place = match.end()
+    if len(found) > _MOST:
+        raise SchemaError(f"where: has more than {_MOST} words and signs")
+    if not found:
+        raise SchemaError("where: is empty; write it like age >= 60 AND zone = 'A'")
+    return found
+
+
+def _sql(tokens: Sequence[_Token], columns: Sequence[str], text: str) -> list[str]:
+    """The tokens again, each column in double quotes and each text in single ones."""
+    out: list[str] = []
+    for place, (kind, token) in enumerate(tokens):
+        following = tokens[place + 1] if place + 1 < len(tokens) else _Token("", "")
+        if kind == "name":
+            name = token[1:-1].replace('""', '"')
+            out.append(_quoted(name) if name in columns else _as_text(name, out, columns))
+        elif kind == "word":
+            out.append(_word(token, following, columns, text))
+        else:
+            out.append(_SAME.get(token, token))
+    return out
+
+
+def _as_text(name: str, before: Sequence[str], columns: Sequence[str]) -> str:
+    """What stands in double quotes and is no column."""
+    if not _awaits_a_text(before):
+        raise SchemaError(f"where: {_unknown(name, columns)} Double quotes hold a column; texts take single ones.")
+    return "'" + name.replace("'", "''") + "'"
+
+
+def _awaits_a_text(before: Sequence[str]) -> bool:
+    last = " ".join(before[-2:]) if before[-1:] == ["("] else "".join(before[-1:])
+    return last in _BEFORE_A_TEXT or (last == "AND" and "BETWEEN" in before)
+
+
+def _word(word: str, following: _Token, columns: Sequence[str], text: str) -> str:
+    upper = word.upper()
+    if upper in _TIMES and following.kind in ("text", "name"):
+        return upper
+    if upper in _FUNCTIONS and following.text == "(":
+        return upper
+    if word in columns and upper not in _WORDS:
+        return _quoted(word)
+    if upper in _WORDS:
+        return upper
+    if following.text == "(":
+        raise SchemaError(
+            f"where: {word}(...): there is no such function here. A condition looks at one row at a time, without sums "
+            f"or counts over rows. It may use: {_SERVED}"
+        )
+    if upper in ("SELECT", "FROM", "WHERE"):
+        raise SchemaError(f"where: {word}: give the condition alone, as in age >= 60; found {text!r}")
+    raise SchemaError(f"where: {_unknown(word, columns, quote=True)} A text takes single quotes: '{word}'.")
+
+
+def like(name: str, columns: Sequence[str]) -> str:
+    """A question that names the most similar column, whatever the case; empty if none is similar.
+
+    Example:
+        >>> like("Zone", ["zone", "hour"])
+        " Did you mean 'zone'?"
+    """
+    near = _near(name, columns)
+    return "" if near is None else f" Did you mean {near!r}?"
+
+
+def _near(name: str, columns: Sequence[str]) -> str | None:
+    folded = {column.casefold(): column for column in columns}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+    return folded[near[0]] if near else None
+
+
+def _unknown(name: str, columns: Sequence[str], *, quote: bool = False) -> str:
+    near = _near(name, columns)
+    how = f" {_as_column(near)}" if quote and near is not None and not near.isidentifier() else ""
+    return f"{name!r} is not a column.{like(name, columns)}{how} Columns are: {_first(columns)}."
+
+
+def _first(names: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _described(schema: Mapping[str, pl.DataType], text: str) -> str:
+    """Columns and what they hold, in plain words: first those that a condition names."""
+    return _first([f"{name} ({_kind(schema[name])})" for name in sorted(schema, key=lambda name: name not in text)])
+
+
+def _kind(kind: pl.DataType) -> str:
+    if kind.is_numeric():
+        return "number"
+    return {pl.String: "text", pl.Boolean: "true or false"}.get(kind.base_type(), "time")

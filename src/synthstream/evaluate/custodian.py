@@ -1,0 +1,206 @@
+"""NOT PRIVATE. What was published beside the true events, for the custodian's eyes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from synthstream.config import StreamConfig
+from synthstream.contributions import arrivals, counting, from_bytes
+from synthstream.coordinates import Coordinate
+from synthstream.counting import Rows, columns_of, encode
+from synthstream.errors import ConfigError
+from synthstream.io.sources import FileSource
+from synthstream.outside import SourceConfig
+from synthstream.release import FloatArray
+from synthstream.report.published import Cells, Progress, Published, Tick
+from synthstream.workload import CodeArray, IntArray, Workload
+
+STAMP = "NOT PRIVATE: compares with the true data. For the custodian alone; do not publish"
+_CHUNK = 250_000
+# Numbers that may be held for all sampled ticks together.
+_LARGEST = 40_000_000
+# Any key will do: which rows of a person count is not compared, only how many.
+_KEY = b"custodian"
+
+Count = Callable[[CodeArray, IntArray | None], IntArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """True counts, as far as the source still tells.
+
+    Args:
+        ticks: releases that they are compared with, oldest first.
+        counts: of all events up to each of them, shape ``(ticks, cells)``.
+        events: number of all rows up to the newest, whether they count or not.
+    """
+
+    ticks: tuple[Tick, ...]
+    counts: IntArray
+    events: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Errors of tables of a number of columns in one release, in events; root mean squares over their cells.
+
+    Args:
+        tick: the release.
+        forecast: what the noise foresees for a measured count; ``None`` if nothing comparable was measured.
+        measured: of measured counts.
+        rows: of counts in the synthetic rows.
+    """
+
+    tick: Tick
+    forecast: float | None
+    measured: float | None
+    rows: float
+
+
+def truth_of_tables(found: Published, *, progress: Progress) -> Truth:
+    """True counts of a stream of tables over all cells of its workload. Raises as :func:`truth`."""
+    most = max(2, _LARGEST // found.workload.cells)
+    ticks = found.sampled()
+    chain = found.measured_chain(epochs_of(found))
+    if chain:
+        ticks = tuple(sorted({tick.tick: tick for tick in (*ticks, chain[0][0])}.values(), key=lambda t: t.tick))
+    if len(ticks) > most and not chain:
+        ticks = tuple(ticks[i] for i in np.unique(np.linspace(0, len(ticks) - 1, most).round().astype(int)))
+    return truth(found.config, ticks, count=found.workload.count, cells=found.workload.cells, progress=progress)
+
+
+def epochs_of(found: Published) -> tuple[int, ...]:
+    """The table whose measurements tell when epochs ended: the first of one column, or else the first."""
+    return next((m for m in found.workload.marginals if len(m) == 1), found.workload.marginals[0])
+
+
+def added_up(chain: Sequence[tuple[Tick, Cells]]) -> tuple[Tick, Cells]:
+    """Measurements of several epochs as one of all of them, and the release at whose tick they end."""
+    parts = [cells for _, cells in chain]
+    together = Cells(
+        count=parts[0].count,
+        measured=np.sum([cells.measured for cells in parts], axis=0),
+        stderr=np.sqrt(np.sum([cells.stderr**2 for cells in parts], axis=0)),
+        since=np.zeros(parts[0].count.size),
+    )
+    return chain[0][0], together
+
+
+def truth_of_points(found: Published, *, progress: Progress) -> Truth:
+    """True counts of a stream of points over the finest nodes that the newest release lists, in C order of columns."""
+    columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
+    nodes = found.nodes(found.newest)
+    sides = [nodes[f"{column.name} from"].n_unique() for column in columns]
+    shifts = [column.bits - (side.bit_length() - 1) for column, side in zip(columns, sides, strict=True)]
+
+    def count(codes: CodeArray, weights: IntArray | None) -> IntArray:
+        places = np.ravel_multi_index([codes[:, i] >> s for i, s in enumerate(shifts)], sides)
+        found = np.bincount(places, weights=weights, minlength=nodes.height)
+        return found.round().astype(np.int64)
+
+    return truth(found.config, found.sampled(), count=count, cells=nodes.height, progress=progress)
+
+
+def synthetic_points(found: Published, tick: Tick, cells: int) -> FloatArray | None:
+    """Published counts of a release over the same nodes; ``None`` if that release lists coarser ones."""
+    names = [f"{column.name} from" for column in found.config.schema.columns]
+    nodes = found.nodes(tick).sort(names)
+    return nodes["count"].to_numpy().astype(np.float64) if nodes.height == cells else None
+
+
+def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells: int, progress: Progress) -> Truth:
+    """True counts of all events up to the end of each tick.
+
+    A row counts in the tick of its own time, or in the first if that cannot be read; where the clock has no column, all
+    count. Rows that came late counted later in the stream: their tick is not known any more. Of persons, as many rows
+    count as in the stream, but others may be chosen among a person's rows of one tick.
+
+    Args:
+        ticks: oldest first.
+        count: from codes and weights to counts over cells, int64, shape ``(cells,)``; linear.
+
+    Raises:
+        ConfigError: there is no [source].
+        SourceError, SchemaError: a file cannot be read.
+    """
+    if config.source is None:
+        raise ConfigError(f"{config.name}: a comparison with the true data needs the files of [source]")
+    ends = np.array([tick.tick for tick in ticks])
+    sums, events, waiting = np.zeros((len(ticks), cells), dtype=np.int64), 0, []
+
+    def add(codes: CodeArray, weights: IntArray | None, own: IntArray) -> None:
+        place = np.searchsorted(ends, own)
+        for i in np.unique(place[place < len(ends)]).tolist():
+            here = place == i
+            sums[i] += count(codes[here], None if weights is None else weights[here])
+
+    for rows in _rows(config, config.source, int(ends[-1]), progress):
+        events += len(rows.codes)
+        if rows.people is not None:
+            waiting.append(arrivals(rows, open_tick=0, key=_KEY))
+        else:
+            add(rows.codes, rows.weights, np.maximum(rows.ticks, 0))
+    if waiting:
+        add(*_bounded(config, pl.concat(waiting)))
+    return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
+
+
+def _rows(config: StreamConfig, source: SourceConfig, last: int, progress: Progress) -> Iterator[Rows]:
+    """Rows of all files up to a tick, chunk by chunk."""
+    files = FileSource(kind=source.kind, path=source.path, columns=columns_of(config))
+    paths = files.files()
+    for i in progress(list(range(len(paths))), "reading the true events"):
+        for chunk in files.read(paths[i], chunk_rows=_CHUNK):
+            rows = encode(config, chunk)
+            kept = rows.ticks <= last
+            people = None if rows.people is None else rows.people.filter(pl.Series(kept))
+            weights = None if rows.weights is None else rows.weights[kept]
+            yield Rows(rows.codes[kept], rows.ticks[kept], weights, people)
+
+
+def _bounded(config: StreamConfig, waiting: pl.DataFrame) -> tuple[CodeArray, IntArray, IntArray]:
+    """Codes, weights and ticks of the rows of persons that count."""
+    unit = config.privacy.unit
+    window = pl.lit(0) if unit.period is None else pl.col("tick") // unit.period
+    together = waiting.group_by("who", "tick", "rank", "row").agg(pl.col("number").sum())
+    together = together.with_columns(window=window.cast(pl.Int64), used=pl.lit(0, dtype=pl.Int64))
+    kept = counting(together, unit).filter(pl.col("kept") > 0)
+    codes, weights = from_bytes(b"".join(kept["row"].to_list()), len(config.schema.columns))
+    return codes, weights * kept["kept"].to_numpy(), kept["tick"].to_numpy().astype(np.int64)
+
+
+def errors(workload: Workload, true: IntArray, cells: Cells, tick: Tick, *, order: int) -> Errors | None:
+    """Errors of all tables of ``order`` columns in one release; ``None`` if there are none.
+
+    Only running counts are compared with the forecast: a count of some ticks alone has another truth.
+
+    Args:
+        true: counts of all events up to that release, shape ``(cells,)``.
+
+    Example:
+        >>> workload = Workload(sizes=(2,), marginals=((0,),))
+        >>> cells = Cells(count=np.array([3.0, 1.0]), measured=np.array([6.0, 2.0]), stderr=np.array([3.0, 3.0]),
+        ...               since=np.zeros(2))
+        >>> found = errors(workload, np.array([3, 2]), cells, tick=None, order=1)
+        >>> round(found.rows, 2), round(found.measured, 2), found.forecast
+        (0.71, 2.12, 3.0)
+    """
+    here = [workload.slice_of(m) for m in workload.marginals if len(m) == order]
+    if not here:
+        return None
+    at = np.concatenate([np.arange(s.start, s.stop) for s in here])
+    known = at[(cells.since[at] == 0) & np.isfinite(cells.stderr[at]) & np.isfinite(cells.measured[at])]
+    return Errors(
+        tick=tick,
+        forecast=_rms(cells.stderr[known]) if known.size else None,
+        measured=_rms(cells.measured[known] - true[known]) if known.size else None,
+        rows=_rms(cells.count[at] - true[at]),
+    )
+
+
+def _rms(values: FloatArray) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

@@ -1,0 +1,306 @@
+"""NOT PRIVATE. The custodian's page: releases beside the true events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from synthstream.assembly import synthesizer_of
+from synthstream.cells import cells
+from synthstream.columns import Category
+from synthstream.config import StreamConfig
+from synthstream.coordinates import Coordinate
+from synthstream.evaluate.custodian import (
+    STAMP,
+    Errors,
+    Truth,
+    added_up,
+    epochs_of,
+    errors,
+    synthetic_points,
+    truth_of_points,
+    truth_of_tables,
+)
+from synthstream.evaluate.wasserstein import w1_grid, w1_line
+from synthstream.point_synthesizers import FromNodes, forecast
+from synthstream.release import FloatArray
+from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
+from synthstream.report.distributions import kind_of, labels_of
+from synthstream.report.page import render
+from synthstream.report.places import Grid, axes_of, coarse, map_of
+from synthstream.report.published import Cells, Progress, Published, Tick, published
+from synthstream.report.scales import dates, linear, logarithmic, number
+from synthstream.workload import IntArray
+
+_WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
+
+
+def custodian_page(config: StreamConfig, *, progress: Progress) -> str:
+    """The comparison of all releases with the true events, as HTML. NOT PRIVATE: it shows the data.
+
+    Args:
+        config: with a [sink] that holds releases, and the [source] that they were made of.
+        progress: shows how far reading is.
+
+    Raises:
+        ConfigError: there is no [sink] or no [source], or the releases were made with other settings.
+        SinkError: there is no release, or a file is not what was published.
+        SourceError, SchemaError: the true events cannot be read.
+    """
+    found = published(config, progress=progress)
+    parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
+    return render(
+        "custodian.html",
+        title="Comparison with the true data",
+        name=config.name,
+        stamp=STAMP,
+        simulated=found.warning,
+        newest=found.newest,
+        persons=config.privacy.unit.of_persons,
+        has_times=config.clock.column is not None,
+        op=config.op is not None,
+        version=version("synthstream"),
+        **parts,
+    )
+
+
+def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
+    workload = found.workload
+    truth = truth_of_tables(found, progress=progress)
+    steps = progress(list(range(len(truth.ticks))), "reading releases")
+    history = [found.cells(truth.ticks[i]) for i in steps]
+    by_order = {}
+    for order in sorted({len(m) for m in workload.marginals}):
+        listed = [
+            errors(workload, truth.counts[i], history[i], tick, order=order) for i, tick in enumerate(truth.ticks)
+        ]
+        by_order[order] = [e for e in listed if e is not None]
+    true, newest = truth.counts[-1], history[-1]
+    total = true[workload.slice_of(())] if () in workload.marginals else None
+    return {
+        "events": truth.events,
+        "counted": int(total[0]) if total is not None else _counted(found, true),
+        "summary": [*(_summary(_words(o), listed[-1]) for o, listed in by_order.items()), *_in_epochs(found, truth)],
+        "charts": [_over_time(order, listed) for order, listed in by_order.items() if len(listed) > 1],
+        "worst": _worst(found, true, newest),
+        "cards": [_card(found, i, true, newest) for i in range(len(workload.sizes)) if (i,) in workload.marginals],
+        "maps": [],
+        "points": False,
+    }
+
+
+def _counted(found: Published, true: IntArray) -> int:
+    """Number of true events, from any table."""
+    return int(true[found.workload.slice_of(found.workload.marginals[0])].sum())
+
+
+def _words(order: int) -> str:
+    return {0: "The total", 1: "Tables of one column", 2: "Tables of two columns"}.get(
+        order, f"Tables of {order} columns"
+    )
+
+
+def _in_epochs(found: Published, truth: Truth) -> list[list[str]]:
+    """Errors of tables of one column whose measurements of several epochs add up to all events."""
+    chain = found.measured_chain(epochs_of(found))
+    if len(chain) < 2:
+        return []
+    tick, measured = added_up(chain)
+    true = truth.counts[[t.tick for t in truth.ticks].index(tick.tick)]
+    error = errors(found.workload, true, measured, tick, order=1)
+    what = f"Tables of one column, {len(chain)} epochs added up, until {tick.end:%Y-%m-%d}"
+    return [] if error is None else [_summary(what, error)]
+
+
+def _summary(what: str, newest: Errors) -> list[str]:
+    ratio = newest.measured / newest.forecast if newest.measured is not None and newest.forecast else None
+    return [
+        what,
+        number(newest.forecast),
+        number(newest.measured),
+        "–" if ratio is None else f"{ratio:.2f}",
+        number(newest.rows),
+    ]
+
+
+def _over_time(order: int, listed: Sequence[Errors]) -> Markup:
+    """Forecast and errors of tables of one size, release by release."""
+    x = [e.tick.end.timestamp() for e in listed]
+    lines = [
+        Series(name="measured counts", x=x, y=[e.measured for e in listed]),
+        Series(name="forecast of the noise", x=x, y=[e.forecast for e in listed]),
+        Series(name="synthetic rows", x=x, y=[e.rows for e in listed]),
+    ]
+    values = [v for line in lines for v in line.y if v is not None]
+    rows = [[f"{e.tick.end:%Y-%m-%d}", number(e.forecast), number(e.measured), number(e.rows)] for e in listed]
+    return line_chart(
+        lines,
+        title=_words(order),
+        description=f"At the newest release: forecast {number(listed[-1].forecast)}, measured counts off by "
+        f"{number(listed[-1].measured)}, synthetic rows off by {number(listed[-1].rows)} events.",
+        x=dates(listed[0].tick.end, listed[-1].tick.end, marks=4),
+        y=linear(0, max([*values, 1.0])),
+        y_label="root mean square error of a cell, in events",
+        table=Table(headings=["Events up to", "Forecast", "Measured counts", "Synthetic rows"], rows=rows),
+    )
+
+
+def _worst(found: Published, true: IntArray, newest: Cells) -> Table:
+    """Cells where the synthetic rows are furthest from the truth."""
+    gap = np.abs(newest.count - true)
+    order = np.argsort(-gap, kind="stable")[:_WORST]
+    named = cells(found.config.schema, found.workload)[order.tolist()]
+    rows = []
+    for cell, names in zip(order.tolist(), named.iter_rows(named=True), strict=True):
+        parts = [
+            f"{names[f'column_{k}']} = {names[f'value_{k}']}"
+            for k in range(1, len(names) // 2 + 1)
+            if names[f"column_{k}"] is not None
+        ]
+        whole = newest.since[cell] == 0 and np.isfinite(newest.measured[cell])
+        rows.append(
+            [
+                ", ".join(parts) or "all events",
+                number(int(true[cell])),
+                number(newest.count[cell]),
+                number(newest.count[cell] - true[cell]),
+                number(round(newest.measured[cell])) if whole else "–",
+                number(newest.stderr[cell]) if whole else "–",
+            ]
+        )
+    headings = ["Cell", "True", "Synthetic", "Difference", "Measured", "Standard error"]
+    return Table(headings=headings, rows=rows)
+
+
+def _card(found: Published, position: int, true: IntArray, newest: Cells) -> dict[str, Any]:
+    """True and synthetic counts of one column: bars, and a circle at the truth."""
+    column, here = found.config.schema.columns[position], found.workload.slice_of((position,))
+    labels, values = labels_of(column), len(column.value_labels)
+    bars = [
+        Bar(
+            label=label,
+            value=float(rows),
+            at=float(there),
+            muted=i >= values,
+            note=f"{label}: {number(int(there))} true, {number(rows)} synthetic",
+        )
+        for i, (label, rows, there) in enumerate(zip(labels, newest.count[here], true[here], strict=True))
+    ]
+    if isinstance(column, Category):
+        bars = sorted(bars[:values], key=lambda bar: -max(bar.value, bar.at or 0.0)) + bars[values:]
+    head = bars if len(bars) <= _LISTED + 2 else bars[:_LISTED]
+    gap = np.abs(newest.count[here] - true[here]).sum() / 2
+    return {
+        "name": column.name,
+        "kind": f"{kind_of(column)}; {number(float(gap))} of {number(int(true[here].sum()))} events misplaced",
+        "chart": bar_chart(head, more=bars[len(head) :], title="Synthetic and true"),
+    }
+
+
+# -- points ----------------------------------------------------------------------------------------------------------
+
+
+def _of_points(found: Published, progress: Progress) -> dict[str, Any]:
+    truth = truth_of_points(found, progress=progress)
+    columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
+    sides = [found.nodes(found.newest)[f"{c.name} from"].n_unique() for c in columns]
+    newest = synthetic_points(found, found.newest, truth.counts.shape[1])
+    synthetic = np.zeros(truth.counts.shape[1]) if newest is None else newest
+    shape, true = tuple(sides), truth.counts[-1].astype(np.float64)
+    cards = []
+    for i, column in enumerate(columns):
+        others = tuple(k for k in range(len(columns)) if k != i)
+        pair = [part.reshape(shape).sum(axis=others) for part in (synthetic, true)]
+        cards.append(_point_card(column, *pair))
+    return {
+        "events": truth.events,
+        "counted": int(true.sum()),
+        "summary": [],
+        "charts": [chart for chart in [_distances(found, truth, shape, progress)] if chart is not None],
+        "worst": None,
+        "cards": cards,
+        "maps": _maps(found, columns, {"Synthetic": synthetic.reshape(shape), "True": true.reshape(shape)}),
+        "points": True,
+    }
+
+
+def _point_card(column: Coordinate, synthetic: FloatArray, true: FloatArray) -> dict[str, Any]:
+    pairs = zip(coarse(column, synthetic), coarse(column, true), strict=True)
+    bars = [Bar(label=label, value=round(value), at=there) for (label, value), (_, there) in pairs]
+    return {
+        "name": column.name,
+        "kind": f"{number(float(np.abs(synthetic - true).sum() / 2))} of {number(float(true.sum()))} events misplaced",
+        "chart": bar_chart(bars, title="Synthetic and true"),
+    }
+
+
+def _maps(found: Published, columns: Sequence[Coordinate], parts: dict[str, FloatArray]) -> list[Markup]:
+    axes = axes_of(columns, any_pair=True)
+    if axes is None:
+        return []
+    across, up, degrees = axes
+    others = tuple(k for k in range(len(columns)) if k not in (across, up))
+    top = max(float(counts.sum(axis=others).max()) for counts in parts.values())
+    listed = []
+    for title, counts in parts.items():
+        flat = counts.sum(axis=others)
+        flat = flat if up < across else flat.T
+        grid = Grid(across=columns[across], up=columns[up], counts=flat, degrees=degrees)
+        listed.append(map_of(grid, found.newest, what=f"{title} events", span=(1.0, max(top, 2.0))))
+    return listed
+
+
+def _distances(found: Published, truth: Truth, shape: tuple[int, ...], progress: Progress) -> Markup | None:
+    """Wasserstein distance between true and synthetic points over time, in one and two dimensions."""
+    if len(shape) > 2:
+        return None
+    places = np.unique(np.linspace(0, len(truth.ticks) - 1, min(_DISTANCES, len(truth.ticks))).round().astype(int))
+    x, y = [], []
+    for i in progress(places.tolist(), "measuring distances"):
+        synthetic, true = synthetic_points(found, truth.ticks[i], truth.counts.shape[1]), truth.counts[i]
+        x.append(truth.ticks[i].end.timestamp())
+        known = synthetic is not None and synthetic.sum() > 0 and true.sum() > 0
+        y.append(_distance(synthetic, true.astype(np.float64), shape) if known and synthetic is not None else None)
+    forecasts = _forecasts(found, [truth.ticks[i] for i in places])
+    numbers = [v for v in [*y, *(v for line in forecasts for v in line.y)] if v is not None]
+    if len(numbers) < 2:
+        return None
+    return line_chart(
+        [Series(name="measured", x=x, y=y), *forecasts],
+        title="Distance W1 between true and synthetic points",
+        description=f"From {number(numbers[0])} to {number(numbers[-1])} widths of the box.",
+        x=dates(found.ticks[0].end, found.newest.end, marks=5),
+        y=logarithmic(max(min(numbers), 1e-6), max(numbers)),
+        y_label="in widths of the box; 0.05 means that points are off by 5 % of the range on average",
+        note=f"On a grid of {' by '.join(str(min(s, _SIDE)) for s in shape)} cells; smaller distances do not show. The "
+        "forecast is an upper one.",
+    )
+
+
+def _forecasts(found: Published, ticks: Sequence[Tick]) -> list[Series]:
+    """What the noise foresees for as many events as were published; nothing for kinds without a forecast."""
+    made = synthesizer_of(found.config)
+    if not isinstance(made, FromNodes):
+        return []
+    y = [forecast(made, tick.rows) if tick.rows > 0 else None for tick in ticks]
+    return [Series(name="forecast", x=[tick.end.timestamp() for tick in ticks], y=y)]
+
+
+def _distance(synthetic: FloatArray, true: FloatArray, shape: tuple[int, ...]) -> float:
+    if len(shape) == 1:
+        centres = (np.arange(shape[0]) + 0.5) / shape[0]
+        return w1_line(centres, centres, np.maximum(synthetic, 0), np.maximum(true, 0))
+    side = min(*shape, _SIDE)
+    pair = [np.maximum(_coarse(part.reshape(shape), side), 0) for part in (synthetic, true)]
+    return w1_grid(pair[0], pair[1])
+
+
+def _coarse(counts: FloatArray, side: int) -> FloatArray:
+    """The same counts on a grid of so many cells a side."""
+    return np.asarray(
+        counts.reshape(side, counts.shape[0] // side, side, counts.shape[1] // side).sum(axis=(1, 3)), dtype=np.float64
+    )

@@ -1,0 +1,53 @@
+"""A stream that goes on: it looks for new events again and again, and closes each tick when it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from synthstream.release import Release
+
+if TYPE_CHECKING:
+    from synthstream.stream import Stream
+
+
+def follow(
+    stream: Stream,
+    *,
+    now: Callable[[], datetime],
+    until: datetime | None = None,
+    poll: float = 5.0,
+    rest: Callable[[float], object] = time.sleep,
+) -> Iterator[Release]:
+    """Count what comes, and close each tick when it is over, for ever or up to a moment.
+
+    When a tick is over, what the source holds is counted before the tick is closed; an event that is written later
+    counts in the next one. A source that cannot be read stops it, before any tick is closed: the same call goes on.
+
+    Args:
+        stream: an open one.
+        now: the clock.
+        until: stop when it has come and its ticks are closed; without a zone it is UTC. The configured ``until``, if
+            there is one, is heeded as well, and so is the horizon.
+        poll: seconds between two looks; the end of a tick is never overslept.
+        rest: waits for so many seconds.
+
+    Raises:
+        SourceError, SchemaError, SinkError, StateError: as :meth:`Stream.ingest` and :meth:`Stream.release` do.
+    """
+    clock = stream.config.clock
+    until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
+    while True:
+        moment = now()
+        ends = [end for end in (until, clock.until and clock.latest(moment)) if end is not None]
+        over = bool(ends) and moment >= min(ends)
+        upto = stream.closed + stream.due(until=min(ends) if over else None)
+        stream.ingest()
+        while stream.closed < upto:
+            yield stream.release(until=min(ends) if over else None)
+        if over or stream.closed == clock.horizon:
+            return
+        left = (min([clock.boundary(stream.closed + 1), *ends]) - now()).total_seconds()
+        rest(min(poll, max(left, 0.0)))

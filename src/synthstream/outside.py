@@ -1,0 +1,58 @@
+"""What of a configuration lies outside of the stream: where events come from, where releases go, what portals show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from synthstream.io.places import Content
+from synthstream.io.sources import Kind as SourceKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+    """Files to count."""
+
+    kind: SourceKind
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkConfig:
+    """Where releases go."""
+
+    path: Path
+    rows: Literal["total"] | int = "total"
+    keep: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlsoConfig:
+    """Another place that gets a copy of each release.
+
+    Args:
+        place: a folder, absolute; or an address (``s3://...``).
+    """
+
+    kind: Literal["delta"]
+    place: str
+    content: Content = "rows"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicationConfig:
+    """What portals show beside the releases. May change at any time: no release depends on it.
+
+    Args:
+        contact: a mail address or a page.
+        licence: of the releases: an SPDX identifier, such as ``CC-BY-4.0``, or a URL.
+    """
+
+    title: str | None = None
+    description: str | None = None
+    publisher: str | None = None
+    contact: str | None = None
+    homepage: str | None = None
+    licence: str | None = None
+    keywords: tuple[str, ...] = ()

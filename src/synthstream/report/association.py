@@ -1,0 +1,170 @@
+"""Which pairs of columns go together, from published tables; and which of that could be noise alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy.stats import chi2
+
+from synthstream.release import FloatArray
+from synthstream.report.published import Cells, Published, Tick
+from synthstream.workload import Workload
+
+# Noise alone goes beyond the limit in about one pair of a hundred.
+CONFIDENCE = 0.99
+# More columns make a picture that nobody can read.
+MOST_COLUMNS = 40
+# Excess kurtosis of Laplace noise; a sum of several has less.
+_OF_LAPLACE = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two columns.
+
+    Args:
+        columns: their positions.
+        strength: Cramér's V in the synthetic rows, from 0 to 1; ``None`` if a column has one value alone there.
+        beyond: how far the measured table is from independence, by how far noise alone would be in one table of a
+            hundred: above 1 it is more than noise. ``None`` if that is not known.
+    """
+
+    columns: tuple[int, int]
+    strength: float | None
+    beyond: float | None
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether noise alone could look like this, for all that is known."""
+        return self.beyond is None or self.beyond <= 1
+
+
+def cramers_v(table: FloatArray) -> float | None:
+    """Cramér's V of a table of counts: 0 if the columns are independent, 1 if one follows from the other.
+
+    Rows and columns without events are left out; ``None`` if fewer than two of either are left.
+
+    Example:
+        >>> cramers_v(np.array([[10.0, 0.0], [0.0, 10.0]])), cramers_v(np.array([[5.0, 5.0], [5.0, 5.0]]))
+        (1.0, 0.0)
+    """
+    table = np.maximum(table, 0)
+    table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
+    if min(table.shape) < 2:
+        return None
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+    squared = float(((table - expected) ** 2 / expected).sum() / table.sum()) / (min(table.shape) - 1)
+    return math.sqrt(min(squared, 1.0))
+
+
+def beyond_noise(
+    measured: FloatArray, *, stderr: float, rows: FloatArray, columns: FloatArray, kurtosis: float = 0.0
+) -> float:
+    """How far a measured table is from independence, by how far noise alone would be in one table of a hundred.
+
+    With p and q the shares of rows and columns, r_ij = m_ij - p_i m_.j - q_j m_i. + p_i q_j m_.. is what the table
+    holds beyond its margins. If the columns are independent it is noise, but for products of the errors of p and q. The
+    distance is the sum of p_i q_j r_ij^2, so that common values weigh more. Noise that is independent between cells
+    makes it a quadratic form, whose mean and variance are known; the quantile is that of the chi-squared law with the
+    same two.
+
+    Args:
+        measured: counts, shape ``(rows, columns)``.
+        stderr: standard error of each; above 0.
+        rows, columns: estimated counts of either column, not negative, with a sum above 0.
+        kurtosis: excess kurtosis of the noise: 0 for Gaussian noise, 3 for Laplace noise.
+
+    Source: Satterthwaite 1946 for the quantile.
+    """
+    p, q = rows / rows.sum(), columns / columns.sum()
+    left, right = np.eye(p.size) - np.outer(p, np.ones(p.size)), np.eye(q.size) - np.outer(q, np.ones(q.size))
+    rest = left @ measured @ right.T
+    distance = float((np.outer(p, q) * rest**2).sum())
+    first, second = left.T @ (p[:, None] * left), right.T @ (q[:, None] * right)
+    mean = stderr**2 * float(np.trace(first) * np.trace(second))
+    spread = 2 * float((first**2).sum() * (second**2).sum())
+    spread += kurtosis * float((np.diag(first) ** 2).sum() * (np.diag(second) ** 2).sum())
+    if mean <= 0:
+        return 0.0
+    unit = stderr**4 * spread / (2 * mean)
+    return distance / (unit * float(chi2.ppf(CONFIDENCE, mean / unit)))
+
+
+def pairs(found: Published, newest: Cells) -> list[Pair]:
+    """All pairs of columns whose table is part of the stream's workload, of the first 40 columns."""
+    workload = found.workload
+    known = _measurements(found, newest)
+    kurtosis = _OF_LAPLACE if found.newest.manifest["claim"].get("pure_epsilon") is not None else 0.0
+    listed = []
+    for pair in combinations(range(min(len(workload.sizes), MOST_COLUMNS)), 2):
+        if pair in workload.marginals:
+            shape = (workload.sizes[pair[0]], workload.sizes[pair[1]])
+            strength = cramers_v(newest.count[workload.slice_of(pair)].reshape(shape))
+            listed.append(
+                Pair(columns=pair, strength=strength, beyond=_beyond(workload, pair, known, newest, kurtosis))
+            )
+    return listed
+
+
+def _measurements(found: Published, newest: Cells) -> list[Cells]:
+    """Releases that measured tables, newest first: the newest one, and those at the ends of epochs."""
+    singles = [m for m in found.workload.marginals if len(m) == 1]
+    chain: list[tuple[Tick, Cells]] = found.measured_chain(singles[0]) if singles else []
+    return [newest, *(cells for tick, cells in chain if tick.tick != found.newest.tick)]
+
+
+def _beyond(
+    workload: Workload, pair: tuple[int, int], known: list[Cells], newest: Cells, kurtosis: float
+) -> float | None:
+    """See :class:`Pair`; from the newest release that measured the pair."""
+    here = workload.slice_of(pair)
+    for cells in known:
+        measured, stderr, since = cells.measured[here], cells.stderr[here], cells.since[here]
+        if not (np.isfinite(measured).all() and np.isfinite(stderr).all()):
+            continue
+        margins = [_margin(workload, c, cells, newest, since=float(since[0])) for c in pair]
+        if margins[0] is None or margins[1] is None:
+            continue
+        return beyond_noise(
+            measured.reshape(margins[0].size, margins[1].size),
+            stderr=float(stderr[0]),
+            rows=margins[0],
+            columns=margins[1],
+            kurtosis=kurtosis,
+        )
+    return None
+
+
+def _margin(workload: Workload, column: int, cells: Cells, newest: Cells, *, since: float) -> FloatArray | None:
+    """Counts of one column over the ticks that a table counts; ``None`` if not known.
+
+    The rows of the newest release are fitted to all its tables at once, so their counts are closer than one measured
+    table. Where a table counts some ticks alone, the measured counts of these ticks are made consistent.
+    """
+    if (column,) not in workload.marginals:
+        return None
+    here = workload.slice_of((column,))
+    if since == 0 and cells is newest:
+        found = np.maximum(newest.count[here], 0)
+    elif np.isfinite(cells.measured[here]).all() and cells.since[here][0] == since:
+        measured = cells.measured[here]
+        found = nonnegative(measured, total=max(float(measured.sum()), 0.0))
+    else:
+        return None
+    return found if found.sum() > 0 else None
+
+
+def nonnegative(values: FloatArray, *, total: float) -> FloatArray:
+    """The nearest numbers, none negative, with a given sum.
+
+    Example:
+        >>> nonnegative(np.array([5.0, 1.0, -2.0]), total=4.0).tolist()
+        [4.0, 0.0, 0.0]
+    """
+    falling = np.sort(values)[::-1]
+    shifts = (np.cumsum(falling) - total) / np.arange(1, values.size + 1)
+    shift = shifts[np.flatnonzero(falling - shifts > 0)[-1]] if (falling > shifts).any() else falling[0]
+    return np.asarray(np.maximum(values - shift, 0.0))

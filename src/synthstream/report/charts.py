@@ -1,0 +1,369 @@
+"""Charts as inline SVG and HTML: no script, nothing from elsewhere, colours from the page's style sheet.
+
+Labels are HTML, not SVG text, so that they keep their size on a phone. Every chart is a ``figure`` with a caption, and
+says in words what it shows; the numbers are in a table below it, or it is a table itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from markupsafe import Markup
+
+from synthstream.report.page import macro
+from synthstream.report.scales import Axis, classes, number, short
+
+# Colours of a sequence in the style sheet: classes m1 (least) to m7 (most).
+SHADES = 7
+# Series that can be told apart: classes s1 to s6, each with its own dashes.
+MOST_SERIES = 6
+_WIDTH, _HEIGHT = 1000.0, 500.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Points of one line.
+
+    Args:
+        name: in the legend.
+        x, y: the points; where ``y`` is ``None`` the line has a gap.
+        low, high: ends of the error band at each point; left out: no band. ``None`` in either: no band there.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float | None]
+    low: Sequence[float | None] | None = None
+    high: Sequence[float | None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A bar.
+
+    Args:
+        label: what it stands for.
+        value: its length.
+        at, low, high: a dot, and the ends of its error bar; ``None`` for none. The scale starts at 0: a dot below it
+            is an arrow there, with the note as its words.
+        muted: drawn grey: a cell such as ``other`` or ``missing``, or one that is lost in noise.
+        note: said when the pointer rests on it.
+    """
+
+    label: str
+    value: float
+    at: float | None = None
+    low: float | None = None
+    high: float | None = None
+    muted: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Numbers behind a chart: headings, and rows of texts. The first cell of a row names it."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]] = field(default=())
+
+
+def line_chart(
+    series: Sequence[Series],
+    *,
+    title: str,
+    description: str,
+    x: Axis,
+    y: Axis,
+    x_label: str = "",
+    y_label: str = "",
+    table: Table | None = None,
+    note: str = "",
+    small: bool = False,
+) -> Markup:
+    """Lines over time or another number, each with a band of error.
+
+    Args:
+        series: at most six.
+        title: the caption.
+        description: what it shows, in words, for who cannot see it.
+        x, y: axes.
+        x_label, y_label: what they are, with the unit.
+        table: the numbers, under a fold.
+        note: a sentence below.
+        small: one of many side by side.
+
+    Raises:
+        ValueError: there are more series than can be told apart.
+
+    Example:
+        >>> from synthstream.report.scales import linear
+        >>> one = Series(name="events", x=[0, 1], y=[10, 20], low=[8, 18], high=[12, 22])
+        >>> html = line_chart([one], title="Events", description="They grow.", x=linear(0, 1), y=linear(0, 20))
+        >>> 'role="img"' in html, "<figcaption>" in html
+        (True, True)
+    """
+    if len(series) > MOST_SERIES:
+        raise ValueError(f"at most {MOST_SERIES} lines can be told apart, not {len(series)}")
+    drawn = []
+    for s in series:
+        points = [
+            None if v is None or not math.isfinite(v) else _point(x, y, at, v) for at, v in zip(s.x, s.y, strict=True)
+        ]
+        drawn.append({"name": s.name, "line": _path(points), "dots": _lonely(points), "band": _band(s, x, y)})
+    return macro(
+        "line",
+        title=title,
+        description=description,
+        series=drawn,
+        x_marks=_marks(x),
+        y_marks=[(100 - place, label) for place, label in _marks(y)],
+        x_label=x_label,
+        y_label=y_label,
+        table=table,
+        note=note,
+        small=small,
+        wide=max((len(label) for _, label in y.marks), default=0) > 6,
+    )
+
+
+def bar_chart(
+    bars: Sequence[Bar],
+    *,
+    title: str,
+    high: float | None = None,
+    headings: tuple[str, str] = ("Value", "Events"),
+    more: Sequence[Bar] = (),
+    note: str = "",
+    level: int = 0,
+) -> Markup:
+    """Horizontal bars with error bars, as a table: labels and numbers are text.
+
+    Args:
+        bars: from top to bottom.
+        title: the caption.
+        high: where the scale ends; left out: at the longest bar or error bar. It starts at 0.
+        headings: of labels and of numbers.
+        more: further bars, under a fold.
+        note: a sentence below.
+        level: 2 to 6: the caption is a heading of this level.
+
+    Example:
+        >>> html = bar_chart([Bar(label="A <b>", value=3, at=2.5, low=1, high=4)], title="Wards")
+        >>> "A &lt;b&gt;" in html, "<b>" in html
+        (True, False)
+    """
+    ends = [v for b in (*bars, *more) for v in (b.value, b.at, b.high) if v is not None and math.isfinite(v)]
+    top = high or max([*ends, 0.0]) or 1.0
+    longest = max((len(b.label) for b in (*bars, *more)), default=0)
+    return macro(
+        "bars",
+        title=title,
+        headings=headings,
+        bars=[_bar(b, top) for b in bars],
+        more=[_bar(b, top) for b in more],
+        note=note,
+        level=level,
+        width=min(max(longest, 5), 26),
+    )
+
+
+def heat_map(
+    names: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    *,
+    title: str,
+    description: str,
+    grey: Sequence[Sequence[bool]],
+    high: float = 1.0,
+    scale: str = "",
+    table: Table | None = None,
+    note: str = "",
+) -> Markup:
+    """A triangle of coloured cells, one for each pair of names.
+
+    Args:
+        names: of rows and columns.
+        values: by row and column; only those below the diagonal are read. ``None``: there is none, as of a column that
+            has one value alone; left empty unless it is grey.
+        grey: the same shape: which cells say nothing, and are greyed out.
+        high: the value of the strongest colour; 0 is the faintest.
+        scale: what the colours mean, with the unit.
+
+    Example:
+        >>> nothing, some = [[False, False], [False, False]], [[None, None], [0.7, None]]
+        >>> html = heat_map(["a", "b"], some, title="Pairs", description="One.", grey=nothing)
+        >>> "b and a: 0.7" in html
+        True
+    """
+    cells: list[dict[str, Any]] = []
+    for i in range(len(names)):
+        for j in range(i):
+            value, shade = values[i][j], 0
+            if value is None and not grey[i][j]:
+                continue
+            if value is None:
+                said = "one of them has one value alone"
+            else:
+                shade = 0 if grey[i][j] else min(int(value / high * SHADES), SHADES - 1) + 1
+                said = number(value) + (" (within noise)" if grey[i][j] else "")
+            said = f"{names[i]} and {names[j]}: {said}"
+            cells.append({"x": j, "y": i - 1, "shade": shade, "said": said})
+    lonely = any(c["shade"] == 0 and values[c["y"] + 1][c["x"]] is None for c in cells)
+    bounds = [f"{high * k / SHADES:.2f}" for k in range(SHADES)]
+    return macro(
+        "heat",
+        title=title,
+        description=description,
+        names=list(names),
+        cells=cells,
+        size=len(names) - 1,
+        bounds=bounds,
+        top=f"{high:.2f}",
+        scale=scale,
+        grey="within noise, or with a column of one value alone" if lonely else "within noise",
+        table=table,
+        note=note,
+    )
+
+
+def density_map(
+    grid: Sequence[Sequence[float]],
+    *,
+    title: str,
+    description: str,
+    x: Axis,
+    y: Axis,
+    aspect: float,
+    x_label: str,
+    y_label: str,
+    scale: str,
+    span: tuple[float, float] | None = None,
+    table: Table | None = None,
+    note: str = "",
+) -> Markup:
+    """Events by cell of a grid over two numbers, in colours on a logarithmic scale. Empty cells stay blank.
+
+    Args:
+        grid: counts, a row for each step of y from low to high, a column for each step of x from low to high.
+        x, y: axes.
+        aspect: width by height of the drawing; for degrees of longitude by latitude see :func:`aspect_of_degrees`.
+        x_label, y_label: what they are.
+        scale: what the colours mean.
+        span: the counts that the first and the last colour stand for; left out: the smallest and the largest.
+
+    Example:
+        >>> from synthstream.report.scales import linear
+        >>> html = density_map([[0, 3], [1, 9]], title="Map", description="Four cells.", x=linear(0, 1), y=linear(0, 1),
+        ...                    aspect=1, x_label="lon", y_label="lat", scale="events")
+        >>> html.count('class="m')  # three cells, of three colours, and seven in the legend
+        10
+    """
+    rows, columns = len(grid), len(grid[0])
+    positive = [v for row in grid for v in row if v > 0]
+    bounds = classes(span or positive, SHADES) if positive else []
+    paths = [""] * SHADES
+    for i, row in enumerate(grid):
+        shades = [
+            0 if v <= 0 else max(k for k in range(SHADES) if k == 0 or v >= bounds[k] * (1 - 1e-12)) + 1 for v in row
+        ]
+        start = 0
+        for j in range(1, columns + 1):
+            if j == columns or shades[j] != shades[start]:
+                if shades[start]:  # neighbours of one colour are one rectangle
+                    paths[shades[start] - 1] += f"M{start} {rows - 1 - i}h{j - start}v1h-{j - start}z"
+                start = j
+    return macro(
+        "density",
+        title=title,
+        description=description,
+        paths=[(k + 1, path) for k, path in enumerate(paths) if path],
+        size=(columns, rows),
+        aspect=round(aspect, 4),
+        bounds=[short(float(f"{b:.2g}")) for b in bounds],
+        top=short(max(span or positive)) if positive else "",
+        x_marks=_marks(x),
+        y_marks=[(100 - place, label) for place, label in _marks(y)],
+        x_label=x_label,
+        y_label=y_label,
+        scale=scale,
+        table=table,
+        note=note,
+    )
+
+
+def aspect_of_degrees(*, width: float, height: float, latitude: float) -> float:
+    """Width by height of a map of degrees, so that a mile is as long in both directions at ``latitude``, its middle.
+
+    Example:
+        >>> round(aspect_of_degrees(width=2, height=1, latitude=60), 3)
+        1.0
+    """
+    return width * math.cos(math.radians(latitude)) / height
+
+
+def _marks(axis: Axis) -> list[tuple[float, str]]:
+    return [(round(100 * axis.share(at), 2), label) for at, label in axis.marks]
+
+
+def _point(x: Axis, y: Axis, at: float, value: float) -> tuple[float, float]:
+    return round(x.share(at) * _WIDTH, 1), round((1 - y.share(value)) * _HEIGHT, 1)
+
+
+def _path(points: Sequence[tuple[float, float] | None]) -> str:
+    """SVG path through points, lifted at gaps."""
+    parts, down = [], False
+    for point in points:
+        if point is not None:
+            parts.append(f"{'L' if down else 'M'}{point[0]:g} {point[1]:g}")
+        down = point is not None
+    return "".join(parts)
+
+
+def _lonely(points: Sequence[tuple[float, float] | None]) -> str:
+    """Points without a neighbour, which no line would show: strokes of length 0, round at the ends."""
+    padded = [None, *points, None]
+    alone = [
+        p for a, p, b in zip(padded, points, padded[2:], strict=False) if p is not None and a is None and b is None
+    ]
+    return "".join(f"M{px:g} {py:g}h0" for px, py in alone)
+
+
+def _band(series: Series, x: Axis, y: Axis) -> str:
+    """Closed SVG paths of the band; one for each stretch without a gap."""
+    if series.low is None or series.high is None:
+        return ""
+    stretches: list[list[tuple[float, float, float]]] = [[]]
+    for at, low, high in zip(series.x, series.low, series.high, strict=True):
+        if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+            stretches.append([])
+        else:
+            stretches[-1].append((at, low, high))
+    parts = []
+    for stretch in stretches:
+        if len(stretch) > 1:
+            there = [_point(x, y, at, high) for at, _, high in stretch]
+            back = [_point(x, y, at, low) for at, low, _ in reversed(stretch)]
+            parts.append(_path([*there, *back]) + "z")
+    return "".join(parts)
+
+
+def _bar(bar: Bar, top: float) -> dict[str, Any]:
+    """Lengths in percent of the scale."""
+
+    def place(value: float | None) -> float | None:
+        return None if value is None or not math.isfinite(value) else round(min(max(value / top, 0.0), 1.0) * 100, 2)
+
+    return {
+        "label": bar.label,
+        "value": number(bar.value),
+        "length": place(bar.value) or 0.0,
+        "at": None if bar.at is None or bar.at < 0 else place(bar.at),
+        "below": bar.at is not None and bar.at < 0,
+        "low": place(bar.low),
+        "high": place(bar.high),
+        "muted": bar.muted,
+        "note": bar.note,
+    }

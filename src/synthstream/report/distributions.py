@@ -1,0 +1,275 @@
+"""Charts of one column: its synthetic distribution now, with error bars, and how it came about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from synthstream.columns import Boolean, Category, Column, Datetime
+from synthstream.release import FloatArray
+from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
+from synthstream.report.published import Cells, Published, Tick
+from synthstream.report.scales import dates, linear, number, ranges
+
+# How many standard errors an error bar reaches to either side.
+REACH = 2.0
+_SHOWN, _LARGEST, _MOST_BARS = 8, 4, 24
+QUANTILES = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Of one column: events by code, shape ``(codes,)``.
+
+    Args:
+        count: in the synthetic rows.
+        measured, stderr: as far as known, NaN elsewhere.
+    """
+
+    count: FloatArray
+    measured: FloatArray
+    stderr: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """A column on the page."""
+
+    name: str
+    kind: str
+    now: Markup
+    history: tuple[Markup, ...]
+    note: str
+
+
+def card(found: Published, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:
+    """The charts of one column of a stream of tables; ``None`` if no table of it alone is published.
+
+    Args:
+        found: the releases.
+        position: of the column.
+        history: sampled releases, oldest first, the newest last.
+    """
+    workload, column = found.workload, found.config.schema.columns[position]
+    if (position,) not in workload.marginals:
+        return None
+    here = workload.slice_of((position,))
+    now, note = latest(found, (position,), history[-1][1])
+    over_time = [(tick, running(cells, here)) for tick, cells in history]
+    ordered = is_ordered(column)
+    charts = _middle(column, over_time) if ordered else _multiples(column, over_time)
+    return Card(
+        name=column.name,
+        kind=kind_of(column),
+        now=_bars(column, now, ordered=ordered),
+        history=tuple(charts) if len(history) > 1 else (),
+        note=note,
+    )
+
+
+def latest(found: Published, marginal: tuple[int, ...], newest: Cells) -> tuple[Counts, str]:
+    """Counts of a table in the newest release with the newest measurement of all ticks before, and a remark on it."""
+    here = found.workload.slice_of(marginal)
+    nothing = np.full(here.stop - here.start, np.nan)
+    now = running(newest, here)
+    if np.isfinite(now.measured).all() and np.isfinite(now.stderr).all():
+        return now, ""
+    chain = found.measured_chain(marginal)
+    if not chain:
+        return Counts(count=newest.count[here], measured=nothing, stderr=nothing), "No error is known for this table."
+    # Epochs do not overlap, and their noise is independent.
+    measured = np.sum([cells.measured[here] for _, cells in chain], axis=0)
+    stderr = np.sqrt(np.sum([cells.stderr[here] ** 2 for _, cells in chain], axis=0))
+    at = chain[0][0]
+    note = "" if at.tick == found.newest.tick else f"Last measured with the release of {at.end:%Y-%m-%d}."
+    return Counts(count=newest.count[here], measured=measured, stderr=stderr), note
+
+
+def running(cells: Cells, here: slice) -> Counts:
+    """Counts of a table in one release; measured ones if they count all ticks from the first."""
+    whole = cells.since[here] == 0
+    return Counts(
+        count=cells.count[here],
+        measured=np.where(whole, cells.measured[here], np.nan),
+        stderr=np.where(whole, cells.stderr[here], np.nan),
+    )
+
+
+def is_ordered(column: Column) -> bool:
+    """Whether its values are numbers or dates in bins, enough of them to speak of a middle."""
+    return not isinstance(column, Category | Boolean) and len(column.value_labels) > 7
+
+
+def kind_of(column: Column) -> str:
+    """The kind of column in plain words."""
+    values = len(column.value_labels)
+    if isinstance(column, Boolean):
+        return "true or false"
+    if isinstance(column, Datetime):
+        return f"{column.part} of a date" if column.part else f"dates in {values} bins, named by where they begin"
+    return f"{values} values" if isinstance(column, Category) else f"numbers in {values} bins"
+
+
+def labels_of(column: Column) -> list[str]:
+    """Labels of the codes as people read them."""
+    edges: tuple[float, ...] = getattr(column, "edges", ())
+    if column.type == "number" and edges:
+        return [*ranges(edges), *column.own_cells]
+    if isinstance(column, Datetime) and column.part is None:  # where a bin begins; to the day, if it is as long
+        digits = 10 if edges[1] - edges[0] >= 86_400 else 16
+        return [*(label[:digits].replace("T", " ") for label in column.value_labels), *column.own_cells]
+    return [label.replace("..", " to ") for label in column.labels]
+
+
+def _bars(column: Column, now: Counts, *, ordered: bool) -> Markup:
+    """Bars of one column: bins in their order, others from the largest."""
+    labels, values = labels_of(column), len(column.value_labels)
+    bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]
+    natural = not isinstance(column, Category)
+    if natural and values > _MOST_BARS:
+        width = math.ceil(values / _MOST_BARS)
+        groups = [list(range(i, min(i + width, values))) for i in range(0, values, width)]
+        joined = [_bar(_span(column, labels, g), now, g, muted=False) for g in groups]
+        bars = [*joined, *bars[values:]]
+    if not natural:
+        bars = sorted(bars[:values], key=lambda bar: -bar.value) + bars[values:]
+    head = bars if natural or len(bars) <= _SHOWN + 2 else bars[:_SHOWN]
+    return bar_chart(head, more=bars[len(head) :], title="Now", high=_top(bars))
+
+
+def _bar(label: str, now: Counts, codes: list[int], *, muted: bool) -> Bar:
+    count, measured = float(now.count[codes].sum()), float(now.measured[codes].sum())
+    stderr = float(np.sqrt((now.stderr[codes] ** 2).sum()))
+    if not (math.isfinite(measured) and math.isfinite(stderr)):
+        return Bar(label=label, value=count, muted=muted)
+    said = f"measured {number(round(measured))}{' (below 0)' if measured < 0 else ''}"
+    return Bar(
+        label=label,
+        value=count,
+        at=measured,
+        low=max(measured - REACH * stderr, 0.0),
+        high=max(measured + REACH * stderr, 0.0),
+        muted=muted,
+        note=f"{label}: {number(count)} rows; {said}, standard error {number(stderr)}",
+    )
+
+
+def _top(bars: Sequence[Bar]) -> float | None:
+    """Where the scale ends, so that one long error bar does not squeeze all others."""
+    ends = [max(bar.value, bar.high or 0.0) for bar in bars]
+    return max(ends) if ends and max(ends) > 0 else None
+
+
+def _span(column: Column, labels: Sequence[str], codes: list[int]) -> str:
+    first, last = labels[codes[0]], labels[codes[-1]]
+    if first == last or isinstance(column, Datetime):
+        return first
+    return f"{first.split(' to ')[0]} to {last.split(' to ')[-1]}"
+
+
+def _multiples(column: Column, history: Sequence[tuple[Tick, Counts]]) -> list[Markup]:
+    """A small chart for each of the largest values, all on one scale; of a boolean, for ``true`` alone."""
+    newest, values, labels = history[-1][1], len(column.value_labels), labels_of(column)
+    if isinstance(column, Boolean):
+        chosen = [1]
+    else:
+        order = np.argsort(-newest.count[:values], kind="stable")[:_LARGEST]
+        chosen = [int(i) for i in order if newest.count[i] > 0] or [0]
+    lines = {i: over_time(history, i, labels[i]) for i in chosen}
+    top = max((v for line in lines.values() for v in [*line.y, *(line.high or ())] if v is not None), default=1.0)
+    return [
+        line_chart(
+            [line],
+            title=f"{labels[i]} over time",
+            description=described(line),
+            x=dates(history[0][0].end, history[-1][0].end, marks=3),
+            y=linear(0, max(top, 1.0), marks=3),
+            small=True,
+        )
+        for i, line in lines.items()
+    ]
+
+
+def over_time(history: Sequence[tuple[Tick, Counts]], code: int, name: str) -> Series:
+    """Counts of one code, with a band around what was measured."""
+    bands = [(c.measured[code], REACH * c.stderr[code]) for _, c in history]
+    known = [math.isfinite(m) and math.isfinite(s) for m, s in bands]
+    return Series(
+        name=name,
+        x=[tick.end.timestamp() for tick, _ in history],
+        y=[float(c.count[code]) for _, c in history],
+        low=[max(m - s, 0.0) if k else None for (m, s), k in zip(bands, known, strict=True)],
+        high=[max(m + s, 0.0) if k else None for (m, s), k in zip(bands, known, strict=True)],
+    )
+
+
+def described(line: Series) -> str:
+    """A line in words."""
+    first, last = line.y[0], line.y[-1]
+    return f"{line.name}: from {number(first)} to {number(last)} events, at {len(line.y)} releases."
+
+
+def _middle(column: Column, history: Sequence[tuple[Tick, Counts]]) -> list[Markup]:
+    edges = [float(edge) for edge in getattr(column, "edges", ())]
+    values = len(column.value_labels)
+    points = [(tick, quantiles(np.maximum(c.count[:values], 0), edges)) for tick, c in history]
+    form = _date_form if isinstance(column, Datetime) and column.part is None else number
+    return [middle_chart(points, low=edges[0], high=edges[-1], form=form)]
+
+
+def _date_form(value: float | None) -> str:
+    return "–" if value is None else str(np.datetime64(int(value), "s").astype("datetime64[D]"))
+
+
+def quantiles(counts: FloatArray, edges: Sequence[float]) -> tuple[float, ...] | None:
+    """The 10 %, 50 % and 90 % points of counts in bins, even within a bin; ``None`` if there is nothing.
+
+    Example:
+        >>> quantiles(np.array([10.0, 10.0]), [0.0, 1.0, 2.0])
+        (0.2, 1.0, 1.8)
+    """
+    total = counts.sum()
+    if total <= 0:
+        return None
+    shares = np.concatenate([[0.0], np.cumsum(counts) / total])
+    filled = np.concatenate([[True], np.diff(shares) > 0])  # of bins without events only the end of the last counts
+    starts = np.asarray(edges)[:-1][np.diff(shares) > 0]
+    ends = np.asarray(edges)[filled]
+    at = []
+    for q in QUANTILES:
+        k = min(int(np.searchsorted(shares[filled][1:], q - 1e-12)), len(starts) - 1)
+        low, high = shares[filled][k], shares[filled][k + 1]
+        at.append(float(starts[k] + (ends[k + 1] - starts[k]) * min(max((q - low) / (high - low), 0.0), 1.0)))
+    return tuple(at)
+
+
+def middle_chart(
+    points: Sequence[tuple[Tick, tuple[float, ...] | None]], *, low: float, high: float, form: Any = number
+) -> Markup:
+    """The median over time, with the middle 80 % of rows as a band."""
+    parts = [(None, None, None) if p is None else p for _, p in points]
+    line = Series(
+        name="median",
+        x=[tick.end.timestamp() for tick, _ in points],
+        y=[p[1] for p in parts],
+        low=[p[0] for p in parts],
+        high=[p[2] for p in parts],
+    )
+    known = [v for p in parts for v in p if v is not None]
+    ends = (min(known), max(known)) if known else (low, high)
+    rows = [[f"{tick.end:%Y-%m-%d}", *(form(v) for v in p)] for (tick, _), p in zip(points, parts, strict=True)]
+    return line_chart(
+        [line],
+        title="Median over time, and the middle 80 % of rows",
+        description=f"The median goes from {form(line.y[0])} to {form(line.y[-1])}.",
+        x=dates(points[0][0].end, points[-1][0].end, marks=4),
+        y=linear(*ends, marks=3) if form is number else dates(*(datetime.fromtimestamp(e, UTC) for e in ends), marks=3),
+        table=Table(headings=["Events up to", "10 %", "Median", "90 %"], rows=rows),
+        small=True,
+    )

@@ -1,0 +1,125 @@
+"""Pages from templates. Whatever a configuration says is escaped; nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from contextlib import suppress
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from synthstream.errors import ConfigError
+from synthstream.report.scales import number
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """The templates. Values are escaped, and one that is missing is an error."""
+    found = Environment(
+        loader=PackageLoader("synthstream.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"number": number, "moment": moment, "small": small, "span": span}
+    source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
+    found.globals["style"] = Markup(_smaller(source))  # noqa: S704 - our own style sheet
+    return found
+
+
+def moment(value: datetime) -> str:
+    """A date; with the time of day, unless it is midnight.
+
+    Example:
+        >>> moment(datetime(2026, 1, 31)), moment(datetime(2026, 1, 31, 12, 30))
+        ('2026-01-31', '2026-01-31 12:30')
+    """
+    return f"{value:%Y-%m-%d}" if (value.hour, value.minute) == (0, 0) else f"{value:%Y-%m-%d %H:%M}"
+
+
+def small(value: float) -> str:
+    """A small number such as delta, as it is written in a configuration.
+
+    Example:
+        >>> small(1e-9), small(0.0), small(0.25)
+        ('1e-9', '0', '0.25')
+    """
+    return re.sub(r"e-0*", "e-", f"{value:g}")
+
+
+def span(every: str) -> str:
+    """The length of a tick in words.
+
+    Example:
+        >>> span("1w"), span("15m")
+        ('week', '15 minutes')
+    """
+    units = {"m": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month", "q": "quarter", "y": "year"}
+    number_of, unit = re.fullmatch(r"(\d+)(\w+)", every).groups()  # type: ignore[union-attr]
+    return units[unit] if number_of == "1" else f"{number_of} {units[unit]}s"
+
+
+def macro(name: str, **values: Any) -> Markup:
+    """A piece of HTML from a macro of ``charts.html``."""
+    found = getattr(environment().get_template("charts.html").module, name)(**values)
+    return Markup(re.sub(r"\s*\n\s*", "\n", found).strip())  # noqa: S704 - escaped by the template
+
+
+def render(template: str, **values: Any) -> str:
+    """A whole page from a template that extends ``base.html``.
+
+    Raises:
+        jinja2.UndefinedError: the template names a value that is not given.
+
+    Example:
+        >>> page = render("base.html", title="<script>", name="visits", stamp="")
+        >>> "<script>" in page, page.startswith("<!doctype html>")
+        (False, True)
+    """
+    text = environment().get_template(template).render(**values)
+    return re.sub(r"[ \t]*\n\s*", "\n", text).strip() + "\n"
+
+
+def check_place(path: Path) -> None:
+    """Raise ``ConfigError`` unless a page can be written there: a new name, or an ordinary file."""
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"-o {path}: there is no folder {path.parent}.")
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise ConfigError(f"-o {path}: is a link or a folder, or something else that is no file. Name another.")
+
+
+def write_page(path: Path, text: str, *, private: bool = False) -> None:
+    """Write a page whole: a reader never sees half of one.
+
+    Args:
+        path: where to; an ordinary file there is replaced.
+        private: for its owner alone: mode 0600 from the beginning.
+
+    Raises:
+        ConfigError: there is no such folder, or ``path`` is a folder or a link.
+        OSError: the file cannot be written.
+    """
+    check_place(path)
+    aside = path.with_name(f".{path.name}.{token_hex(4)}")
+    handle = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600 if private else 0o666)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _smaller(style: str) -> str:
+    """A style sheet without comments and indentation."""
+    return re.sub(r"\s*\n\s*", "\n", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)).strip()

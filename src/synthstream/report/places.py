@@ -1,0 +1,182 @@
+"""Maps: two columns of numbers, without anything from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from markupsafe import Markup
+
+from synthstream.columns import Column, Number
+from synthstream.coordinates import Coordinate
+from synthstream.release import FloatArray
+from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
+from synthstream.report.distributions import Card, middle_chart, quantiles
+from synthstream.report.published import Cells, Progress, Published, Tick
+from synthstream.report.scales import linear, number, ranges
+
+_LATITUDE = ("lat", "latitude")
+_LONGITUDE = ("lon", "lng", "long", "longitude")
+_BARS, _BOXES = 16, 4
+# A cell with less than half an event is drawn empty.
+_LEAST = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """Events by cell over two columns.
+
+    Args:
+        across, up: the columns, from left to right and from bottom to top.
+        counts: shape ``(cells up, cells across)``.
+        degrees: whether they are longitude and latitude.
+    """
+
+    across: Coordinate | Number
+    up: Coordinate | Number
+    counts: FloatArray
+    degrees: bool
+
+
+def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, int, bool] | None:
+    """Positions of the columns to draw across and up, and whether they are longitude and latitude by their names.
+
+    Args:
+        columns: all of them.
+        any_pair: whether the first two will do if none are named so.
+
+    Example:
+        >>> named = [Number(name=n, min=0, max=1, bins=2) for n in ("fare", "Latitude", "lng")]
+        >>> axes_of(named), axes_of(named[:1]), axes_of(named[:2], any_pair=True)
+        ((2, 1, True), None, (0, 1, False))
+    """
+    numbers = [i for i, column in enumerate(columns) if isinstance(column, Number | Coordinate)]
+    latitude = [i for i in numbers if columns[i].name.strip().casefold() in _LATITUDE]
+    longitude = [i for i in numbers if columns[i].name.strip().casefold() in _LONGITUDE]
+    if latitude and longitude:
+        return longitude[0], latitude[0], True
+    return (numbers[0], numbers[1], False) if any_pair and len(numbers) > 1 else None
+
+
+def grid_of_tables(found: Published, newest: Cells) -> Grid | None:
+    """Longitude and latitude of a stream of tables; ``None`` if it has none, or no table of both."""
+    columns, workload = found.config.schema.columns, found.workload
+    axes = axes_of(columns)
+    if axes is None or tuple(sorted(axes[:2])) not in workload.marginals:
+        return None
+    across, up, degrees = axes
+    pair = (min(across, up), max(across, up))
+    table = newest.count[workload.slice_of(pair)].reshape([workload.sizes[c] for c in pair])
+    table = table if pair[0] == up else table.T
+    return _grid(columns, axes, table[: len(columns[up].value_labels), : len(columns[across].value_labels)], degrees)
+
+
+def grid_of_nodes(found: Published, nodes: pl.DataFrame) -> Grid | None:
+    """Two columns of a stream of points; ``None`` if it has but one."""
+    columns = found.config.schema.columns
+    axes = axes_of(columns, any_pair=True)
+    if axes is None:
+        return None
+    across, up, degrees = axes
+    names = [f"{columns[up].name} from", f"{columns[across].name} from"]
+    summed = nodes.group_by(names).agg(pl.col("count").sum()).sort(names)
+    shape = (summed[names[0]].n_unique(), summed[names[1]].n_unique())
+    return _grid(columns, axes, summed["count"].to_numpy().reshape(shape), degrees)
+
+
+def _grid(columns: Sequence[Column], axes: tuple[int, int, bool], counts: FloatArray, degrees: bool) -> Grid:
+    across, up = columns[axes[0]], columns[axes[1]]
+    if not isinstance(across, Number | Coordinate) or not isinstance(up, Number | Coordinate):
+        raise TypeError("a map needs two columns of numbers")
+    return Grid(across=across, up=up, counts=counts, degrees=degrees)
+
+
+def map_of(
+    grid: Grid, tick: Tick, *, what: str = "Synthetic events", span: tuple[float, float] | None = None
+) -> Markup:
+    """The map, with coarse boxes as a table. ``span``: see :func:`synthstream.report.charts.density_map`."""
+    x, y = grid.across, grid.up
+    width, height = x.max - x.min, y.max - y.min
+    aspect = 1.0
+    if grid.degrees and abs(y.min) <= 90 and abs(y.max) <= 90:
+        aspect = aspect_of_degrees(width=width, height=height, latitude=(y.min + y.max) / 2)
+    top = np.unravel_index(int(grid.counts.argmax()), grid.counts.shape)
+    north, east = (_range(c, int(i), size) for c, i, size in zip((y, x), top, grid.counts.shape, strict=True))
+    return density_map(
+        np.where(grid.counts >= _LEAST, grid.counts, 0).tolist(),
+        title=f"{what} up to {tick.end:%Y-%m-%d}",
+        description=f"{number(float(grid.counts.sum()))} events in {grid.counts.size} cells. The fullest is at "
+        f"{y.name} {north}, {x.name} {east}.",
+        x=linear(x.min, x.max, tight=True),
+        y=linear(y.min, y.max, tight=True),
+        aspect=min(max(aspect, 0.25), 4.0),
+        x_label=x.name,
+        y_label=y.name,
+        scale="events in a cell, on a logarithmic scale",
+        span=span,
+        table=boxes(grid),
+    )
+
+
+def boxes(grid: Grid) -> Table:
+    """Events in a few coarse boxes."""
+    rows = []
+    up_cuts = np.array_split(np.arange(grid.counts.shape[0]), min(_BOXES, grid.counts.shape[0]))
+    across_cuts = np.array_split(np.arange(grid.counts.shape[1]), min(_BOXES, grid.counts.shape[1]))
+    for i in reversed(up_cuts):
+        for j in across_cuts:
+            ranges = (_range(grid.up, i, grid.counts.shape[0]), _range(grid.across, j, grid.counts.shape[1]))
+            rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum())))])
+    return Table(headings=[grid.up.name, grid.across.name, "Events"], rows=rows)
+
+
+def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
+    """Of neighbouring cells among so many, the range together."""
+    first, last = (cells, cells) if isinstance(cells, int) else (int(cells[0]), int(cells[-1]))
+    step = (column.max - column.min) / size
+    return ranges([column.min + first * step, column.min + (last + 1) * step])[0]
+
+
+def point_cards(found: Published, *, progress: Progress) -> list[Card]:
+    """Charts of each column of a stream of points, from the nodes of sampled releases."""
+    ticks = list(found.sampled())
+    nodes = [found.nodes(ticks[i]) for i in progress(list(range(len(ticks))), "reading releases")]
+    cards = []
+    for column in found.config.schema.columns:
+        if not isinstance(column, Coordinate):
+            continue
+        masses = [_masses(frame, column) for frame in nodes]
+        points = [
+            (tick, quantiles(np.maximum(mass, 0), np.linspace(column.min, column.max, mass.size + 1).tolist()))
+            for tick, mass in zip(ticks, masses, strict=True)
+        ]
+        cards.append(
+            Card(
+                name=column.name,
+                kind=f"numbers from {number(column.min)} to {number(column.max)}",
+                now=_histogram(column, masses[-1]),
+                history=(middle_chart(points, low=column.min, high=column.max),) if len(ticks) > 1 else (),
+                note="",
+            )
+        )
+    return cards
+
+
+def _masses(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
+    name = f"{column.name} from"
+    return nodes.group_by(name).agg(pl.col("count").sum()).sort(name)["count"].to_numpy().astype(np.float64)
+
+
+def _histogram(column: Coordinate, mass: FloatArray) -> Markup:
+    parts = coarse(column, mass)
+    return bar_chart([Bar(label=label, value=round(value)) for label, value in parts], title="Now")
+
+
+def coarse(column: Coordinate, mass: FloatArray) -> list[tuple[str, float]]:
+    """Events in at most 16 ranges of a column, each with its label."""
+    parts = np.array_split(np.arange(mass.size), min(_BARS, mass.size))
+    cuts = [column.min + (column.max - column.min) * at / mass.size for at in [*(int(p[0]) for p in parts), mass.size]]
+    return [(label, float(mass[part].sum())) for label, part in zip(ranges(cuts), parts, strict=True)]

@@ -1,0 +1,201 @@
+"""The forecast of ``synthstream plan`` as a page. It knows the configuration and simulations, and no data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from synthstream.report.charts import Series, Table, line_chart
+from synthstream.report.page import moment, render
+from synthstream.report.promise import Promise
+from synthstream.report.scales import logarithmic, number
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from synthstream.planning import Forecast, Plan
+
+# An error of a forecast; ``None`` where there is none.
+Error = Callable[["Forecast"], float | None]
+
+# A range of the values of two columns at once; the command prints it as "box".
+_BOX = "A box: a quarter of a table"
+
+
+def plan_page(found: Plan) -> str:
+    """One self-contained page, light and dark, with a chart of each error and all numbers.
+
+    Example:
+        >>> from synthstream.config import StreamConfig
+        >>> from synthstream.planning import plan
+        >>> config = StreamConfig.from_toml('''
+        ... name = "visits"
+        ... state = "state"
+        ... [privacy]
+        ... epsilon = 1.0
+        ... delta = 1e-9
+        ... unit = "event"
+        ... [clock]
+        ... start = 2026-01-01
+        ... every = "1d"
+        ... horizon = 365
+        ... [[columns]]
+        ... name = "ward"
+        ... type = "category"
+        ... values = ["A", "B", "C"]
+        ... ''')
+        >>> page = plan_page(plan(config))
+        >>> page.startswith("<!doctype html>"), "://" in page
+        (True, False)
+    """
+    return render(
+        "plan.html",
+        title=f"Forecast: {found.name}",
+        name="Synthstream",
+        stamp="",
+        plan=found,
+        promise=Promise(
+            epsilon=found.budget.epsilon,
+            delta=found.budget.delta,
+            whom="a person" if found.claim.unit.of_persons else "an event",
+        ),
+        facts=_facts(found),
+        measured=[_chart(found, title, note, error) for title, note, error in _measured(found)],
+        rows=[_chart(found, title, note, error) for title, note, error in _rows(found)],
+        table=_table(found),
+    )
+
+
+def _facts(found: Plan) -> list[tuple[str, str, str]]:
+    """The page's key figures: what, how much, and a remark."""
+    budget = found.budget
+    delta = "pure" if budget.pure else f"delta {budget.delta:g}"
+    facts = [
+        ("Budget", f"epsilon {budget.epsilon:g}", f"{delta}, for everything that is ever published"),
+        ("Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words),
+        ("Cells", f"{found.cells:,}", "at most" if not found.tables else f"in {sum(found.tables.values()):,} tables"),
+        ("Memory", f"{found.memory_bytes / 1e6:,.0f} MB", f"on disk up to {_megabytes(found)}"),
+    ]
+    if found.release_seconds is not None:
+        facts.append(("Time", f"{found.release_seconds:.2g} s", "for a release at the last line, on this machine"))
+    guess = "assumed: nobody said" if found.assumed else "a public guess"
+    facts.append(("Events", f"{found.expected.number:,g} a {found.expected.per}", guess))
+    return facts
+
+
+def _megabytes(found: Plan) -> str:
+    each = f"{found.tick_bytes / 1e3:,.0f} KB" if found.tick_bytes >= 1000 else f"{found.tick_bytes} bytes"
+    return f"{found.state_bytes / 1e6:,.1f} MB, and {each} a tick"
+
+
+def _measured(found: Plan) -> list[tuple[str, str, Error]]:
+    """Errors of measured counts: title, note, and where they stand."""
+    charts: list[tuple[str, str, Error]] = []
+    orders = sorted(k for k in found.forecasts[0].stderr if k)
+    alike = all(math.isclose(f.stderr[k], f.stderr[orders[0]], rel_tol=1e-6) for f in found.forecasts for k in orders)
+    for k in orders[:1] if alike else orders:
+        title = "One cell of any table" if alike else f"One cell of a {_table_of(k)}"
+        charts.append(
+            (title, "A cell is one count: of a value, or of values together. Its standard error.", partial(_stderr, k))
+        )
+    if any(f.box is not None for f in found.forecasts):
+        note = "A box is half of the values of each of two columns. Standard error of the sum of its cells."
+        charts.append((_BOX, note, lambda f: f.box))
+    return charts
+
+
+def _rows(found: Plan) -> list[tuple[str, str, Error]]:
+    """Errors of published rows, in events, and in per cent if somebody said how many there will be."""
+    first = next((f.rows for f in found.forecasts if f.rows is not None), None)
+    if first is None:
+        return []
+    charts: list[tuple[str, str, Error]] = []
+    for k in sorted(first.table_error):
+        note = "Sum of absolute errors over all cells, mean over tables."
+        charts.append((f"A {_table_of(k)}", note, partial(_table_error, k)))
+    box = (
+        "A box is half of the range of each column."
+        if not found.tables
+        else "A box is half of the values of each of two columns; counted in the rows."
+    )
+    charts.append(
+        (_BOX if found.tables else "A box: half of each column", box, lambda f: None if f.rows is None else f.rows.box)
+    )
+    if first.distance is not None:
+        note = "How far points are off on average, as a part of a column's range (Wasserstein distance). 0.05: by 5%."
+        charts.append(("Distance", note, lambda f: None if f.rows is None else f.rows.distance))
+    return charts
+
+
+def _table_of(order: int) -> str:
+    """What is called a k-way table elsewhere."""
+    columns = {1: "one column", 2: "two columns", 3: "three columns"}.get(order, f"{order} columns")
+    return f"table of {columns}"
+
+
+def _stderr(order: int, forecast: Forecast) -> float:
+    return forecast.stderr[order]
+
+
+def _table_error(order: int, forecast: Forecast) -> float | None:
+    return None if forecast.rows is None else forecast.rows.table_error[order]
+
+
+def _chart(found: Plan, title: str, note: str, error: Error) -> Markup:
+    """Error against the number of ticks, a line for each budget."""
+    values = [[error(f) for f in budgeted.forecasts] for budgeted in found.budgets]
+    positive = [v for line in values for v in line if v is not None and v > 0]
+    ticks = [float(f.ticks) for f in found.forecasts]
+    distance = title == "Distance"
+    percent = not found.assumed and not distance and "cell" not in title
+    series = [
+        Series(name=_budget(found, b.epsilon), x=ticks, y=[v if v else None for v in line])
+        for b, line in zip(found.budgets, values, strict=True)
+    ]
+    rows = [[_when(f), *(_said(f, line[i], percent=percent) for line in values)] for i, f in enumerate(found.forecasts)]
+    mine = [error(f) for f in found.forecasts]
+    return line_chart(
+        series,
+        title=title,
+        description=f"{title}: {_said(found.forecasts[0], mine[0], percent=percent)} after {ticks[0]:,.0f} ticks, "
+        f"{_said(found.forecasts[-1], mine[-1], percent=percent)} after {ticks[-1]:,.0f}, at the configured budget.",
+        x=logarithmic(ticks[0], ticks[-1]),
+        y=logarithmic(min(positive, default=1.0), max(positive, default=1.0)),
+        x_label="ticks",
+        y_label="parts of the range" if distance else "error in events",
+        table=Table(headings=["After", *(_budget(found, b.epsilon) for b in found.budgets)], rows=rows),
+        note=note,
+    )
+
+
+def _budget(found: Plan, epsilon: float) -> str:
+    return f"epsilon {epsilon:g}" + (" (configured)" if epsilon == found.budget.epsilon else "")
+
+
+def _when(forecast: Forecast) -> str:
+    tick = "" if "tick" in forecast.asked else f", tick {forecast.ticks:,}"
+    return f"{forecast.asked}{tick}" + ("" if forecast.until is None else f" ({moment(forecast.until)})")
+
+
+def _said(forecast: Forecast, value: float | None, *, percent: bool) -> str:
+    """An error, and what part of all events that is, as the command prints it."""
+    if value is None or not percent:
+        return number(value)
+    share = 100 * value / max(forecast.events, 1.0)
+    return f"{number(value)} ({'>100' if share > 100 else f'{share:.0f}' if share >= 10 else f'{share:.1g}'}%)"
+
+
+def _table(found: Plan) -> Table:
+    """All errors at the configured budget."""
+    charts = [("rows", chart) for chart in _rows(found)] + [("measured", chart) for chart in _measured(found)]
+    headings = ["After", "Events", *(f"{title}, {of}" for of, (title, _, _) in charts)]
+    rows = []
+    for forecast in found.forecasts:
+        errors = [
+            _said(forecast, error(forecast), percent=not found.assumed and title != "Distance" and "cell" not in title)
+            for _, (title, _, error) in charts
+        ]
+        rows.append([_when(forecast), number(round(forecast.events)), *errors])
+    return Table(headings=headings, rows=rows)

@@ -1,0 +1,75 @@
+"""How much a promise is worth, in plain words: a weak one is called weak."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from synthstream.report.page import small
+from synthstream.report.scales import number
+
+# Above these a promise is called weak; above the last, next to nothing.
+_WEAK_EPSILON, _WEAK_DELTA, _NO_EPSILON = 4.0, 1e-6, 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """What (epsilon, delta) is worth to whom it protects.
+
+    Args:
+        epsilon: above 0.
+        delta: 0 for a pure promise.
+        whom: ``"a person"`` or ``"an event"``.
+
+    Example:
+        >>> Promise(epsilon=1.0, delta=0.0, whom="an event").words
+        'with ε = 1, no conclusion about an event becomes more than 2.72 times as likely'
+        >>> Promise(epsilon=50.0, delta=0.0, whom="an event").warning
+        'ε = 50 promises next to nothing.'
+    """
+
+    epsilon: float
+    delta: float
+    whom: str
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it promises next to nothing."""
+        return self.epsilon > _NO_EPSILON
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether nobody should rely on it."""
+        return self.epsilon > _WEAK_EPSILON or self.delta > _WEAK_DELTA
+
+    @property
+    def warning(self) -> str:
+        """What a reader must know before anything else; empty if the promise is not weak."""
+        if not self.is_weak:
+            return ""
+        parts = []
+        if self.is_empty:
+            parts.append(f"ε = {self.epsilon:g} promises next to nothing.")
+        elif self.epsilon > _WEAK_EPSILON:
+            parts.append(f"The promise is weak: ε = {self.epsilon:g} is large.")
+        if self.delta > _WEAK_DELTA:
+            start = "There is" if parts else "The promise is weak: there is"
+            parts.append(f"{start} a chance of {self._chance} that it does not hold at all (δ = {small(self.delta)}).")
+        return " ".join(parts)
+
+    @property
+    def words(self) -> str:
+        """What epsilon and delta say, as a part of a sentence."""
+        said = f"with ε = {self.epsilon:g}, "
+        if self.is_empty:
+            return f"{said}a conclusion about {self.whom} may become so much more likely that the promise means nothing"
+        said += f"no conclusion about {self.whom} becomes more than {number(math.exp(self.epsilon))} times as likely"
+        if self.delta > _WEAK_DELTA:
+            return f"{said}, but for a chance of {self._chance} that it does not hold at all"
+        if self.delta:
+            return f"{said}, but for a chance of δ = {small(self.delta)} that this does not hold"
+        return said
+
+    @property
+    def _chance(self) -> str:
+        return f"one in {number(float(f'{1 / self.delta:.2g}'))}"

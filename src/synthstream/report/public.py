@@ -1,0 +1,280 @@
+"""The report that may be published: made of releases and configuration alone."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from markupsafe import Markup
+
+from synthstream.config import StreamConfig
+from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
+from synthstream.report.charts import Series, Table, heat_map, line_chart
+from synthstream.report.distributions import REACH, Counts, card, running
+from synthstream.report.limits import limits_of
+from synthstream.report.page import render
+from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
+from synthstream.report.promise import Promise
+from synthstream.report.published import Progress, Published, Tick, published
+from synthstream.report.scales import dates, linear, number
+from synthstream.report.theorems import STATEMENTS
+
+# Pairs that are listed below the heat map.
+_STRONGEST = 15
+_CHANGES = 400
+_FILES = {
+    "rows.parquet": "Synthetic rows",
+    "tables.parquet": "Counts with their standard errors",
+    "measured.parquet": "Noisy counts as they were measured, for machines",
+    "manifest.json": "The promise, and hashes of all files",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """How many events there are.
+
+    Args:
+        rows: synthetic rows of the newest release.
+        measured, stderr: as they passed the gate; ``None`` where that is not published.
+    """
+
+    rows: int
+    measured: float | None = None
+    stderr: float | None = None
+
+
+def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> str:
+    """The public report of a stream, as HTML.
+
+    Args:
+        config: with a [sink] that holds releases.
+        output: where the page will lie; links to the newest release start there.
+        progress: shows how far reading is.
+
+    Raises:
+        ConfigError: there is no [sink], or the releases were made with other settings.
+        SinkError: there is no release, or a file is not what was published.
+    """
+    found = published(config, progress=progress)
+    parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
+    newest = found.newest
+    manifest, claim = newest.manifest, newest.manifest["claim"]
+    unit = replace(config.privacy.unit, signed=config.op is not None)
+    return render(
+        "report.html",
+        title="Synthetic data report",
+        name=config.name,
+        stamp=found.warning,
+        version=version("synthstream"),
+        drawn=None if config.sink is None or config.sink.rows == "total" else config.sink.rows,
+        newest=newest,
+        first=found.ticks[0],
+        meaning=unit.meaning,
+        unit=unit.words,
+        claim=claim,
+        promise=Promise(
+            epsilon=claim["epsilon"],
+            delta=claim["delta"],
+            whom="a person" if claim["unit"] == "person" else "an event",
+        ),
+        ledger=ledger(found),
+        used=newest.tick + 1,
+        chain=manifest["chain"],
+        gaps=gaps(found.ticks),
+        without_rows=sum(not tick.has_rows for tick in found.ticks),
+        releases=len(found.ticks),
+        changes=_changes(found.ticks),
+        every=config.clock.every,
+        timezone=config.clock.timezone,
+        theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
+        limits=limits_of(config),
+        downloads=downloads(found, output),
+        reach=number(REACH),
+        most_columns=MOST_COLUMNS,
+        columns_in_all=len(config.schema.columns),
+        **parts,
+    )
+
+
+def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
+    """What differs for a stream of tables."""
+    ticks = found.sampled()
+    history = [(ticks[i], found.cells(ticks[i])) for i in progress(list(range(len(ticks))), "reading releases")]
+    newest = history[-1][1]
+    columns = progress(list(range(len(found.config.schema.columns))), "drawing columns")
+    cards = [card(found, i, history) for i in columns]
+    listed = pairs(found, newest)
+    grid = grid_of_tables(found, newest)
+    totals: list[Counts | None] = [None] * len(history)
+    if () in found.workload.marginals:
+        here = found.workload.slice_of(())
+        totals = [running(cells, here) for _, cells in history]
+    return {
+        "total": _total(found.newest, totals[-1]),
+        "growth": _growth(ticks, totals),
+        "cards": [c for c in cards if c is not None],
+        "association": _association(found, listed)
+        if len(listed) > 1 or len(found.config.schema.columns) == 2
+        else None,
+        "noise_known": any(pair.beyond is not None for pair in listed),
+        "map": None if grid is None else map_of(grid, found.newest),
+        "degrees": grid is not None,
+        "error_bars": any(np.isfinite(cells.stderr).any() for cells in (newest,)),
+    }
+
+
+def _of_points(found: Published, progress: Progress) -> dict[str, Any]:
+    """What differs for a stream of points."""
+    grid = grid_of_nodes(found, found.nodes(found.newest))
+    return {
+        "total": Total(rows=found.newest.rows),
+        "growth": _growth(found.sampled(), [None] * len(found.sampled())),
+        "cards": point_cards(found, progress=progress),
+        "association": None,
+        "noise_known": False,
+        "map": None if grid is None else map_of(grid, found.newest),
+        "degrees": grid is not None and grid.degrees,
+        "error_bars": False,
+    }
+
+
+def _total(newest: Tick, total: Counts | None) -> Total:
+    if total is None or not np.isfinite([total.measured[0], total.stderr[0]]).all():
+        return Total(rows=newest.rows)
+    return Total(rows=newest.rows, measured=float(total.measured[0]), stderr=float(total.stderr[0]))
+
+
+def _growth(ticks: Sequence[Tick], totals: Sequence[Counts | None]) -> Markup:
+    """Events in total over time."""
+    low: list[float | None] = []
+    high: list[float | None] = []
+    measured: list[str] = []
+    for total in totals:
+        known = total is not None and bool(np.isfinite([total.measured[0], total.stderr[0]]).all())
+        reach = REACH * float(total.stderr[0]) if known and total is not None else 0.0
+        value = float(total.measured[0]) if known and total is not None else 0.0
+        low.append(max(value - reach, 0.0) if known else None)
+        high.append(max(value + reach, 0.0) if known else None)
+        measured.append(f"{number(round(value))} ± {number(reach / REACH)}" if known else "–")
+    line = Series(
+        name="synthetic rows", x=[t.end.timestamp() for t in ticks], y=[t.rows for t in ticks], low=low, high=high
+    )
+    top = max([t.rows for t in ticks] + [h for h in high if h is not None])
+    rows = [[f"{t.end:%Y-%m-%d}", str(t.tick), number(t.rows), m] for t, m in zip(ticks, measured, strict=True)]
+    banded = any(h is not None for h in high)
+    return line_chart(
+        [line],
+        title="Events in all, release by release",
+        description=f"From {number(ticks[0].rows)} to {number(ticks[-1].rows)} events in {len(ticks)} of the releases.",
+        x=dates(ticks[0].end, ticks[-1].end),
+        y=linear(0, max(top, 1.0)),
+        y_label="events",
+        table=Table(headings=["Events up to", "Tick", "Synthetic rows", "Measured ± standard error"], rows=rows),
+        note=f"Band: what was measured, ± {number(REACH)} standard errors." if banded else "",
+    )
+
+
+def _changes(ticks: Sequence[Tick]) -> Markup | None:
+    """Share of rows that changed from release to release."""
+    places = np.unique(np.linspace(0, len(ticks) - 1, min(_CHANGES, len(ticks))).round().astype(int))
+    shown = [ticks[i] for i in places if ticks[i].changed is not None]
+    if len(shown) < 2:
+        return None
+    values = [100 * float(t.changed or 0.0) for t in shown]
+    return line_chart(
+        [Series(name="changed rows", x=[t.end.timestamp() for t in shown], y=values)],
+        title="Rows that were replaced, release by release",
+        description=f"Between {number(min(values))} % and {number(max(values))} % of the rows of the release before.",
+        x=dates(shown[0].end, shown[-1].end),
+        y=linear(0, max(*values, 1.0), marks=4),
+        y_label="% of the rows of the release before",
+    )
+
+
+def _association(found: Published, listed: Sequence[Pair]) -> Markup | None:
+    """Heat map of pairs of columns."""
+    names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
+    if not listed:
+        return None
+    known = any(pair.beyond is not None for pair in listed)
+    values: list[list[float | None]] = [[None] * len(names) for _ in names]
+    grey = [[False] * len(names) for _ in names]
+    for pair in listed:
+        i, j = pair.columns
+        values[j][i], grey[j][i] = pair.strength, pair.strength is None or (known and pair.is_noise)
+    clear = [p for p in listed if p.strength is not None and not (known and p.is_noise)]
+    clear = sorted(clear, key=lambda p: -(p.strength or 0.0))
+    rows = [
+        [
+            f"{names[p.columns[0]]} and {names[p.columns[1]]}",
+            f"{p.strength or 0.0:.2f}",
+            f"{p.beyond:.1f}" if p.beyond else "–",
+        ]
+        for p in clear[:_STRONGEST]
+    ]
+    said = f"{len(listed)} pairs."
+    if known:
+        chance = len(listed) * (1 - CONFIDENCE)
+        said = f"{len(clear)} of {len(listed)} pairs are beyond noise, about {number(round(chance, 1))} by chance."
+    strongest = f" The strongest: {rows[0][0]}, {rows[0][1]}." if rows else ""
+    return heat_map(
+        names,
+        values,
+        title="Which columns go together",
+        description=said + strongest,
+        grey=grey,
+        high=_scale_of([p.strength or 0.0 for p in clear]),
+        scale="How strongly two columns go together in the synthetic rows, from 0 (not at all) to 1 (one follows from "
+        "the other): Cramér's V",
+        table=Table(
+            headings=["Strongest pairs", "Strength, from 0 to 1", "Distance (above 1: beyond noise)"], rows=rows
+        )
+        if rows
+        else None,
+        note=said + strongest,
+    )
+
+
+def _scale_of(strengths: Sequence[float]) -> float:
+    """Where the colours end: the next tenth above the strongest."""
+    return min(max(math.ceil(10 * max(strengths, default=0.0)) / 10, 0.1), 1.0)
+
+
+def ledger(found: Published) -> list[tuple[Tick, dict[str, Any]]]:
+    """The claims that releases state, each with the first that states it. There is one: the budget is charged once."""
+    listed: list[tuple[Tick, dict[str, Any]]] = []
+    for tick in found.ticks:
+        claim = tick.manifest.get("claim", {})
+        if not listed or listed[-1][1] != claim:
+            listed.append((tick, claim))
+    return listed
+
+
+def gaps(ticks: Sequence[Tick]) -> int:
+    """Ticks up to the newest whose release is not there."""
+    return ticks[-1].tick + 1 - len(ticks)
+
+
+def downloads(found: Published, output: Path) -> list[dict[str, str]]:
+    """Links to files of the newest release that are there, relative to the folder of the page."""
+    place = found.place(found.newest.tick)
+    listed = []
+    for name, what in _FILES.items():
+        path = place / name
+        if path.exists():
+            relative = os.path.relpath(path.resolve(), output.absolute().parent.resolve())
+            href = quote(relative.replace(os.sep, "/"))
+            listed.append({"name": name, "href": href, "what": what, "size": _size(path.stat().st_size)})
+    return listed
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.1f} kB"

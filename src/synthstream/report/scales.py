@@ -1,0 +1,189 @@
+"""From numbers and dates to places on an axis, and to the text beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+# Steps between dates on an axis: months, then seconds.
+_MONTHS = (1, 3, 6, 12, 24, 60, 120, 240, 600, 1200)
+_SECONDS = tuple(s for s in (60, 300, 900, 3600, 10_800, 21_600, 43_200, 86_400, 2 * 86_400, 7 * 86_400, 14 * 86_400))
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
+
+
+def number(value: float | None) -> str:
+    """A number as people write it: thousands apart, three digits that count.
+
+    Example:
+        >>> [number(v) for v in (12345.6, 12.345, 0.001234, -3.0, None)]
+        ['12,346', '12.3', '0.00123', '\u22123', '\u2013']
+    """
+    if value is None or math.isnan(value):
+        return "\u2013"
+    if math.isinf(value):
+        return "\u221e" if value > 0 else "\u2212\u221e"
+    size = abs(value)
+    if size >= 100 or size == int(size):
+        text = f"{size:,.0f}"
+    elif size < 1e-4:
+        text = f"{size:.2g}"
+    else:
+        text = f"{size:.{2 - math.floor(math.log10(size))}f}".rstrip("0").rstrip(".")
+    return f"\u2212{text}" if value < 0 and text != "0" else text
+
+
+def ranges(edges: Sequence[float]) -> list[str]:
+    """Labels of the bins between edges, with as many decimals as it takes to tell them apart.
+
+    Example:
+        >>> ranges([47.0, 47.25, 47.5]), ranges([-10, 0, 10])
+        (['47.00 to 47.25', '47.25 to 47.50'], ['\u221210 to 0', '0 to 10'])
+    """
+    step = min(b - a for a, b in pairwise(edges))
+    digits = next((d for d in range(12) if all(abs(round(e, d) - e) <= step / 20 for e in edges)), 12)
+    texts = [f"{edge:,.{digits}f}".replace("-", "\u2212") for edge in edges]
+    return [f"{a} to {b}" for a, b in pairwise(texts)]
+
+
+def short(value: float) -> str:
+    """A number for an axis, where there is little room.
+
+    Example:
+        >>> [short(v) for v in (0, 2500, 25_000, 1_500_000)]
+        ['0', '2,500', '25k', '1.5M']
+    """
+    for unit, letter in _LARGE:
+        if abs(value) >= unit:
+            unit = 1e3 if letter == "k" else unit
+            return f"{value / unit:.3g}{letter}".replace("-", "\u2212")
+    return number(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One direction of a plot.
+
+    Args:
+        low, high: the ends, in the axis's own units; seconds since 1970 for dates.
+        marks: where to write a label, and which, from low to high.
+        log: whether places go by the logarithm.
+    """
+
+    low: float
+    high: float
+    marks: tuple[tuple[float, str], ...]
+    log: bool = False
+
+    def share(self, value: float) -> float:
+        """How far along a value lies: 0 at ``low``, 1 at ``high``; clipped to the axis.
+
+        Example:
+            >>> Axis(low=1, high=100, marks=(), log=True).share(10)
+            0.5
+        """
+        if self.log:
+            low, high, at = math.log(self.low), math.log(self.high), math.log(max(value, self.low))
+        else:
+            low, high, at = self.low, self.high, value
+        return min(max((at - low) / (high - low), 0.0), 1.0)
+
+
+def linear(
+    low: float, high: float, *, marks: int = 5, tight: bool = False, form: Callable[[float], str] = short
+) -> Axis:
+    """An axis whose labels are round numbers: about ``marks`` of them. ``tight``: do not widen it to the next label.
+
+    Example:
+        >>> axis = linear(0, 4588)
+        >>> axis.high, [label for _, label in axis.marks]
+        (5000.0, ['0', '1,000', '2,000', '3,000', '4,000', '5,000'])
+    """
+    if not high > low:
+        high = low + (abs(low) or 1.0)
+    step = _round_step((high - low) / marks)
+    first = math.ceil(low / step - 1e-9) if tight else math.floor(low / step + 1e-9)
+    last = math.floor(high / step + 1e-9) if tight else math.ceil(high / step - 1e-9)
+    places = [i * step for i in range(first, last + 1)]
+    ends = (low, high) if tight else (places[0], places[-1])
+    form = number if form is short and abs(ends[1]) <= 10_000 else form
+    return Axis(low=ends[0], high=ends[1], marks=tuple((p, form(p)) for p in places))
+
+
+def logarithmic(low: float, high: float, *, form: Callable[[float], str] = short) -> Axis:
+    """An axis by powers of ten; with 2 and 5 between if there are few.
+
+    Example:
+        >>> [label for _, label in logarithmic(3, 80).marks], [label for _, label in logarithmic(1, 3650).marks]
+        (['2', '5', '10', '20', '50', '100'], ['1', '10', '100', '1,000'])
+    """
+    low, high = max(low, 1e-300), max(high, low * 1.0001)
+    steps = (1, 2, 5) if high / low < 1e4 else (1,)
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    places = [s * 10.0**p for p in powers for s in steps]
+    start = max(i for i, p in enumerate(places) if p <= low * (1 + 1e-9))
+    end = min(i for i, p in enumerate(places) if p >= high * (1 - 1e-9))
+    shown = places[start : end + 1]
+    if len(shown) > 8:
+        shown = [p for p in shown if math.isclose(math.log10(p), round(math.log10(p)), abs_tol=1e-9)]
+    shown = shown[:: math.ceil(len(shown) / 8)]
+    return Axis(low=places[start], high=places[end], marks=tuple((p, form(p)) for p in shown), log=True)
+
+
+def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:
+    """An axis of dates, labelled at the beginning of years, months, days or hours.
+
+    Example:
+        >>> from datetime import UTC
+        >>> axis = dates(datetime(2011, 1, 1, tzinfo=UTC), datetime(2016, 1, 2, tzinfo=UTC))
+        >>> [label for _, label in axis.marks]
+        ['2011', '2012', '2013', '2014', '2015', '2016']
+    """
+    zone = start.tzinfo
+    if end <= start:
+        end = start + timedelta(days=1)
+    span = (end - start).total_seconds()
+    places: list[datetime] = []
+    if span / marks > _SECONDS[-1] * 1.2:
+        month = next((m for m in _MONTHS if m * 30.4 * 86_400 * (marks + 1) >= span), _MONTHS[-1])
+        first = (start.year * 12 + start.month - 1) // month * month
+        last = end.year * 12 + end.month
+        days = [datetime(i // 12, i % 12 + 1, 1, tzinfo=zone) for i in range(max(first, 12), last, month)]
+        form = "%Y" if month % 12 == 0 else "%b %Y"
+    else:
+        step = next((s for s in _SECONDS if s * (marks + 1) >= span), _SECONDS[-1])
+        day = datetime(start.year, start.month, start.day, tzinfo=zone)
+        days = [day + timedelta(seconds=i * step) for i in range(int((span + 86_400) / step) + 2)]
+        form = "%d %b" if step >= 86_400 else "%H:%M"
+        if step >= 86_400 and start.year != end.year:
+            form = "%d %b %Y"
+    places = [day for day in days if start <= day <= end]
+    names = [day.strftime(form) for day in places]
+    if form == "%b %Y" and start.year == end.year:  # the year once will do
+        names[1:] = [name[:3] for name in names[1:]]
+    shown = tuple((day.timestamp(), name.removeprefix("0")) for day, name in zip(places, names, strict=True))
+    return Axis(low=start.timestamp(), high=end.timestamp(), marks=shown or _ends(start, end))
+
+
+def _ends(start: datetime, end: datetime) -> tuple[tuple[float, str], ...]:
+    return ((start.timestamp(), f"{start:%Y-%m-%d}"), (end.timestamp(), f"{end:%Y-%m-%d}"))
+
+
+def _round_step(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step))
+    return float(next(m for m in (1, 2, 2.5, 5, 10) if m * power >= step * (1 - 1e-9)) * power)
+
+
+def classes(values: Sequence[float], number_of: int) -> list[float]:
+    """Bounds of ``number_of`` classes of positive values, equal in the logarithm, from small to large: the lower ones.
+
+    Example:
+        >>> classes([1.0, 100.0], 2)
+        [1.0, 10.0]
+    """
+    low, high = min(values), max(values)
+    if not high > low:
+        return [low * 0.5**i for i in reversed(range(number_of))]
+    return [low * (high / low) ** (i / number_of) for i in range(number_of)]

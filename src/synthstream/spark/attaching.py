@@ -1,0 +1,180 @@
+"""Structured Streaming: micro-batches counted into a stream, each once; ticks closed by the public clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synthstream.counting import CountsByTick
+from synthstream.errors import BatchConflict, EngineError, SynthstreamError
+from synthstream.release import Release
+from synthstream.spark.counting import count, selected
+from synthstream.spark.sessions import refuse
+from synthstream.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attached:
+    """A query that counts into a stream.
+
+    Args:
+        query: Spark's own, running.
+        stream: which it counts into.
+        every: how often it looks for rows; ``None`` if it ends when all rows that there are have been counted.
+    """
+
+    query: StreamingQuery
+    stream: Stream
+    every: str | None
+    _failures: list[SynthstreamError] = field(default_factory=list, repr=False)
+
+    def releases(self, *, until: datetime | None = None) -> Iterator[Release]:
+        """Close ticks by the public clock, until the query ends.
+
+        A query that ends by itself: every tick that is due, when all rows are counted. A query that goes on: every
+        tick that is over, as soon as Spark has finished what it began to look for after the tick's end, whether
+        there were rows or not.
+
+        Args:
+            until: see :meth:`Stream.due`.
+
+        Raises:
+            EngineError, BatchConflict: the query failed. What was counted stays counted; what was not was not.
+        """
+        while not self._over(seconds=1):
+            if self.every is not None:
+                yield from self._closed(until)
+        if self.every is not None:
+            yield from self._closed(until)
+            return
+        for _ in range(self.stream.due(until=until)):
+            yield self.stream.release(until=until)
+
+    def _over(self, *, seconds: int) -> bool:
+        from pyspark.errors import StreamingQueryException
+
+        try:
+            return bool(self.query.awaitTermination(seconds))
+        except StreamingQueryException as error:
+            if self._failures:
+                raise self._failures[0] from None
+            raise EngineError(
+                "Spark ended the query; its own log says why. What was counted stays counted: attach again to go on."
+            ) from error
+
+    def _closed(self, until: datetime | None) -> Iterator[Release]:
+        progress, clock = self.query.lastProgress, self.stream.config.clock
+        if progress is None:
+            return
+        looked = datetime.fromisoformat(str(progress["timestamp"]))
+        while self.stream.due(until=until) and clock.boundary(self.stream.closed + 1) <= looked:
+            yield self.stream.release(until=until)
+
+
+def attach(
+    frame: DataFrame,
+    stream: Stream,
+    *,
+    checkpoint: str | Path | None = None,
+    every: str | None = None,
+    anew: bool = False,
+) -> Attached:
+    """Count the rows of a Structured Streaming frame into a stream.
+
+    Each micro-batch is committed under the id ``spark/<query>/<batch>``. One that Spark brings again, after a crash, is
+    known by its id and counts once. The source must be one that Spark can read again (files, Kafka, Delta; not a
+    socket). Spark's watermark decides nothing: a row counts in its own tick, or in the open one if that is later.
+
+    Args:
+        frame: streaming, with the columns of the stream.
+        stream: open; it must stay open while the query runs.
+        checkpoint: where Spark keeps how far it is; as secret as the data. Left out: within the stream's state folder.
+        every: as in ``"10 seconds"``: look for rows so often, for ever. Left out: count what is there, and end.
+        anew: this query begins although the stream has counted batches of another one, whose checkpoint is not this.
+
+    Returns:
+        The running query. Iterate over its ``releases()`` to publish.
+
+    Raises:
+        ConfigError: the stream's rows cannot be counted apart from its state.
+        SchemaError: a column is missing.
+        EngineError: the frame is not a streaming one.
+
+    Example:
+        A folder of files, as they come (not run here: it needs Java)::
+
+            frame = spark.readStream.schema(schema).parquet("/data/visits")
+            with synthstream.open("stream.toml") as stream:
+                for release in synthstream.spark.attach(frame, stream).releases():
+                    print(release.tick)
+    """
+    config = stream.config
+    refuse(config)
+    if not frame.isStreaming:
+        raise EngineError("this frame is no stream: read it with spark.readStream, or add count(frame, config) once")
+    place = str(checkpoint) if checkpoint is not None else (config.state.absolute() / "spark").as_uri()
+    query: Future[str] = Future()
+    failures: list[SynthstreamError] = []
+    taker = _Taker(stream=stream, query=query, anew=anew, failures=failures)
+    writer = selected(frame, config).writeStream.foreachBatch(taker).option("checkpointLocation", place)
+    trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
+    running = trigger.start()
+    query.set_result(str(running.id))
+    return Attached(query=running, stream=stream, every=every, _failures=failures)
+
+
+@dataclass(kw_only=True)
+class _Taker:
+    """Counts a micro-batch, and commits it."""
+
+    stream: Stream
+    query: Future[str]
+    anew: bool
+    failures: list[SynthstreamError]
+    _fits: bool = False
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        try:
+            place = f"spark/{self.query.result()}/"
+            if not self._fits:
+                self._refuse_gap(place, batch)
+                self._fits = True
+            self._add(count(frame, self.stream.config), f"{place}{batch}")
+        except SynthstreamError as error:
+            self.failures.append(error)
+            raise
+
+    def _add(self, counts: CountsByTick, batch: str) -> None:
+        try:
+            self.stream.add(counts, batch_id=batch)
+        except BatchConflict as error:
+            raise BatchConflict(
+                f"Spark brought batch {batch} again with other rows than before. Its source does not keep what it gave "
+                "(a file was changed or removed, a topic was cut, a socket cannot be read again). Nothing was counted "
+                "now. Put the source back; or attach with a new checkpoint and anew=True to a source that holds only "
+                "rows that have not counted."
+            ) from error
+
+    def _refuse_gap(self, place: str, batch: int) -> None:
+        """Raise unless this state has counted all that the checkpoint says was counted, and nothing by another."""
+        if batch and f"{place}{batch - 1}" not in self.stream.batches(f"{place}{batch - 1}"):
+            raise EngineError(
+                "the checkpoint says that rows were counted which this state has not counted: it belongs to another "
+                "stream, or the state is older than it. Use the two that belong together; or a new checkpoint, which "
+                "reads the source from its beginning. Nothing was counted."
+            )
+        known = self.stream.batches("spark/")
+        if not self.anew and known and not any(found.startswith(place) for found in known):
+            raise EngineError(
+                "this stream has counted batches of another query, whose checkpoint is not this one: rows that this "
+                "query reads from the beginning would count again. Use that checkpoint; or, if the source holds only "
+                "rows that have not counted, say anew=True. Nothing was counted."
+            )

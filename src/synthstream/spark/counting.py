@@ -1,0 +1,113 @@
+"""Rows of frames and files, counted by executors and merged on the way to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synthstream.config import StreamConfig
+from synthstream.counting import Counting, CountsByTick, columns_of
+from synthstream.errors import EngineError
+from synthstream.io.sources import FileSource
+from synthstream.reading import require
+from synthstream.spark.sessions import refuse, session
+from synthstream.spark.tasks import RESULT, TASK, Job, count_files, count_rows, merge
+from synthstream.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Parts that one task merges.
+_FAN_IN = 8
+
+
+def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) -> CountsByTick:
+    """Counts of all tasks, merged in a tree by the executors until few are left, and these by the driver.
+
+    Args:
+        counting: of the stream.
+        parts: what tasks gave.
+        tasks: about how many there are; left out: as many as Spark runs at once.
+    """
+    from pyspark.errors import PySparkException
+
+    width = tasks or parts.sparkSession.sparkContext.defaultParallelism
+    while True:
+        width = -(-width // _FAN_IN)
+        parts = parts.repartition(width).mapInArrow(merge, RESULT)
+        if width <= _FAN_IN:
+            break
+    try:
+        found = parts.collect()
+    except PySparkException as error:
+        raise EngineError(
+            "Spark could not count; its own log says why. Nothing of this was counted: run again."
+        ) from error
+    total = counting.nothing
+    for row in found:
+        if row["error"] is not None:
+            raise EngineError(row["error"])
+        total = total.merge(CountsByTick.from_bytes(bytes(row["counts"])))
+    return total
+
+
+def count(frame: DataFrame, config: StreamConfig) -> CountsByTick:
+    """Exact counts of the rows of a Spark frame, made by its executors.
+
+    Args:
+        frame: not a streaming one.
+        config: of the stream.
+
+    Raises:
+        ConfigError: the stream's rows cannot be counted apart from its state.
+        SchemaError: a column is missing.
+        EngineError: Spark fails.
+    """
+    refuse(config)
+    parts = selected(frame, config).mapInArrow(partial(count_rows, Job.of(config)), RESULT)
+    return total_of(Counting(config), parts)
+
+
+def selected(frame: DataFrame, config: StreamConfig) -> DataFrame:
+    columns = columns_of(config)
+    require(columns, frame.columns)
+    return frame.select(*("`" + name.replace("`", "``") + "`" for name in columns))
+
+
+def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
+    """Count every file of the configured source that was not counted before, as :meth:`Stream.ingest` does.
+
+    A file counts once under its name, whichever engine counted it. Executors read the files under the same path as the
+    driver: from a file system that all share. Each row group of a Parquet file is a task, and each CSV file.
+
+    Args:
+        stream: open.
+        spark: left out: the active session, or a new one on this machine.
+
+    Returns:
+        Number of files that were new.
+
+    Raises:
+        ConfigError: the stream's rows cannot be counted apart from its state.
+        SourceError: a file is missing, or not what it was when it was counted.
+        EngineError: Spark does not start or fails, or a file cannot be read.
+    """
+    config = stream.config
+    refuse(config)
+    job, columns = Job.of(config), columns_of(config)
+
+    def counted(paths: Sequence[Path]) -> CountsByTick:
+        kind = config.source.kind if config.source is not None else "parquet"
+        tasks = [
+            (str(path), part)
+            for path in paths
+            for part in range(FileSource(kind=kind, path=path, columns=columns).parts(path))
+        ]
+        running = spark or session(f"synthstream {config.name}")
+        most = 4 * running.sparkContext.defaultParallelism
+        frame = running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
+        return total_of(Counting(config), frame.mapInArrow(partial(count_files, job), RESULT))
+
+    return stream.ingest(elsewhere=counted)

@@ -1,0 +1,55 @@
+"""The Spark session, and which streams can be counted in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from synthstream.config import StreamConfig
+from synthstream.errors import ConfigError, EngineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session(name: str = "synthstream") -> SparkSession:
+    """The active Spark session, or a new one.
+
+    What a new one takes from Spark's own configuration it keeps (master, memory, packages); only its user interface,
+    which shows how many rows there are to everybody on the network, is off.
+
+    Raises:
+        EngineError: Spark is not installed, or does not start.
+    """
+    try:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EngineError("Spark is not installed here. Say: pip install 'synthstream[spark]'") from None
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        return found
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        made = SparkSession.builder.appName(name).config("spark.ui.enabled", "false").getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        raise EngineError("Spark does not start. It needs Java 17 or newer: set JAVA_HOME, or install it.") from error
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def refuse(config: StreamConfig) -> None:
+    """Raise ``ConfigError`` for streams that cannot be counted apart from their state."""
+    if config.privacy.unit.of_persons:
+        raise ConfigError(
+            "a stream that protects persons is not counted on Spark: which rows of a person count depends on all that "
+            "came before, which stands in the state alone. Use `synthstream run` without --engine, or Stream.update."
+        )
+    kind, neighbours = config.synthesizer.kind, config.privacy.neighbours
+    if kind == "hypercube" or (kind == "points" and neighbours == "replace-one"):
+        raise ConfigError(
+            f'kind = "{kind}" under neighbours = "replace-one" publishes exactly how many events arrive by each tick; '
+            "on Spark that would be a matter of scheduling. Use `synthstream run` without --engine, or neighbours = "
+            '"add-remove" with kind = "points".'
+        )

@@ -1,0 +1,29 @@
+"""Threads that share an object take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from threading import RLock
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+
+class Shared(Protocol):
+    """What threads share."""
+
+    _lock: RLock
+
+
+S = TypeVar("S", bound=Shared)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """A method that one thread at a time is in: two could draw noise for the same tick."""
+
+    def taken_in_turn(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return update_wrapper(taken_in_turn, method)

@@ -1,0 +1,195 @@
+"""Conditions on rows: what they choose, what they refuse, and that they can do no harm."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synthstream.conditions import condition, doubts
+from synthstream.errors import SchemaError
+
+ROWS = pl.DataFrame(
+    {
+        "zone": ["A", "B", None, "O'Hara"],
+        "age": [10, 70, 60, 35],
+        "opened": [datetime(2015, 1, 1), datetime(2015, 2, 1), None, datetime(2015, 3, 1)],
+        "paid": [True, None, False, True],
+        "a b": [1.0, 2.0, 3.0, None],
+        "date": ["x", "y", "z", "x"],
+    }
+)
+
+
+def chosen(text: str) -> list[int]:
+    return ROWS.filter(condition(text, ROWS.schema))["age"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("text", "ages"),
+    [
+        ("age >= 60", [70, 60]),
+        ("zone = 'A'", [10]),
+        ('zone == "A"', [10]),
+        ('zone != "A"', [70, 35]),
+        ("zone IN (\"A\", 'B')", [10, 70]),
+        ('zone BETWEEN "A" AND "B"', [10, 70]),
+        ("zone = 'O''Hara'", [35]),
+        ('zone = "O\'Hara"', [35]),
+        ("zone like 'O%' or age = 10", [10, 35]),
+        ("lower(zone) = 'b'", [70]),
+        ("zone IS NULL", [60]),
+        ("NOT (zone = 'A' OR zone = 'B')", [35]),
+        ("age BETWEEN 10 AND 40", [10, 35]),
+        ("age - 10 > 2 * 20 + 5", [70, 60]),
+        ("paid", [10, 35]),
+        ("NOT paid", [60]),
+        ("paid = true", [10, 35]),
+        ('"a b" > 1.5', [70, 60]),
+        ("opened >= TIMESTAMP '2015-01-15 00:00:00'", [70, 35]),
+        ("opened < DATE '2015-01-15'", [10]),
+        ("date = 'x'", [10, 35]),
+        ("age > 1e9", []),
+    ],
+)
+def test_rows_that_satisfy_it(text: str, ages: list[int]) -> None:
+    assert chosen(text) == ages
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("agee > 60", "'agee' is not a column. Did you mean 'age'. Columns are: zone, age, opened"),
+        ("AGE > 60", "Did you mean 'age'?"),
+        ("zone = A", "'A' is not a column.*A text takes single quotes: 'A'"),
+        ('"a c" > 1', "'a c' is not a column. Did you mean 'a b'?.*Double quotes hold a column"),
+        ("zone > 5", r"a text is compared with a number.*zone \(text\), age \(number\), opened \(time\)"),
+        ("age = '70'", "Texts stand in single quotes, numbers in none"),
+        ("zone IN (1, 2)", "a text is compared with a number"),
+        ("age LIKE '7%'", "take texts"),
+        ("opened > '2015-01-15'", "Say TIMESTAMP '2026-01-31 12:00:00'"),
+        ("COUNT(*) > 1", "one row at a time, without sums or counts"),
+        ("age > AVG(age)", "AVG.*there is no such function here"),
+        ("age", "no condition"),
+        ("1", "no condition"),
+        ("TRUE", "no condition"),
+        ("", "is empty"),
+        (
+            "'a b' = 1",
+            "single quotes is a text: 'a b'. A column's name .* takes double quotes: \"a b\". Columns are: a b",
+        ),
+        ("NOT 'A B' = 1", 'takes double quotes: "a b"'),
+        ("'age' > 1", "'age'. The column is age, without quotes"),
+        ("age >", "not complete"),
+        ("(age > 1", "brackets do not match"),
+        ("age > 10; DROP TABLE rows", "cannot be read from '; DROP TABLE"),
+        ("zone = 'A", "cannot be read from"),
+        ("age IN (SELECT 1)", "give the condition alone"),
+        ("SELECT * FROM rows", "give the condition alone"),
+        ("age > 1 " * 2000, "longer than"),
+    ],
+)
+def test_mistakes_are_explained(text: str, says: str) -> None:
+    with pytest.raises(SchemaError, match=says):
+        chosen(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "zone = read_csv('/etc/passwd')",
+        "age > (SELECT MAX(age) FROM read_parquet('state/store.db'))",
+        "EXISTS (SELECT 1)",
+        "age > 1 UNION SELECT 1",
+        "CAST(zone AS INT) > 1",
+        "zone = getenv('HOME')",
+        "REPEAT(zone, 1000000000) = 'x'",
+        "age > SUM(age) OVER (PARTITION BY zone)",
+        "age > 1 -- comment",
+        "age > 1 /* comment */",
+        "__import__('os').system('true')",
+        "zone ~ '(a+)+$'",
+    ],
+)
+def test_what_could_do_harm_is_not_read_at_all(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(sql: str) -> pl.Expr:
+        raise AssertionError(f"handed on: {sql}")
+
+    monkeypatch.setattr(pl, "sql_expr", never)
+    with pytest.raises(SchemaError):
+        condition(text, ROWS.schema)
+
+
+WIDE = pl.Schema({f"column {i:02}": pl.Int64() for i in range(30)})
+
+
+def test_a_name_of_two_words_without_quotes() -> None:
+    with pytest.raises(SchemaError, match=r"Did you mean 'home district'.*double quotes: \"home district\""):
+        condition("District = 1", {"home district": pl.Int64()})
+
+
+def test_few_columns_are_named_and_those_of_the_condition_first() -> None:
+    with pytest.raises(SchemaError, match=r"Columns are: column 29 \(number\), column 00 .* and 24 more$") as caught:
+        condition("\"column 29\" LIKE 'x'", WIDE)
+    assert "column 05" not in str(caught.value)
+    with pytest.raises(SchemaError, match=r"column 05 and 24 more\.") as caught:
+        condition("zone = 'A'", WIDE)
+    assert "column 06" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("zone = 'C'", " 'C' is none of the values of zone, which are A, B."),
+        ('zone == "a"', " 'a' is none of the values of zone, which are A, B. Did you mean 'A'?"),
+        ("age > 1 AND zone = 'C'", " 'C' is none of the values of zone, which are A, B."),
+        (
+            "'a b' = '5'",
+            " What stands in single quotes is a text: 'a b'. A column's name that is more than one word takes "
+            'double quotes: "a b".',
+        ),
+        ("\"a b\" = 'O''Hara'", ' "O\'Hara" is none of the values of a b, which are x.'),
+        ("zone = 'A' AND age = 7", ""),
+        ("zone != 'C' OR zone = \"name\"", ""),
+        ("name = 'C'", ""),
+        ("LOWER(zone) = 'c'", ""),
+        ("zone = 'zone'", " 'zone' is none of the values of zone, which are A, B."),
+    ],
+)
+def test_why_no_row_may_satisfy_it(text: str, says: str) -> None:
+    values = {"zone": ["A", "B"], "age": [], "name": [], "a b": ["x"]}
+    assert doubts(text, values) == says
+
+
+PARTS = [
+    "age",
+    "zone",
+    '"a b"',
+    "'A'",
+    '"A"',
+    "5",
+    "=",
+    "==",
+    ">",
+    "(",
+    ")",
+    "AND",
+    "NOT",
+    "IN",
+    ",",
+    "NULL",
+    "-",
+    "LIKE",
+]
+
+
+@given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PARTS), max_size=12).map(" ".join)))
+def test_any_text_gives_rows_or_an_error_of_ours(text: str) -> None:
+    try:
+        found = ROWS.filter(condition(text, ROWS.schema))
+    except SchemaError:
+        return
+    assert set(found["age"]) <= set(ROWS["age"])
