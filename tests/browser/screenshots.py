@@ -1,0 +1,158 @@
+"""Pictures of the pages for the documentation, of the shipped examples: ``make images``.
+
+python -m tests.browser.screenshots [--to docs/images] [--site FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from tests.browser.chromium import browser, scheme, size, why_not
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+_LARGEST = 400_000
+_GAP = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A piece of a page.
+
+    Args:
+        selector: where it begins: the top of the first element that fits.
+        width, height: of the screen, in CSS pixels.
+        colours: ``light`` or ``dark``.
+    """
+
+    selector: str = "body"
+    width: int = 1120
+    height: int = 1280
+    colours: str = "light"
+
+
+# Name of the picture, page, and the views that stand in it side by side.
+PICTURES: dict[str, tuple[str, tuple[View, ...]]] = {
+    "report": ("evictions", (View(height=1560),)),
+    "report-columns": ("evictions", (View(selector="#columns", height=1180),)),
+    "report-dark": ("earthquakes", (View(selector="#time", height=1500, colours="dark"),)),
+    "report-phone": (
+        "earthquakes",
+        (
+            View(width=375, height=780),
+            View(width=375, height=780, selector="#map", colours="dark"),
+            View(width=375, height=780, selector="#columns"),
+        ),
+    ),
+    "plan": ("plan", (View(height=1560),)),
+    "docs": ("index", (View(width=1300, height=1100),)),
+    "docs-dark": ("concepts", (View(width=1300, height=1100, colours="dark"),)),
+    "docs-phone": (
+        "tutorial",
+        (
+            View(width=375, height=780),
+            View(width=375, height=780, selector="[id='5-tables-with-error-bars']", colours="dark"),
+        ),
+    ),
+}
+
+
+def pages(folder: Path, site: Path) -> dict[str, Path]:
+    """The pages by name, freshly made. Those that no command makes are left out, and a site that is not built."""
+    found = {}
+    for example in ("evictions", "earthquakes"):
+        config = EXAMPLES / example / "stream.toml"
+        if not any((config.parent / "releases").glob("[0-9]*")):
+            _synthstream("run", str(config))
+        found[example] = folder / f"{example}.html"
+        _synthstream("report", str(config), "-o", str(found[example]))
+    if "--output" in _synthstream("plan", "--help"):
+        found["plan"] = folder / "plan.html"
+        _synthstream("plan", str(EXAMPLES / "evictions" / "stream.toml"), "-o", str(found["plan"]))
+    places = {name: site / f"{name}.html" for name in ("index", "tutorial")} | {
+        "concepts": site / "concepts/index.html"
+    }
+    return found | {name: path for name, path in places.items() if path.exists()}
+
+
+def _synthstream(*words: str) -> str:
+    command = [sys.executable, "-c", "from synthstream.cli import main; main()", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
+    if done.returncode:
+        raise SystemExit(f"synthstream {' '.join(words)}: {done.stderr}")
+    return done.stdout
+
+
+def shot(driver: Any, path: Path, view: View, *, sharpness: float) -> Image.Image:
+    """One view of a page."""
+    size(driver, view.width, view.height, scale=sharpness)
+    scheme(driver, view.colours)
+    driver.get(path.as_uri())
+    top = driver.execute_script(
+        "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return b.top + scrollY;", view.selector
+    )
+    longest = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]["height"]
+    bottom = min(top + view.height, longest)
+    # A screen that holds the whole view; what then moves into its place must have arrived.
+    size(driver, view.width, max(view.height, int(bottom)), scale=sharpness)
+    time.sleep(1)
+    clip = {"x": 0, "y": top, "width": view.width, "height": bottom - top, "scale": 1}
+    found = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "clip": clip})
+    return Image.open(io.BytesIO(base64.b64decode(found["data"]))).convert("RGB")
+
+
+def beside(images: list[Image.Image], *, gap: int) -> Image.Image:
+    """Images side by side on grey; one alone as it is."""
+    if len(images) == 1:
+        return images[0]
+    width = sum(image.width for image in images) + gap * (len(images) + 1)
+    sheet = Image.new("RGB", (width, max(image.height for image in images) + 2 * gap), "#8b95a1")
+    left = gap
+    for image in images:
+        sheet.paste(image, (left, gap))
+        left += image.width + gap
+    return sheet
+
+
+def save(image: Image.Image, path: Path) -> None:
+    """A PNG of few colours. Raises ``SystemExit`` if it is large all the same."""
+    image.quantize(colors=160, dither=Image.Dither.NONE).save(path, optimize=True)
+    if path.stat().st_size > _LARGEST:
+        raise SystemExit(f"{path}: {path.stat().st_size:,} bytes, more than {_LARGEST:,}")
+
+
+def main() -> None:
+    """Draw all pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("--site", type=Path, default=ROOT / "site", help="the documentation, as built")
+    parser.add_argument("--sharpness", type=float, default=1.5, help="pixels for one CSS pixel")
+    args = parser.parse_args()
+    if why_not():
+        raise SystemExit(f"Pictures need a browser: {why_not()}")
+    args.to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, browser() as driver:
+        found = pages(Path(folder), args.site)
+        for name, (page, views) in PICTURES.items():
+            if page not in found:
+                print(f"{name}: left out, there is no page {page}")
+                continue
+            images = [shot(driver, found[page], view, sharpness=args.sharpness) for view in views]
+            path = args.to / f"{name}.png"
+            save(beside(images, gap=round(_GAP * args.sharpness)), path)
+            print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
