@@ -1,0 +1,145 @@
+"""Logs that tests write to and streams read: one interface over a table and a topic."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
+
+from synthstream import StreamConfig
+from synthstream.environment import Env
+from tests.services.kafka import Cluster
+from tests.services.postgres import Server
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+_NAMES = itertools.count()
+
+TOML = """
+name = "events"
+state = "state"
+[privacy]
+epsilon = 1.0
+delta = 0
+unit = {unit}
+[clock]
+column = "seen"
+start = 2026-01-01
+every = "1d"
+horizon = {horizon}
+[[columns]]
+name = "n"
+type = "integer"
+min = 0
+max = {most}
+[synthesizer]
+measure = "always"
+[source]
+{source}
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+Row = Mapping[str, Any]  # keys n, seen, who
+
+
+class Feed(Protocol):
+    """A log."""
+
+    source: str  # its section of stream.toml
+
+    def environment(self) -> dict[str, str]:
+        """Variables that a reader connects with."""
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """Write rows, and wait until they are there."""
+
+    def end(self) -> None:
+        """Remove it."""
+
+
+class Table:
+    """A table of PostgreSQL."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.name = server, f"events_{next(_NAMES)}"
+        self.source = f'kind = "postgres"\ntable = "{self.name}"\nsequence = "id"'
+        columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n text, seen text, who text"
+        grant = "GRANT SELECT ON @, @_id_seq TO reader"
+        self.server.execute(f"CREATE TABLE @ ({columns}); {grant}".replace("@", self.name))
+        self.insert = "INSERT INTO @ (n, seen, who) VALUES (%s, %s, %s)".replace("@", self.name)
+
+    def environment(self) -> dict[str, str]:
+        """See :class:`Feed`."""
+        return self.server.environment()
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """See :class:`Feed`."""
+        with self.server.connect() as connection:
+            connection.cursor().executemany(self.insert, [cells(row) for row in rows])
+
+    def end(self) -> None:
+        """See :class:`Feed`."""
+        self.server.execute("DROP TABLE @".replace("@", self.name))
+
+
+class Topic:
+    """A topic of Kafka."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.name = cluster, f"events-{next(_NAMES)}"
+        self.source = f'kind = "kafka"\ntopic = "{self.name}"'
+        for partition in range(4):  # there from now on, and with a place that is not 0
+            cluster.send(self.name, b'{"n": "0", "seen": "2026-01-01"}', partition=partition)
+        self.before = 4
+
+    def environment(self) -> dict[str, str]:
+        """See :class:`Feed`."""
+        return self.cluster.environment()
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """See :class:`Feed`."""
+        self.cluster.send(self.name, *(message(row) for row in rows))
+
+    def end(self) -> None:
+        """See :class:`Feed`."""
+
+
+def cells(row: Row) -> tuple[Any, ...]:
+    """A row of the table."""
+    return tuple(None if row.get(name) is None else str(row[name]) for name in ("n", "seen", "who"))
+
+
+def message(row: Row) -> bytes:
+    """A message of the topic."""
+    return json.dumps({name: None if value is None else str(value) for name, value in row.items()}).encode()
+
+
+def text_of(feed: Feed, *, unit: str = '"event"', most: int = 9, horizon: int = 30) -> str:
+    """A configuration that reads a feed."""
+    return TOML.format(unit=unit, most=most, horizon=horizon, source=feed.source)
+
+
+def config_of(feed: Feed, folder: Path, **more: Any) -> StreamConfig:
+    """As :func:`text_of`, written to the folder too."""
+    (folder / "stream.toml").write_text(text_of(feed, **more))
+    return StreamConfig.from_toml(text_of(feed, **more), base=folder)
+
+
+def day(number: float) -> str:
+    """A moment of a tick, as text."""
+    return (START + timedelta(days=number)).isoformat()
+
+
+class Hand(Env):
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.days = 0.0
+
+    def now(self) -> datetime:
+        """See :class:`Env`."""
+        return START + timedelta(days=self.days)

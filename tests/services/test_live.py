@@ -1,0 +1,34 @@
+"""Followers that are killed again and again while others write: every event counts exactly once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services import live
+from tests.services.feeds import Feed, Table, Topic
+from tests.services.postgres import Server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["postgres", "kafka"])
+def test_killed_ten_times_each_event_counts_once(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    feed: Feed = (
+        Table(request.getfixturevalue("server")) if kind == "postgres" else Topic(request.getfixturevalue("cluster"))
+    )
+    found: dict[str, Any] = live.run(feed, tmp_path, 10, 1)
+    assert found["kills"] == 10
+    assert (found["lost"], found["doubled"]) == (0, 0)
+    assert found["events"] > 1000
+    if kind == "postgres":
+        assert found["rolled_back"] > 100
+
+
+@pytest.mark.slow
+def test_that_test_can_fail(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(live.CARELESS, "1")
+    found = live.run(Table(server), tmp_path, 1, 1)
+    assert found["lost"] > 0
+    assert found["doubled"] == 0

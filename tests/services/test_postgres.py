@@ -1,0 +1,392 @@
+"""The PostgreSQL source against a real server: nothing skipped, nothing twice, no cell that raises, clear errors."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+
+from synthstream.errors import SchemaError, SourceError
+from synthstream.io import postgres as source_module
+from synthstream.io.postgres import PostgresSource
+from tests.services.postgres import Server
+
+_NAMES = itertools.count()
+_OPEN: list[PostgresSource] = []
+
+
+@pytest.fixture
+def table(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A table that the reader may read, and the reader's environment."""
+    for key, value in server.environment().items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setattr(source_module, "_PATIENCE", 0.1)
+    name = f"t{next(_NAMES)}"
+    server.execute(
+        f"CREATE TABLE {name} (id bigserial PRIMARY KEY, v text); GRANT SELECT ON {name}, {name}_id_seq TO reader"
+    )
+    yield name
+    while _OPEN:
+        _OPEN.pop().close()
+    server.execute(f"DROP TABLE IF EXISTS {name} CASCADE")
+
+
+def source(table: str, *columns: str, **more: Any) -> PostgresSource:
+    made = PostgresSource(table=table, sequence="id", columns=columns or ("v",), **more)
+    _OPEN.append(made)
+    return made
+
+
+def at(table: str, text: str) -> str:
+    """A statement about a table, for which @ stands."""
+    return text.replace("@", table)
+
+
+class Reader:
+    """Reads on, and remembers what came."""
+
+    def __init__(self, table: str, *columns: str, **more: Any) -> None:
+        self.source = source(table, *columns, **more)
+        self.after: bytes | None = None
+
+    def more(self) -> list[Any]:
+        """What is new."""
+        found: list[Any] = []
+        for frame, after in self.source.read(self.after):
+            found += frame.to_series(0).to_list()
+            self.after = after
+        return found
+
+
+def test_rows_come_in_pages_once_each(server: Server, table: str) -> None:
+    reader = Reader(table, page_rows=7)
+    assert reader.more() == []
+    server.execute(at(table, "INSERT INTO @ (v) SELECT g::text FROM generate_series(1, 50) g"))
+    frames = list(source(table, page_rows=7).read(None))
+    assert [len(frame) for frame, _ in frames] == [7] * 7 + [1]
+    assert reader.more() == [str(i) for i in range(1, 51)]
+    assert reader.more() == []
+    server.execute(at(table, "INSERT INTO @ (v) VALUES ('new')"))
+    assert reader.more() == ["new"]
+    for i, (_, cursor) in list(enumerate(frames))[::3]:  # from every cursor, what is left
+        again = Reader(table, page_rows=100)
+        again.after = cursor
+        assert len(again.more()) == max(50 - 7 * (i + 1), 0) + 1
+
+
+def test_rows_of_one_number_are_not_parted(server: Server, table: str) -> None:
+    server.execute(at(table, "ALTER TABLE @ DROP CONSTRAINT @_pkey; CREATE INDEX ON @ (id)"))
+    server.execute(at(table, "INSERT INTO @ (v) SELECT 'x' FROM generate_series(1, 4); UPDATE @ SET id = 2"))
+    assert [len(frame) for frame, _ in source(table, page_rows=3).read(None)] == [4]
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
+def test_who_commits_late_is_not_skipped(server: Server, table: str, ending: str) -> None:
+    reader = Reader(table)
+    with server.connect() as late:
+        late.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('late')"))
+        server.execute(at(table, "INSERT INTO @ (v) VALUES ('soon')"))
+        assert reader.more() == []
+        late.execute(ending)
+    assert reader.more() == (["late", "soon"] if ending == "COMMIT" else ["soon"])
+    assert reader.more() == []
+
+
+def test_that_test_can_fail(server: Server, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PostgresSource, "_writers", lambda self, table: frozenset())
+    reader = Reader(table)
+    with server.connect() as late:
+        late.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('late')"))
+        server.execute(at(table, "INSERT INTO @ (v) VALUES ('soon')"))
+        assert reader.more() == ["soon"]
+        late.execute("COMMIT")
+    assert reader.more() == []  # skipped for ever
+
+
+def test_what_was_proven_safe_earlier_is_read_while_others_still_write(server: Server, table: str) -> None:
+    reader = Reader(table)
+    with server.connect() as first, server.connect() as second:
+        first.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('first')"))
+        server.execute(at(table, "INSERT INTO @ (v) VALUES ('between')"))
+        assert reader.more() == []
+        second.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('second')"))
+        server.execute(at(table, "INSERT INTO @ (v) VALUES ('after')"))
+        first.execute("COMMIT")
+        assert reader.more() == ["first", "between"]
+        assert reader.more() == []
+        second.execute("COMMIT")
+    assert reader.more() == ["second", "after"]
+
+
+def test_writers_that_end_soon_are_waited_for_and_none_is_made_to_wait(
+    server: Server, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "_PATIENCE", 30.0)
+    with server.connect() as late:
+        late.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('late')"))
+
+        def rest(seconds: float) -> None:
+            late.execute(at(table, "INSERT INTO @ (v) VALUES ('later'); COMMIT"))
+            server.execute(at(table, "INSERT INTO @ (v) VALUES ('not yet')"))
+
+        monkeypatch.setattr(time, "sleep", rest)
+        reader = Reader(table)
+        assert reader.more() == ["late"]
+        assert reader.more() == ["later", "not yet"]
+
+
+def test_a_prepared_transaction_is_still_one_of_those_that_were_seen(server: Server, table: str) -> None:
+    reader = Reader(table)
+    with server.connect() as late:
+        late.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('late')"))
+        server.execute(at(table, "INSERT INTO @ (v) VALUES ('soon')"))
+        assert reader.more() == []
+        late.execute(at(table, "PREPARE TRANSACTION '@'"))
+    assert reader.more() == []
+    server.execute(at(table, "COMMIT PREPARED '@'"))
+    assert reader.more() == ["late", "soon"]
+
+
+def test_many_looks_are_not_all_remembered(server: Server, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_PATIENCE", 0.0)
+    monkeypatch.setattr(source_module, "_LOOKS", 4)
+    reader = Reader(table)
+    with server.connect() as late:
+        late.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('late')"))
+        for _ in range(9):
+            server.execute(at(table, "INSERT INTO @ (v) VALUES ('soon')"))
+            assert reader.more() == []
+        assert len(reader.source._looks) <= 5
+        late.execute("COMMIT")
+    assert reader.more() == ["late", *["soon"] * 9]
+
+
+def test_who_writes_to_a_part_is_seen(server: Server, table: str) -> None:
+    server.execute(
+        at(
+            table,
+            "DROP TABLE @; CREATE SEQUENCE @_s; GRANT SELECT ON SEQUENCE @_s TO reader; "
+            "CREATE TABLE @ (id bigint NOT NULL DEFAULT nextval('@_s'), v text) PARTITION BY LIST (v); "
+            "CREATE INDEX ON @ (id); CREATE TABLE @_a PARTITION OF @ FOR VALUES IN ('a'); "
+            "CREATE TABLE @_b PARTITION OF @ FOR VALUES IN ('b'); GRANT SELECT ON @ TO reader",
+        )
+    )
+    reader = Reader(table)
+    with server.connect() as late:
+        late.execute(at(table, "BEGIN; INSERT INTO @_a (v) VALUES ('a')"))
+        server.execute(at(table, "INSERT INTO @ (v) VALUES ('b')"))
+        assert reader.more() == []
+        late.execute("COMMIT")
+    assert reader.more() == ["a", "b"]
+
+
+CELLS = {
+    "text": [("red", "red"), ("it''s \\ \n, \"q\"", 'it\'s \\ \n, "q"'), ("", ""), ("é😀", "é😀")],
+    "varchar(5)": [("red", "red")],
+    "integer": [("7", "7"), ("-1", "-1")],
+    "numeric": [("1.50", "1.50"), ("NaN", "NaN"), ("-Infinity", "-Infinity"), ("1e200", "1" + "0" * 200)],
+    "float8": [("0.1", "0.1"), ("NaN", "NaN"), ("Infinity", "Infinity"), ("1e300", "1e+300")],
+    "boolean": [("t", "true"), ("f", "false")],
+    "date": [("2026-01-31", "2026-01-31"), ("infinity", "infinity"), ("0044-03-15 BC", "0044-03-15 BC")],
+    "timestamp": [("2026-01-31 12:30:00.25", "2026-01-31 12:30:00.25"), ("-infinity", "-infinity")],
+    "timestamptz": [
+        ("2026-01-31 12:30:00+05:30", "2026-01-31 07:00:00+00:00"),
+        ("infinity", "infinity:00"),
+        ("0044-03-15 12:00+00 BC", "0044-03-15 12:00:00+00 BC:00"),
+        ("294276-12-31 00:00+00", "294276-12-31 00:00:00+00:00"),
+    ],
+    "moment": [("2026-01-31 12:30:00+05:30", "2026-01-31 07:00:00+00:00")],
+    "interval": [("1 day", "1 day")],
+    "bytea": [("\\x00ff", "\\x00ff")],
+    "jsonb": [('{"a": [1]}', '{"a": [1]}')],
+    "int[]": [("{1,NULL}", "{1,NULL}")],
+    "uuid": [("00000000-0000-0000-0000-000000000000", "00000000-0000-0000-0000-000000000000")],
+    "int4range": [("[1,5)", "[1,5)")],
+    "mood": [("sad", "sad")],
+}
+
+
+def test_every_type_is_text_and_no_cell_raises(server: Server, table: str) -> None:
+    server.execute("CREATE TYPE mood AS ENUM ('sad'); CREATE DOMAIN day AS timestamptz; CREATE DOMAIN moment AS day")
+    kinds = list(CELLS)
+    columns = ", ".join(f'"Ä {i}" {kind}' for i, kind in enumerate(kinds))
+    server.execute(f"DROP TABLE {table}; CREATE TABLE {table} (id serial PRIMARY KEY, {columns})")
+    server.execute(at(table, "GRANT SELECT ON @, @_id_seq TO reader; ALTER ROLE reader SET datestyle = 'SQL, DMY'"))
+    for i, kind in enumerate(kinds):
+        for cell, _ in CELLS[kind]:
+            server.execute(at(table, "INSERT INTO @ (%) VALUES ('$')").replace("%", f'"Ä {i}"').replace("$", cell))
+    server.execute(at(table, "INSERT INTO @ DEFAULT VALUES; INSERT INTO @ (\"Ä 0\") VALUES (repeat('x', 10000000))"))
+    frame = pl.concat(frame for frame, _ in source(table, *(f"Ä {i}" for i in range(len(kinds)))).read(None))
+    assert set(frame.dtypes) == {pl.String}
+    expected = [(f"Ä {i}", text) for i, kind in enumerate(kinds) for _, text in CELLS[kind]]
+    for row, (name, text) in zip(frame.iter_rows(named=True), expected, strict=False):
+        assert {key: cell for key, cell in row.items() if cell is not None} == {name: text}
+    assert set(frame.row(-2)) == {None}
+    assert frame.row(-1)[0] == "x" * 4096
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bad", "read"),
+    [("SQL_ASCII", "\\xff41", "\ufffdA"), ("WIN1252", "\\x8141", "\ufffdA")],
+)
+def test_no_encoding_makes_a_cell_raise(
+    server: Server, table: str, encoding: str, bad: str, read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"db_{encoding.lower()}"
+    server.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+    server.execute(
+        "CREATE TABLE t (id serial PRIMARY KEY, v text); GRANT SELECT ON t, t_id_seq TO reader; "
+        "INSERT INTO t (v) VALUES (convert_from('@', getdatabaseencoding())), ('plain'), (NULL)".replace("@", bad),
+        name,
+    )
+    monkeypatch.setenv("PGDATABASE", name)
+    assert Reader("t").more() == [read, "plain", None]
+
+
+def test_an_encoding_that_nobody_reads_is_refused(server: Server, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.execute("CREATE DATABASE mule ENCODING 'MULE_INTERNAL' TEMPLATE template0")
+    monkeypatch.setenv("PGDATABASE", "mule")
+    with pytest.raises(SourceError, match="cannot be read as UTF-8"):
+        Reader("t").more()
+    server.execute("CREATE DATABASE taiwan ENCODING 'EUC_TW' TEMPLATE template0")
+    server.execute("CREATE TABLE t (id serial PRIMARY KEY, v text); GRANT SELECT ON t, t_id_seq TO reader", "taiwan")
+    monkeypatch.setenv("PGDATABASE", "taiwan")
+    with pytest.raises(SourceError, match="EUC_TW"):
+        Reader("t").more()
+
+
+REFUSED = [
+    ("DROP TABLE {t}", "there is no such table", SourceError),
+    ("ALTER TABLE {t} RENAME COLUMN v TO vv", "column 'v' is missing. Did you mean 'vv'", SchemaError),
+    ("ALTER TABLE {t} RENAME COLUMN id TO number", "column 'id' is missing", SchemaError),
+    ("ALTER TABLE {t} DROP COLUMN v", "column 'v' is missing", SchemaError),
+    ("REVOKE SELECT ON {t} FROM reader", "GRANT SELECT ON {t} TO this user", SourceError),
+    ("REVOKE SELECT ON SEQUENCE {t}_id_seq FROM reader", "GRANT SELECT ON SEQUENCE {t}_id_seq", SourceError),
+    ("ALTER SEQUENCE {t}_id_seq CACHE 20", "ALTER SEQUENCE {t}_id_seq CACHE 1", SourceError),
+    ("ALTER SEQUENCE {t}_id_seq CYCLE", "NO CYCLE", SourceError),
+    ("ALTER SEQUENCE {t}_id_seq INCREMENT -1 MINVALUE -5", "INCREMENT 1", SourceError),
+    ("ALTER TABLE {t} ALTER id DROP DEFAULT", "no sequence fills it", SourceError),
+    ("ALTER TABLE {t} DROP CONSTRAINT {t}_pkey", "CREATE INDEX CONCURRENTLY ON {t} \\(id\\)", SourceError),
+    ("ALTER TABLE {t} ALTER id TYPE numeric", "must be a column of integers", SourceError),
+    ("ALTER TABLE {t} RENAME TO {t}_old; CREATE VIEW {t} AS SELECT * FROM {t}_old", "is not a table", SourceError),
+    ("ALTER TABLE {t} ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON {t} USING (v <> 'b')", "a policy", SourceError),
+    ("ALTER SEQUENCE {t}_id_seq RESTART; INSERT INTO {t} (id, v) VALUES (90, 'c')", "was set back", SourceError),
+    ("DROP TABLE {t}; CREATE TABLE {t} (id bigserial PRIMARY KEY, v text); INSERT INTO {t} (v) VALUES ('a'), ('b'); "
+     "GRANT SELECT ON {t}, {t}_id_seq TO reader", "from another log", SourceError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "says", "kind"), REFUSED, ids=[says[:25] for _, says, _ in REFUSED])
+def test_what_the_catalogue_shows_is_told_with_its_fix(
+    server: Server, table: str, change: str, says: str, kind: type[Exception]
+) -> None:
+    server.execute(at(table, "INSERT INTO @ (v) VALUES ('a'), ('b')"))
+    reader = Reader(table)
+    assert reader.more() == ["a", "b"]
+    server.execute(change.format(t=table))
+    with pytest.raises(kind, match=says.format(t=table)) as caught:
+        reader.more()
+    assert str(caught.value).startswith(at(table, "postgres @: "))
+    assert server.password not in str(caught.value)
+    server.execute(at(table, "DROP TABLE IF EXISTS @_old CASCADE"))
+
+
+def test_a_renamed_table_is_the_same_one(server: Server, table: str) -> None:
+    server.execute(at(table, "INSERT INTO @ (v) VALUES ('a')"))
+    reader = Reader(table)
+    assert reader.more() == ["a"]
+    server.execute(at(table, 'ALTER TABLE @ RENAME TO "New @"; INSERT INTO "New @" (v) VALUES (\'b\')'))
+    reader.source = source(at(table, 'public."New @"'))
+    assert reader.more() == ["b"]
+    server.execute(at(table, 'DROP TABLE "New @"'))
+
+
+def test_a_table_that_was_moved_is_read_on_if_the_operator_says_so(server: Server, table: str) -> None:
+    server.execute(at(table, "INSERT INTO @ (v) VALUES ('a')"))
+    reader = Reader(table)
+    assert reader.more() == ["a"]
+    server.execute(
+        at(
+            table,
+            "CREATE TABLE @_copy (LIKE @ INCLUDING ALL); INSERT INTO @_copy SELECT * FROM @; "
+            "GRANT SELECT ON @_copy TO reader; INSERT INTO @_copy (v) VALUES ('b')",
+        )
+    )
+    reader.source = source(at(table, "@_copy"))
+    with pytest.raises(SourceError, match="moved with its numbers") as caught:
+        reader.more()
+    moved = str(caught.value).partition('moved = "')[2].partition('"')[0]
+    reader.source = source(at(table, "@_copy"), moved=moved)
+    assert reader.more() == ["b"]
+    server.execute(at(table, "INSERT INTO @_copy (v) VALUES ('c'); ALTER TABLE @_copy ALTER id DROP DEFAULT"))
+    server.execute(at(table, "CREATE SEQUENCE s@ START 9 OWNED BY @_copy.id; GRANT SELECT ON s@ TO reader"))
+    server.execute(at(table, "ALTER TABLE @_copy ALTER id SET DEFAULT nextval('s@')"))
+    server.execute(at(table, "INSERT INTO @_copy (v) VALUES ('d')"))
+    reader.source = source(at(table, "@_copy"))  # it is known by now
+    assert reader.more() == ["c", "d"]
+    server.execute(at(table, "DROP TABLE @_copy"))
+
+
+def test_no_connection_is_told_without_a_secret(
+    server: Server, table: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    services = tmp_path / "pg_service.conf"
+    services.write_text(f"[mine]\nhost={server.folder}\nuser=reader\npassword=CANARY\ndbname=postgres\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    monkeypatch.delenv("PGPASSWORD")
+    for key in ("PGHOST", "PGUSER", "PGDATABASE"):
+        monkeypatch.delenv(key)
+    cases: list[tuple[dict[str, str], str | None, str]] = [
+        ({}, "mine", "refused this user or password"),
+        ({}, "other", 'there is no service "other"'),
+        ({"PGHOST": str(tmp_path)}, None, "no server answers there"),
+        ({"PGHOST": "127.0.0.1", "PGPORT": "1"}, None, "no server answers there"),
+        ({"PGHOST": str(server.folder), "PGUSER": "reader"}, None, "refused this user or password, or there is none"),
+        (server.environment(database="CANARYdb"), None, "no such database"),
+        (server.environment(user="nobody-CANARY"), None, "refused this user or password"),
+    ]
+    for settings, service, says in cases:
+        with monkeypatch.context() as patch:
+            for key, value in settings.items():
+                patch.setenv(key, value)
+            with pytest.raises(SourceError, match=says) as caught:
+                Reader(table, service=service).more()
+        assert "CANARY" not in str(caught.value)
+        assert caught.value.__suppress_context__
+    services.write_text(services.read_text().replace("CANARY", server.password))
+    assert Reader(table, service="mine").more() == []
+
+
+def test_a_server_that_stops_is_told_and_read_on_afterwards(server: Server, table: str) -> None:
+    server.execute(at(table, "INSERT INTO @ (v) SELECT g::text FROM generate_series(1, 30) g"))
+    reader, found = Reader(table, page_rows=10), list[str]()
+    frames = reader.source.read(None)
+    for frame, reader.after in itertools.islice(frames, 1):
+        found += frame["v"].to_list()
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'reader'")
+    with pytest.raises(SourceError, match="run again to go on"):
+        next(frames)
+    assert found == [str(i) for i in range(1, 11)]
+    server.stop()
+    with pytest.raises(SourceError, match="no server answers there"):
+        reader.more()
+    server.start()
+    assert reader.more() == [str(i) for i in range(11, 31)]
+
+
+def test_a_standby_is_refused(server: Server, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_SERVER", source_module._SERVER.replace("pg_is_in_recovery()", "true"))
+    with pytest.raises(SourceError, match="Connect to the primary"):
+        Reader(table).more()
+
+
+def test_it_never_writes(server: Server, table: str) -> None:
+    connection = source(table)._connected()
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        connection.execute(at(table, "DELETE FROM @"))

@@ -1,0 +1,34 @@
+"""A Spark job that counts a folder's files, one by one, into its stream, and may be killed at a side effect.
+
+python -m tests.spark.job FOLDER "commit counts:2"
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from synthstream import Stream
+from synthstream.environment import REAL
+from synthstream.spark import attach, session
+from synthstream.testing.environments import killed
+from synthstream.testing.gates import ExactGate
+from tests.unit.streams import configured
+
+SCHEMA = "when timestamp_ntz, ward string, x double, y double, who bigint"
+
+
+def main(folder: Path, at: str) -> None:
+    """Count, release, and be killed after the side effect ``at``, if it names one."""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --conf spark.ui.showConsoleProgress=false pyspark-shell"
+    name, _, number = at.partition(":")
+    env = killed(at=name, number=int(number), when="after") if at else REAL
+    frame = session().readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "rows-*.parquet"))
+    with Stream(configured(folder, "always"), gates=lambda tick: ExactGate(), env=env) as stream:
+        for _ in attach(frame, stream).releases():
+            pass
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,306 @@
+"""Spark counts what the local engine counts, each batch once; what is released depends on the public clock alone."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from synthstream import Counting, CountsByTick, Stream, StreamConfig
+from synthstream.config import load
+from synthstream.errors import BatchConflict, ConfigError, EngineError, SchemaError, SourceError
+from synthstream.spark import attach, count, ingest, session
+from synthstream.spark import rows as spark_rows
+from synthstream.spark.counting import total_of
+from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, merge
+from synthstream.testing.gates import ExactGate, SeededGate
+from tests.unit.streams import PERSONS, TICKS, configured, published, rows, text_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.xdist_group("spark"),  # one Spark is enough
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+ROOT = Path(__file__).parents[2]
+EVICTIONS = ROOT / "examples" / "evictions" / "stream.toml"
+SCHEMA = "when timestamp_ntz, ward string, x double, y double, who bigint"
+
+
+def opened(config: StreamConfig) -> Stream:
+    return Stream(config, gates=lambda tick: SeededGate(f"5/{tick}"), seed=5)
+
+
+def files(folder: Path, *, count: int = 3) -> None:
+    for number in range(count):
+        rows(200, number).write_parquet(folder / f"rows-{number}.parquet")
+
+
+def local(folder: Path, kind: str = "always") -> dict[str, bytes]:
+    """What the local engine publishes from the same files."""
+    config = configured(folder / "local", kind)
+    files(folder / "local")
+    with opened(config) as stream:
+        assert sum(1 for _ in stream.run()) == TICKS
+    return published(folder / "local" / "releases")
+
+
+def streaming(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "rows-*.parquet"))
+
+
+# -- what executors do, without executors ----------------------------------------------------------------------------
+
+
+def batches(frame: pl.DataFrame, size: int) -> Iterator[Any]:
+    return iter(frame.to_arrow().to_batches(max_chunksize=size))
+
+
+@pytest.mark.parametrize("kind", ["always", "points"])
+def test_tasks_count_and_merge_to_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    config, frame = configured(tmp_path, kind), rows(500, 3)
+    job = Job.of(config)
+    parts = [part for third in (0, 1, 2) for part in count_rows(job, batches(frame[third::3], 40))]
+    (merged,) = merge(iter(parts))
+    assert bytes(merged["counts"][0].as_py()) == Counting(config).count(frame).to_bytes()
+    assert list(merge(iter([]))) == []
+
+
+def test_what_is_wrong_in_a_task_reaches_the_driver_in_our_words(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    config = configured(tmp_path, "always")
+    job = Job.of(config)
+    task = pa.RecordBatch.from_pydict({"path": [str(tmp_path / "gone.parquet")], "part": [0]})
+    (found,) = count_files(job, iter([task]))
+    assert "gone.parquet cannot be read" in str(found["error"][0])
+    (merged,) = merge(iter([found]))
+    assert "gone.parquet" in str(merged["error"][0])
+    (other,) = count_rows(replace(job, version="0"), batches(rows(1, 1), 1))
+    assert "the driver 0. Install the same" in str(other["error"][0])
+
+
+def test_executors_learn_no_place_and_no_key(tmp_path: Path) -> None:
+    found = Job.of(configured(tmp_path, "always")).config
+    assert (found.state, found.sink, found.encryption) == (Path("/"), None, None)
+
+
+def test_what_cannot_be_counted_apart_is_refused_with_the_reason(tmp_path: Path) -> None:
+    nothing: Any = None
+    with Stream(configured(tmp_path / "who", PERSONS)) as stream:
+        for call in (lambda: attach(nothing, stream), lambda: ingest(stream), lambda: count(nothing, stream.config)):
+            with pytest.raises(ConfigError, match="a stream that protects persons is not counted on Spark"):
+                call()
+    cube = Stream(configured(tmp_path / "cube", "hypercube"))
+    with cube as stream, pytest.raises(ConfigError, match="publishes exactly how many events"):
+        ingest(stream)
+
+
+def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pyspark", "pyspark.errors", "pyspark.sql"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(EngineError, match=r"pip install 'synthstream\[spark\]'"):
+        session()
+
+
+# -- with executors --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_evictions_are_counted_alike_from_a_frame_and_from_files(spark: SparkSession, tmp_path: Path) -> None:
+    config = replace(load(EVICTIONS), state=tmp_path / "state", sink=None)
+    assert config.source is not None
+    whole = Counting(config).count(pl.read_parquet(config.source.path))
+    assert len(whole.ticks) > 250
+    assert count(spark.read.parquet(str(config.source.path)).repartition(3), config).to_bytes() == whole.to_bytes()
+    with pytest.raises(SchemaError, match="'File Date' is missing"):
+        count(spark.range(1).toDF("x"), config)
+
+
+@pytest.mark.parametrize("kind", ["always", pytest.param("points", marks=pytest.mark.slow)])
+def test_files_give_the_same_releases_and_count_once_whichever_engine(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    expected = local(tmp_path, kind)
+    config = configured(tmp_path / "spark", kind)
+    files(tmp_path / "spark", count=2)
+    with opened(config) as stream:
+        assert ingest(stream) == 2
+        assert (ingest(stream), stream.ingest()) == (0, 0)
+        files(tmp_path / "spark")
+        assert stream.ingest() == 1
+        assert ingest(stream) == 0
+        assert sum(1 for _ in stream.run()) == TICKS
+        rows(9, 9).write_parquet(tmp_path / "spark" / "rows-0.parquet")
+        with pytest.raises(SourceError, match="is not what it was"):
+            ingest(stream)
+    assert published(tmp_path / "spark" / "releases") == expected
+
+
+@pytest.mark.slow
+def test_a_csv_file_is_read_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    text = text_of("always").replace('"parquet"', '"csv"', 1).replace("rows-*.parquet", "rows-*.csv")
+    for name in ("local", "spark"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows-1.csv").write_text(
+            'when,ward,x\n2026-01-02,"A\nB",1\n2026-01-03,B\n,,"7""\n2026-01-04,A,NaN,5\n2026-01-05,C,3\n'
+        )
+        with opened(StreamConfig.from_toml(text, base=tmp_path / name)) as stream:
+            assert (ingest(stream) if name == "spark" else stream.ingest()) == 1
+            assert sum(1 for _ in stream.run()) == TICKS
+    assert published(tmp_path / "spark" / "releases") == published(tmp_path / "local" / "releases")
+
+
+def test_a_query_counts_once_and_releases_by_the_public_clock(spark: SparkSession, tmp_path: Path) -> None:
+    expected = local(tmp_path)
+    folder = tmp_path / "spark"
+    config = configured(folder, "always")
+    files(folder, count=2)
+    with opened(config) as stream:
+        found = attach(streaming(spark, folder), stream)
+        found.query.awaitTermination()
+        assert stream.closed == 0, "rows alone close no tick"
+        batches = stream.batches("spark/")
+        assert batches == [f"spark/{found.query.id}/{number}" for number in (0, 1)]
+    files(folder)
+    (folder / "state" / "spark" / "commits" / "1").unlink()  # as if Spark had ended before it noted the second batch
+    (folder / "state" / "spark" / "commits" / ".1.crc").unlink()
+    with opened(config) as stream:
+        assert [release.tick for release in attach(streaming(spark, folder), stream).releases()] == list(range(TICKS))
+        assert len(stream.batches("spark/")) == 3
+    assert published(folder / "releases") == expected
+
+
+@pytest.mark.slow
+def test_a_query_that_goes_on_closes_empty_ticks_too(spark: SparkSession, tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    files(tmp_path, count=1)
+    with opened(config) as stream:
+        attached = attach(streaming(spark, tmp_path), stream, every="1 second")
+        for release in attached.releases(until=datetime(2026, 1, 4, tzinfo=UTC)):
+            if release.tick == 2:
+                attached.query.stop()
+        assert stream.closed == 3
+        assert stream.batches() == [f"spark/{attached.query.id}/0"]
+
+
+def test_a_checkpoint_that_does_not_belong_to_the_state_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    config = configured(tmp_path / "one", "always")
+    files(tmp_path / "one", count=2)
+    frame = streaming(spark, tmp_path / "one")
+    with opened(config) as stream:
+        attach(frame, stream).query.awaitTermination()
+        with pytest.raises(EngineError, match="batches of another query"):
+            list(attach(frame, stream, checkpoint=tmp_path / "fresh").releases())
+        assert len(stream.batches()) == 2
+    files(tmp_path / "one")
+    with opened(configured(tmp_path / "two", "always")) as other:
+        with pytest.raises(EngineError, match="which this state has not counted"):
+            list(attach(frame, other, checkpoint=config.state / "spark").releases())
+        assert (other.batches(), other.closed) == ([], 0)
+        with pytest.raises(EngineError, match="this frame is no stream"):
+            attach(spark.range(1).toDF("x"), other)
+        with pytest.raises(SchemaError, match="is missing"):
+            attach(frame.drop("x"), other)
+
+
+@pytest.mark.slow
+def test_a_source_that_gives_other_rows_again_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    files(tmp_path, count=1)
+    with opened(config) as stream:
+        attach(streaming(spark, tmp_path), stream).query.awaitTermination()
+        rows(50, 77).write_parquet(tmp_path / "rows-0.parquet")
+        for name in ("0", ".0.crc"):
+            (config.state / "spark" / "commits" / name).unlink()
+        with pytest.raises(BatchConflict, match="again with other rows than before"):
+            list(attach(streaming(spark, tmp_path), stream).releases())
+        assert stream.closed == 0
+
+
+@pytest.mark.slow
+def test_rows_of_a_release_do_not_depend_on_who_draws_them(spark: SparkSession, tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    files(tmp_path, count=1)
+    with opened(config) as stream:
+        *_, last = stream.run()
+    one, two = (spark_rows(last, 250_000, seed=seed, spark=spark) for seed in (1, 2))
+    assert one.columns == ["ward", "x"]
+    first = pl.DataFrame(one.toArrow())
+    again = pl.DataFrame(spark_rows(last, 250_000, seed=1, spark=spark).repartition(5).toArrow())
+    assert first.height == 250_000
+    assert first.sort("ward", "x").equals(again.sort("ward", "x"))
+    assert not first.equals(pl.DataFrame(two.toArrow()))
+    shares = first["ward"].value_counts(normalize=True).sort("ward")["proportion"].to_numpy()
+    published_rows = last.rows()["ward"].value_counts(normalize=True).sort("ward")["proportion"].to_numpy()
+    assert np.allclose(shares, published_rows, atol=0.01)
+    assert spark_rows(last, 0, spark=spark).count() == 0
+
+
+@pytest.mark.slow
+def test_the_command_counts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from synthstream.cli import app
+
+    config = configured(tmp_path, "always")
+    files(tmp_path, count=1)
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--engine", "spark"])
+    assert done.exit_code == 0, done.output
+    assert "1 new file(s) counted, 8 new release(s)" in done.output
+    with Stream(config) as stream:
+        assert stream.ingest() == 0
+
+
+@pytest.mark.slow
+def test_counts_of_any_number_of_tasks_are_merged_in_a_tree(spark: SparkSession, tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    parts = [rows(30, seed) for seed in range(20)]
+    expected = reduce(CountsByTick.merge, (Counting(config).count(part) for part in parts)).to_bytes()
+    frame = spark.createDataFrame(pl.concat(parts).to_arrow().cast(_spark_types(parts[0]))).repartition(20)
+    job = Job.of(config)
+    found = frame.mapInArrow(lambda batches: count_rows(job, batches), RESULT)
+    assert total_of(Counting(config), found, tasks=20).to_bytes() == expected
+
+
+@pytest.mark.slow
+def test_killed_twice_and_restarted_every_tick_counts_the_same(java: None, tmp_path: Path) -> None:
+    """Killed once between its own commit and Spark's, once between a measurement's commit and its publication."""
+    config = configured(tmp_path / "local", "always")
+    files(tmp_path / "local", count=4)
+    with Stream(config, gates=lambda tick: ExactGate()) as stream:
+        assert sum(1 for _ in stream.run()) == TICKS
+    expected = published(tmp_path / "local" / "releases")
+    configured(tmp_path / "spark", "always")
+    files(tmp_path / "spark", count=4)
+    seen: dict[str, bytes] = {}
+    for at in ("commit counts:2", "commit measurement:3", ""):
+        command = [sys.executable, "-W", "ignore", "-m", "tests.spark.job", str(tmp_path / "spark"), at]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)  # noqa: S603 - this module
+        assert done.returncode == (-signal.SIGKILL if at else 0), done.stderr
+        now = published(tmp_path / "spark" / "releases")
+        assert seen.items() <= now.items(), "what was published stays as it was"
+        seen = now
+    assert seen == expected
+    with Stream(configured(tmp_path / "spark", "always"), gates=lambda tick: ExactGate()) as stream:
+        assert len(stream.batches("spark/")) == 4
+
+
+def _spark_types(frame: pl.DataFrame) -> Any:
+    import pyarrow as pa
+
+    fields = frame.to_arrow().schema
+    return pa.schema([pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in fields])
