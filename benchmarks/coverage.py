@@ -21,7 +21,7 @@ import polars as pl
 from benchmarks.environment import environment
 from synthstream.config import load
 from synthstream.counting import encode
-from synthstream.plan import plan
+from synthstream.planning import plan
 from synthstream.stream import Stream
 
 CONFIG = Path(__file__).parent.parent / "examples" / "evictions" / "stream.toml"

@@ -1,0 +1,305 @@
+"""One and the same stream through the local engine, Spark, and Spark killed twice: rows a second, memory, equal counts.
+
+    python -m benchmarks.scale                  # evictions and ten million simulated rows
+    python -m benchmarks.scale --fits           # core-seconds for counting, and for a release, against cells and rows
+
+Every run is a process of its own. "counted" is the time for rows alone, warm; "wall" is everything from the start of
+the process, with Java, and for Spark that was killed that of all three. Memory is the largest proportional share (Pss)
+that was seen, of the driver, of Java and of Spark's workers; "core_seconds" is the processor time of all of them. The
+simulated rows are Census Income again and again, on thirty days; of them counts are compared, for every tick; of the
+evictions all that is published, for every tick, with simulated noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.counting import config as census
+from benchmarks.data import adult
+from benchmarks.environment import environment
+from synthstream import Stream, StreamConfig, Workload
+from synthstream.assembly import synthesizer_for
+from synthstream.config import load
+from synthstream.counting import CountsByTick
+from synthstream.counts import Counts
+from synthstream.environment import REAL
+from synthstream.privacy import Budget
+from synthstream.release import Measured
+from synthstream.synthesis import SynthesizerConfig
+from synthstream.testing.environments import killed
+from synthstream.testing.gates import SeededGate
+
+FILES, FILE_ROWS, DAYS = 10, 1_000_000, 30
+ENGINES = ("local", "spark", "spark killed twice")
+KILLS = ("commit counts:2", "commit counts:3", "")
+_EVICTIONS = Path(__file__).parents[1] / "examples" / "evictions" / "stream.toml"
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+# -- the streams -----------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, stream: str) -> int:
+    """Files of a stream; returns their number of rows."""
+    if stream == "evictions":
+        source = load(_EVICTIONS).source
+        whole = pl.read_parquet(source.path if source else "")
+        for number, part in enumerate(whole.iter_slices(-(-whole.height // FILES))):
+            part.write_parquet(folder / f"rows-{number}.parquet")
+        return whole.height
+    codes, rng = adult("random")[0], np.random.default_rng(0)
+    for number in range(FILES):
+        rows = codes[rng.integers(0, len(codes), FILE_ROWS)]
+        days = np.datetime64("2026-01-01") + rng.integers(0, DAYS, FILE_ROWS)
+        frame = pl.DataFrame(rows, schema=[f"c{i}" for i in range(codes.shape[1])]).with_columns(when=days)
+        frame.write_parquet(folder / f"rows-{number}.parquet", row_group_size=250_000)
+    return FILES * FILE_ROWS
+
+
+def config_of(folder: Path, stream: str) -> StreamConfig:
+    """Its configuration."""
+    found = load(_EVICTIONS) if stream == "evictions" else census()
+    if stream != "evictions":
+        clock = replace(found.clock, column="when", until=datetime(2026, 1, 1) + timedelta(days=DAYS))
+        found = replace(found, clock=clock)
+    text = 'name = "x"\nstate = "s"\n[source]\nkind = "parquet"\npath = "{}"\n[sink]\nkind = "parquet"\npath = "{}"\n'
+    places = StreamConfig.from_toml(
+        text.format(folder.parent / "rows-*.parquet", folder / "releases")
+        + '[privacy]\nepsilon = 1.0\ndelta = 0.0\nunit = "event"\n'
+        + '[clock]\nstart = 2026-01-01\nevery = "1d"\nhorizon = 9\n'
+        + '[[columns]]\nname = "a"\ntype = "boolean"\n'
+    )
+    return replace(found, state=folder / "state", base=folder, source=places.source, sink=places.sink)
+
+
+# -- one run ---------------------------------------------------------------------------------------------------------
+
+
+class Watch:
+    """Memory and processor time of this process and of all that it starts."""
+
+    def __init__(self) -> None:
+        self.peak: dict[str, float] = defaultdict(float)
+        self.cores: dict[int, float] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> dict[str, Any]:
+        """What was seen."""
+        self._stop.set()
+        self._thread.join()
+        memory = {f"mb_{name}": round(peak) for name, peak in self.peak.items()}
+        return {**memory, "core_seconds": round(sum(self.cores.values()), 1)}
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.5):
+            now: dict[str, float] = defaultdict(float)
+            for process, name in _family():
+                try:
+                    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+                    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue  # it has just ended
+                now[name] += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+                self.cores[process] = (int(fields[11]) + int(fields[12])) / _TICK
+            for name, megabytes in now.items():
+                self.peak[name] = max(self.peak[name], megabytes)
+
+
+def _family() -> Iterator[tuple[int, str]]:
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (path / "stat").read_text()
+        except OSError:
+            continue
+        parents[int(path.name)] = int(text.rpartition(")")[2].split()[1])
+        names[int(path.name)] = text.partition("(")[2].rpartition(")")[0]
+    for process, name in names.items():
+        above = process
+        while above not in (0, os.getpid()):
+            above = parents.get(above, 0)
+        if above:
+            yield process, "driver" if process == os.getpid() else "java" if name == "java" else "workers"
+
+
+def one(folder: Path, stream: str, engine: str, at: str) -> None:
+    """Count, release where that is compared, and print what was found."""
+    start, watch = time.perf_counter(), Watch()
+    config = config_of(folder, stream)
+    name, _, number = at.partition(":")
+    env = killed(at=name, number=int(number), when="after") if at else REAL
+    with Stream(config, gates=lambda tick: SeededGate(f"1/{tick}"), seed=1, env=env) as opened:
+        took = _spark(opened, engine) if engine.startswith("spark") else _local(opened)
+        due = opened.due()
+        if stream == "evictions":
+            for _ in range(due):
+                opened.release()
+        digest = _published(config) if stream == "evictions" else _counts(opened, due)
+    found = {"counted": round(took, 2), "wall": round(time.perf_counter() - start, 1), "ticks": due}
+    print(json.dumps({**found, **watch.stop(), "digest": digest}))
+
+
+def _local(stream: Stream) -> float:
+    warm = stream.config.source
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Stream(replace(stream.config, state=Path(folder) / "s", sink=None)) as other,
+    ):
+        files = sorted(warm.path.parent.glob(warm.path.name)) if warm else []
+        other.update(pl.read_parquet(files[0], n_rows=60_000))
+    start = time.perf_counter()
+    stream.ingest()
+    return time.perf_counter() - start
+
+
+def _aside(config: StreamConfig, folder: Path) -> StreamConfig:
+    return replace(config, state=folder / "state", sink=None)
+
+
+def _spark(stream: Stream, engine: str) -> float:
+    from synthstream import spark
+
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --conf spark.ui.showConsoleProgress=false pyspark-shell"
+    running, source = spark.session(), stream.config.source
+    folder = source.path.parent if source else Path()
+    frame = running.read.parquet(str(folder / "rows-0.parquet"))
+    spark.count(frame.limit(120_000).repartition(2), stream.config)
+    start = time.perf_counter()
+    if engine == "spark":
+        spark.ingest(stream, running)
+    else:
+        rows = running.readStream.schema(frame.schema).option("maxFilesPerTrigger", 1)
+        spark.attach(rows.parquet(str(folder / "rows-*.parquet")), stream).query.awaitTermination()
+    return time.perf_counter() - start
+
+
+def _counts(stream: Stream, ticks: int) -> str:
+    digest = hashlib.sha256()
+    for tick in range(ticks):
+        counts = stream._intake.pending(tick)
+        digest.update(counts.cells.tobytes() + b"/" + counts.numbers.tobytes())
+    return digest.hexdigest()
+
+
+def _published(config: StreamConfig) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(config.sink.path.rglob("*.*") if config.sink else []):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+# -- all -------------------------------------------------------------------------------------------------------------
+
+
+def lines(stream: str) -> Iterator[dict[str, Any]]:
+    """A line for each engine."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = write(folder, stream)
+        digests = set()
+        for engine in ENGINES:
+            place = folder / engine.replace(" ", "-")
+            place.mkdir()
+            start, load1 = time.perf_counter(), os.getloadavg()[0]
+            for at in KILLS if "killed" in engine else ("",):
+                command = [sys.executable, "-W", "ignore", "-m", "benchmarks.scale", "--folder", str(place)]
+                command += ["--stream", stream, "--engine", engine, "--at", at]
+                done = subprocess.run(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - this module
+                if done.returncode != (-signal.SIGKILL if at else 0):
+                    raise SystemExit(f"{engine} ended with {done.returncode}")
+            found = json.loads(done.stdout.splitlines()[-1])
+            digests.add(found["digest"])
+            facts = {"bench": "scale", "stream": stream, "engine": engine, "rows": rows, **found}
+            if "killed" in engine:
+                facts |= {"wall": round(time.perf_counter() - start, 1), "counted": None}
+            else:
+                facts["rows_a_second"] = round(rows / found["counted"])
+            yield facts | {"equal": len(digests) == 1, "load": round(load1, 1)}
+
+
+def fits() -> Iterator[dict[str, Any]]:
+    """Core-seconds for a release, against columns of eight values, cells and rows.
+
+    Rows are skewed, columns depend on each other. The second release has a tenth more rows than the first, and starts
+    from its rows.
+    """
+    for columns, rows in (*product((10, 40), (10_000, 100_000, 1_000_000)), (100, 10_000), (100, 100_000)):
+        sizes = (8,) * columns
+        workload = Workload.all_up_to(2, sizes=sizes)
+        made = synthesizer_for(
+            SynthesizerConfig(), workload=workload, budget=Budget(epsilon=1, delta=1e-9), horizon=365
+        )
+        rng, facts = np.random.default_rng(0), dict[str, float]()
+        state, history, last = made.mechanism.init(), list[Measured](), None
+        for tick, (number, when) in enumerate(((rows, "first"), (rows // 10, "next"))):
+            kind = rng.beta(2, 5, (number, 1))
+            counts = Counts.of(workload.count(rng.binomial(7, 0.1 + 0.8 * kind, (number, columns)).astype(np.int32)))
+            start = time.process_time()
+            state, measured, models = made.step(state, counts, SeededGate(tick), last, {})
+            drawn = time.process_time()
+            history.append(measured)
+            last = made.fit(tick, history.__getitem__, last, models, seed=tick)
+            facts |= {f"{when}_noise": round(drawn - start, 3), f"{when}_fit": round(time.process_time() - drawn, 2)}
+        shape = {"columns": columns, "cells": workload.cells, "rows": rows}
+        size = sum(array.nbytes for array in dict(state).values() if isinstance(array, np.ndarray))
+        yield {"bench": "scale", "what": "release", **shape, **facts, "state_mb": round(size / 1e6, 1)}
+
+
+def counting() -> Iterator[dict[str, Any]]:
+    """Rows that one core counts in a second, from their codes, and what counts cost on their way, against columns."""
+    for columns in (10, 14, 40, 100):
+        sizes, rng = (8,) * columns, np.random.default_rng(0)
+        workload = Workload.all_up_to(2, sizes=sizes)
+        codes = rng.integers(0, sizes, (250_000, columns)).astype(np.int32)
+        workload.count(codes)
+        start = time.process_time()
+        found = [workload.count(codes) for _ in range(4)]
+        rate = 4 * len(codes) / (time.process_time() - start)
+        part = CountsByTick(stream="", cells=workload.cells, ticks={0: Counts.of(found[0])})
+        start = time.process_time()
+        for _ in range(20):
+            part = part.merge(CountsByTick.from_bytes(part.to_bytes()))
+        facts = {"merge_core_seconds": round((time.process_time() - start) / 20, 4), "bytes": len(part.to_bytes())}
+        shape = {"columns": columns, "cells": workload.cells}
+        yield {"bench": "scale", "what": "count", **shape, "rows_a_core_second": round(rate), **facts}
+
+
+def main() -> None:
+    """All lines."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fits", action="store_true", help="only what counting and a release cost")
+    for name in ("--folder", "--stream", "--engine", "--at"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.engine:
+        one(Path(args.folder), args.stream, args.engine, args.at)
+        return
+    streams = [args.stream] if args.stream else ["evictions", "simulated"]
+    for line in chain(counting(), fits()) if args.fits else (line for stream in streams for line in lines(stream)):
+        print(json.dumps({**line, **environment()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
