@@ -1,5 +1,6 @@
 # make demo: the main job on shipped real data.   make test: the tests.   Both build their own environment.
 PYTHON ?= python3
+EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[$(EXTRAS)]'
 	touch $@
 
 install: $(VENV)/ready

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import deltalake
+import duckdb
 import polars as pl
 import pytest
 
@@ -21,11 +21,6 @@ from synthstream.io.sinks import ParquetSink
 from synthstream.testing.environments import Recording, failing
 from synthstream.testing.gates import SeededGate
 from tests.unit.streams import TICKS, configured, rows, text_of
-
-if os.environ.get("SYNTHSTREAM_SERVICES") == "required":
-    deltalake = importlib.import_module("deltalake")
-else:
-    deltalake = pytest.importorskip("deltalake", reason="pip install 'synthstream[delta]'")
 
 ALSO = """
 [[also]]
@@ -70,7 +65,6 @@ def test_every_release_is_one_version_of_the_table(tmp_path: Path, kind: str) ->
 
 
 def test_duckdb_reads_the_newest_rows(tmp_path: Path) -> None:
-    duckdb = pytest.importorskip("duckdb")
     config = prepared(tmp_path)
     with opened(config) as stream:
         *_, last = stream.run()
