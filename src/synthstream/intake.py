@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -25,6 +26,7 @@ _CHUNK_ROWS = 250_000
 _CURSOR = "cursor"
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _THREADS = min(4, os.cpu_count() or 1)
+_UNSAVED_CELLS = 4_000_000  # 64 MB
 
 
 class Intake:
@@ -44,6 +46,7 @@ class Intake:
         self._people = Contributions(store, unit) if unit.of_persons else None
         self._counting = None if unit.of_persons else Counting(config, count=count)
         self._log: CursorSource | None = None
+        self._unsaved: dict[int, Counts] = {}
 
     def update(self, rows: Frame | str | Path, *, batch_id: str | None, open_tick: int) -> None:
         """See :meth:`synthstream.Stream.update`."""
@@ -58,7 +61,7 @@ class Intake:
         known = None if batch_id is None else self._store.ingested(item)
         mac = self._keyed()
         if known is None:
-            with self._store.transaction("counts"):
+            with self._committed():
                 for part in encoded:
                     if batch_id is not None:
                         _feed(mac, *part.content())
@@ -89,7 +92,7 @@ class Intake:
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             paths = [path for path, _, _ in group]
             found = None if elsewhere is None else self._ours(elsewhere(paths))
-            with self._store.transaction("counts"):
+            with self._committed():
                 if found is not None:
                     self._put(found, open_tick)
                 for path in paths if found is None else ():
@@ -127,7 +130,7 @@ class Intake:
         after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), _CURSOR)
         for frame, cursor in self._log.read(after):
             rows = encode(self._config, frame)
-            with self._store.transaction("counts"):
+            with self._committed():
                 self._add(rows, open_tick)
                 self._store.put_meta(_CURSOR, self._store.seal(cursor, _CURSOR).hex())
 
@@ -156,7 +159,7 @@ class Intake:
         _feed(mac, total.to_bytes())
         known = None if batch_id is None else self._store.ingested(item)
         if known is None:
-            with self._store.transaction("counts"):
+            with self._committed():
                 self._put(total, open_tick)
                 if batch_id is not None:
                     self._store.put_ingested(item, mac.hexdigest())
@@ -186,7 +189,22 @@ class Intake:
 
     def _put(self, part: CountsByTick, open_tick: int) -> None:
         for tick, counts in part.pending(first=self._first, open_tick=open_tick).items():
-            self._store.add_pending(tick, counts)
+            known = self._unsaved.get(tick)
+            self._unsaved[tick] = counts if known is None else known.plus(counts)
+        if sum(counts.cells.size for counts in self._unsaved.values()) > _UNSAVED_CELLS:
+            self._save()
+
+    def _save(self) -> None:
+        while self._unsaved:
+            self._store.add_pending(*self._unsaved.popitem())
+
+    @contextmanager
+    def _committed(self) -> Iterator[None]:
+        """All or nothing. Parts are summed here first: the store writes all counts of a tick anew each time."""
+        self._unsaved = {}
+        with self._store.transaction("counts"):
+            yield
+            self._save()
 
     def _keyed(self) -> hmac.HMAC:
         """A keyed fingerprint of private content: tells equal from different, and nothing to who lacks the key."""
