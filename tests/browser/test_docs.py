@@ -40,7 +40,7 @@ def driver() -> Iterator[Any]:
         yield found
 
 
-def wait(condition: Callable[[], Any], seconds: float = 20) -> Any:
+def wait(condition: Callable[[], Any], seconds: float = 120) -> Any:
     """What a condition gives as soon as it holds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -85,9 +85,16 @@ def test_search_works_from_a_disk(site: Path, driver: Any) -> None:
     driver.get((site / "index.html").as_uri())
     field = driver.find_element("css selector", "input.md-search__input")
     driver.execute_script("arguments[0].focus()", field)
-    field.send_keys("encryption")
-    links = "a.md-search-result__link"
-    wait(
-        lambda: [a for a in driver.find_elements("css selector", links) if "operations.html" in a.get_attribute("href")]
-    )
+
+    def found() -> list[str]:
+        # Typed anew each time, as the search may not listen yet; read in one step, as it replaces its links.
+        field.clear()
+        field.send_keys("encryption")
+        time.sleep(1)
+        links = driver.execute_script(
+            "return [...document.querySelectorAll('a.md-search-result__link')].map(a => a.href)"
+        )
+        return [link for link in links if "operations.html" in link]
+
+    wait(found)
     assert not [url for url in requests(driver) if url.startswith(("http", "ws"))]

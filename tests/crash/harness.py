@@ -118,7 +118,7 @@ def forked(work: Callable[[], Any], *, patience: float | None = None) -> tuple[i
     child = os.fork()
     if not child:
         os.close(reader)
-        faulthandler.dump_traceback_later(60, exit=True)
+        faulthandler.dump_traceback_later(600, exit=True)  # only for a child that hangs
         try:
             result = (0, work())
         except BaseException as error:

@@ -93,7 +93,9 @@ def config_of(kind: str, folder: Path) -> StreamConfig:
     return replace(config, source=None)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(seed=st.integers(0, 2**32), parts=st.integers(1, 9), kind=st.sampled_from(["always", "points"]))
 def test_any_split_in_any_order_merges_to_the_same_bytes(tmp_path: Path, seed: int, parts: int, kind: str) -> None:
     counting, rng = Counting(configured(tmp_path / kind, kind)), np.random.default_rng(seed)
