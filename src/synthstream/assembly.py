@@ -8,11 +8,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from synthstream.also import SIMULATED, aside
 from synthstream.bounds import picks_rule
-from synthstream.config import SIMULATED, StreamConfig
+from synthstream.config import StreamConfig
 from synthstream.coordinates import Coordinate
 from synthstream.environment import REAL, Env
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, SinkError
 from synthstream.fit.weights import domain
 from synthstream.io.delta import DeltaTable
 from synthstream.io.places import Place
@@ -25,7 +26,7 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
-from synthstream.outside import SinkConfig
+from synthstream.outside import AlsoConfig, SinkConfig
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
@@ -190,15 +191,24 @@ def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
 
 def places_of(config: StreamConfig, env: Env = REAL) -> list[Place]:
     """Other places that get copies of what the sink publishes."""
-    return [DeltaTable(also.place, stream=genesis(config), content=also.content, env=env) for also in config.also]
+    return [_place(also, genesis(config), env) for also in config.also]
+
+
+def _place(also: AlsoConfig, stream: str, env: Env) -> Place:
+    if also.kind == "delta":
+        return DeltaTable(also.place, stream=stream, content=also.content, env=env)
+    try:
+        from synthstream.io.postgres_table import PostgresTable
+    except ImportError:
+        raise SinkError("psycopg is not installed here. Say: pip install 'synthstream[postgres]'") from None
+    return PostgresTable(also.place, stream=stream, service=also.service, content=also.content, env=env)
 
 
 def simulated(config: StreamConfig) -> StreamConfig:
-    """The same configuration with folders of its own for a run with simulated noise."""
-    aside = config.state.with_name(config.state.name + SIMULATED)
+    """The same configuration with places of its own for a run with simulated noise."""
+    state = config.state.with_name(config.state.name + SIMULATED)
     sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + SIMULATED))
-    also = tuple(replace(place, place=place.place.rstrip("/") + SIMULATED) for place in config.also)
-    return replace(config, state=aside, sink=sink, also=also)
+    return replace(config, state=state, sink=sink, also=tuple(aside(place) for place in config.also))
 
 
 def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from synthstream.also import also_of, lie_apart
 from synthstream.clock import Clock, known_zone
 from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.coordinates import coordinate_of
@@ -25,7 +26,6 @@ from synthstream.schema import Schema
 from synthstream.secrecy import EncryptionConfig, apart
 from synthstream.sections import (
     SECTIONS,
-    AlsoSection,
     ClockSection,
     Columns,
     File,
@@ -42,9 +42,6 @@ from synthstream.synthesis import (
     workload_of,
 )
 from synthstream.workload import Workload
-
-# Ends the names of folders of a simulated run.
-SIMULATED = "-simulated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,8 +237,8 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         problems.attempt("source", file.source.check)
     settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
     if file.sink is not None:
-        problems.attempt("sink.path", partial(_apart, base, file.state, file.sink.path))
-    also = [problems.attempt(f"also.{i}", partial(_also, file, base, section)) for i, section in enumerate(file.also)]
+        problems.attempt("sink.path", partial(lie_apart, base, file.state, file.sink.path))
+    also = [problems.attempt(f"also.{i}", partial(also_of, file, base, section)) for i, section in enumerate(file.also)]
     encryption = file.encryption and problems.attempt("encryption", partial(_encryption, file, base))
     problems.raise_if_any()
     if privacy is None or clock is None or unit is None or schema is None or settings is None:
@@ -276,13 +273,6 @@ def _files(section: SourceSection, base: Path) -> SourceConfig | None:
     return None if found is None else SourceConfig(kind=found[0], path=base / found[1])
 
 
-def _apart(base: Path, state: str, place: str) -> None:
-    """Raise unless the state and a place of publication, both real and simulated, lie apart."""
-    for secret in (state, os.path.normpath(state) + SIMULATED):
-        for public in (place, os.path.normpath(place) + SIMULATED):
-            apart(base, secret, public)
-
-
 def _of_its_own(file: File) -> None:
     """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
     if file.op is not None and file.op in [column.name for column in file.columns]:
@@ -291,20 +281,6 @@ def _of_its_own(file: File) -> None:
         )
     if file.op is not None and file.op == file.clock.column:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
-
-
-def _also(file: File, base: Path, section: AlsoSection) -> AlsoConfig:
-    if file.sink is None:
-        raise ConfigError("also: gets copies of what [sink] publishes; name a [sink] too")
-    if "://" in section.path:
-        return AlsoConfig(kind=section.kind, place=section.path, content=section.content)
-    _apart(base, file.state, section.path)
-    place = Path(os.path.normpath(base / section.path))
-    for other in (file.sink.path, *(found.path for found in file.also if found is not section)):
-        taken = Path(os.path.normpath(base / other))
-        if place.is_relative_to(taken) or taken.is_relative_to(place):
-            raise ConfigError(f"path = {section.path!r}: {other!r} is another place; neither may lie in the other")
-    return AlsoConfig(kind=section.kind, place=str(base / section.path), content=section.content)
 
 
 def _encryption(file: File, base: Path) -> EncryptionConfig | None:

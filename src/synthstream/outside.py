@@ -32,12 +32,14 @@ class AlsoConfig:
     """Another place that gets a copy of each release.
 
     Args:
-        place: a folder, absolute; or an address (``s3://...``).
+        place: a folder, absolute; or an address (``s3://...``); or a table, as SQL writes it.
+        service: of a table: in the operator's ``pg_service.conf``; left out: the environment (``PGHOST``, ...).
     """
 
-    kind: Literal["delta"]
+    kind: Literal["delta", "postgres"]
     place: str
     content: Content = "rows"
+    service: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from synthstream.columns import Part
+from synthstream.errors import ConfigError
 from synthstream.io.places import Content
 from synthstream.logs import SourceSection
 from synthstream.privacy import Neighbours
@@ -126,9 +127,20 @@ class _Sink(Section):
 class AlsoSection(Section):
     """Keys of [[also]]: another place that gets a copy of each release."""
 
-    kind: Literal["delta"]
-    path: str = Field(min_length=1)
+    kind: Literal["delta", "postgres"]
+    path: str | None = Field(default=None, min_length=1)
+    table: str | None = Field(default=None, min_length=1)
+    service: str | None = Field(default=None, pattern=r"^[\w.-]+$")
     content: Content = "rows"
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` unless the keys are those of the kind."""
+        required, others = ("path", ("table", "service")) if self.kind == "delta" else ("table", ("path",))
+        for name in others:
+            if getattr(self, name) is not None:
+                raise ConfigError(f'{name}: means nothing to kind = "{self.kind}"')
+        if getattr(self, required) is None:
+            raise ConfigError(f'also.{required}: this key is required for kind = "{self.kind}"')
 
 
 class PublicationSection(Section):

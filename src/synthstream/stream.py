@@ -256,9 +256,9 @@ class Stream:
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
         """Count new files of the source, then close every tick that is due, one by one."""
         self.ingest()
-        self.publish_copies()
-        for _ in range(self.due(until=until)):
-            yield self.release(until=until)
+        if not (due := self.due(until=until)):  # else each release does: a place that is down delays none
+            self.publish_copies()
+        yield from (self.release(until=until) for _ in range(due))
 
     @alone
     def publish_copies(self) -> int:

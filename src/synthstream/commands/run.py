@@ -75,8 +75,9 @@ def run_command(
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
             return
         files = _counted(stream, engine)
-        stream.publish_copies()
         first, due = stream.closed, stream.due(until=moment)
+        if not due:  # else each release does: a place that is down delays none
+            stream.publish_copies()
         if first == 0:
             _before_the_first(shown, stream)
         if due > 1:

@@ -51,6 +51,11 @@ class DeltaTable:
         """See :class:`synthstream.io.places.Place`."""
         return self._content
 
+    @property
+    def history(self) -> bool:
+        """See :class:`synthstream.io.places.Place`."""
+        return True
+
     def newest(self) -> Copied | None:
         """See :class:`synthstream.io.places.Place`."""
         try:

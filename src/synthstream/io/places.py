@@ -32,17 +32,22 @@ class Place(Protocol):
     def content(self) -> Content:
         """What it gets."""
 
+    @property
+    def history(self) -> bool:
+        """Whether it keeps older releases. Without, it only needs the newest."""
+
     def newest(self) -> Copied | None:
         """What it holds. Raises ``SinkError`` if it holds something else, or cannot be read."""
 
     def put(self, frame: pl.DataFrame, *, tick: int, manifest: dict[str, Any]) -> None:
-        """Take a release whole, or not at all; do nothing if it is there. Raises ``SinkError`` if that fails."""
+        """Take a release whole, or not at all; do nothing if it, or a newer one, is there. Raises ``SinkError``."""
 
 
 def catch_up(sink: ParquetSink, place: Place) -> int:
     """Copy every release that a place does not hold yet, from what the sink has published.
 
-    A release whose rows the sink has dropped (``keep``) is left out where rows are wanted.
+    A place that keeps no history gets the newest one, if it does not hold it. A release whose rows the sink has dropped
+    (``keep``) is left out where rows are wanted.
 
     Args:
         sink: what is published.
@@ -60,8 +65,9 @@ def catch_up(sink: ParquetSink, place: Place) -> int:
             f"{place.name} holds a release of tick {known.tick} that {sink.folder} does not: another state or stream "
             "writes there, or releases are missing here. Nothing was copied. Restore them, or copy to another place."
         )
+    first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
     copied = 0
-    for tick in range(0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1):
+    for tick in range(first if place.history else max(first, end - 1), end):
         frame = sink.content(tick, place.content)
         if frame is not None:
             place.put(frame, tick=tick, manifest=sink.manifest(tick))

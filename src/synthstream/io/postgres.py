@@ -39,10 +39,10 @@ from typing import Any
 import polars as pl
 import psycopg
 from psycopg import errors, sql
-from psycopg.conninfo import make_conninfo
 
 from synthstream.errors import SchemaError, SourceError
 from synthstream.io.cursors import cursor_of, place_in
+from synthstream.io.servers import Unreachable, connected
 from synthstream.reading import require
 
 _PAGE_ROWS = 50_000
@@ -51,7 +51,6 @@ _PATIENCE = 10.0  # seconds that writers are waited for
 _LOOK = 0.02  # seconds between two looks
 _LOOKS = 100  # earlier bounds that are remembered at most
 _FIRST = -(2**63)  # below every number that a sequence gives
-_OLDEST = 130000  # version that knows WITH TIES
 
 _SESSION = """
 SET default_transaction_read_only = on; SET row_security = off; SET TIME ZONE 'UTC'; SET DateStyle = 'ISO, YMD';
@@ -181,15 +180,10 @@ class PostgresSource:
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None:
-            settings = make_conninfo(service=self._service, client_encoding="utf8")
             try:
-                self._connection = psycopg.connect(
-                    settings, autocommit=True, application_name="synthstream", connect_timeout=10
-                )
-            except psycopg.Error as error:
-                raise self._unreachable(str(error)) from None
-            if self._connection.info.server_version < _OLDEST:
-                raise SourceError(f"{self.name}: the server is older than PostgreSQL 13. Upgrade it.")
+                self._connection = connected(self._service)
+            except Unreachable as error:
+                raise SourceError(f"{self.name}: {error}. Nothing was lost; run again to go on.") from None
             self._connection.execute(_SESSION)
         return self._connection
 
@@ -348,28 +342,6 @@ class PostgresSource:
         else:
             what = f"the server refused, with SQLSTATE {error.sqlstate}. Check source.table. {again}"
         return SourceError(f"{self.name}: {what}")
-
-    def _unreachable(self, text: str) -> SourceError:
-        """Why there is no connection. Of what libpq says, only the kind is told."""
-        kinds = {
-            "password": "the server refused this user or password, or there is none. Set PGUSER and PGPASSWORD, or "
-            "use a password file",
-            "definition of service": f'there is no service "{self._service}". Check pg_service.conf and PGSERVICEFILE',
-            "database": "there is no such database. Set PGDATABASE",
-            "conversion between": "the encoding of the database cannot be read as UTF-8",
-            "role": "there is no such user. Set PGUSER",
-            "pg_hba": "the server lets nobody in from here. Ask its administrator for a line in pg_hba.conf",
-            "resolve": "the host has no address. Check PGHOST",
-            "translate host name": "the host has no address. Check PGHOST",
-            "starting up": "the server is just starting. Try again in a moment",
-            "shutting down": "the server is shutting down. Start it",
-        }
-        default = "no server answers there. Start it, or check PGHOST and PGPORT"
-        why = next((why for word, why in kinds.items() if word in text), default)
-        place = "from the environment" if self._service is None else f'of service "{self._service}"'
-        return SourceError(
-            f"{self.name}: cannot connect with the settings {place}: {why}. Nothing was lost; run again to go on."
-        )
 
 
 def _still(before: Writers, now: Writers) -> bool:

@@ -1,0 +1,62 @@
+"""Servers of PostgreSQL: how they are connected to, and why that fails, without a word of the connection's settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+_OLDEST = 130000  # version that knows WITH TIES
+# So that a server that has vanished is noticed within a minute or so, not after hours.
+_ALIVE: dict[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+
+
+class Unreachable(Exception):
+    """There is no connection. Its text tells why, and holds nothing that libpq or the server said."""
+
+
+def connected(service: str | None) -> psycopg.Connection[Any]:
+    """A connection each statement of which is a transaction, unless it begins one.
+
+    Args:
+        service: in the operator's ``pg_service.conf``; left out: the environment (``PGHOST``, ``PGPASSWORD``, ...).
+
+    Raises:
+        Unreachable: there is none to be had.
+    """
+    settings = make_conninfo(service=service, client_encoding="utf8", **_ALIVE)
+    try:
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            settings, autocommit=True, application_name="synthstream", connect_timeout=10
+        )
+    except psycopg.Error as error:
+        place = "from the environment" if service is None else f'of service "{service}"'
+        raise Unreachable(f"cannot connect with the settings {place}: {_why(str(error), service)}") from None
+    if connection.info.server_version < _OLDEST:
+        connection.close()
+        raise Unreachable("the server is older than PostgreSQL 13. Upgrade it")
+    return connection
+
+
+def _why(text: str, service: str | None) -> str:
+    """Of what libpq says, only the kind is told."""
+    named = "no such service" if service is None else f'no service "{service}"'
+    taken = "all connections that may be had are taken. Try again in a moment"
+    kinds = {
+        "too many": taken,
+        "connection slots": taken,
+        "password": "the server refused this user or password, or there is none. Set PGUSER and PGPASSWORD, or "
+        "use a password file",
+        "definition of service": f"there is {named}. Check pg_service.conf and PGSERVICEFILE",
+        "database": "there is no such database. Set PGDATABASE",
+        "conversion between": "the encoding of the database cannot be read as UTF-8",
+        "role": "there is no such user. Set PGUSER",
+        "pg_hba": "the server lets nobody in from here. Ask its administrator for a line in pg_hba.conf",
+        "resolve": "the host has no address. Check PGHOST",
+        "translate host name": "the host has no address. Check PGHOST",
+        "starting up": "the server is just starting. Try again in a moment",
+        "shutting down": "the server is shutting down. Start it",
+    }
+    default = "no server answers there. Start it, or check PGHOST and PGPORT"
+    return next((why for word, why in kinds.items() if word in text), default)
