@@ -272,6 +272,8 @@ REFUSED = [
     ("ALTER SEQUENCE {t}_id_seq CYCLE", "NO CYCLE", SourceError),
     ("ALTER SEQUENCE {t}_id_seq INCREMENT -1 MINVALUE -5", "INCREMENT 1", SourceError),
     ("ALTER TABLE {t} ALTER id DROP DEFAULT", "no sequence fills it", SourceError),
+    ("ALTER TABLE {t} ALTER id SET DEFAULT 5 + nextval('{t}_id_seq')", "no sequence fills it", SourceError),
+    ("ALTER TABLE {t} ALTER id SET DEFAULT -nextval('{t}_id_seq')", "no sequence fills it", SourceError),
     ("ALTER TABLE {t} DROP CONSTRAINT {t}_pkey", "CREATE INDEX CONCURRENTLY ON {t} \\(id\\)", SourceError),
     ("ALTER TABLE {t} ALTER id TYPE numeric", "must be a column of integers", SourceError),
     ("ALTER TABLE {t} RENAME TO {t}_old; CREATE VIEW {t} AS SELECT * FROM {t}_old", "is not a table", SourceError),

@@ -77,8 +77,8 @@ SELECT b.attname, b.attnum, t.typname FROM base b JOIN pg_type t ON t.oid = b.ki
 ORDER BY b.attnum
 """
 
-# The sequence behind a column: its identity's, or the one that its default draws from.
-_SEQUENCE = """
+# The sequence behind a column: its identity's, or the one whose next value, and nothing made from it, is the default.
+_SEQUENCE = r"""
 SELECT q.seqrelid::oid, q.seqcache, q.seqincrement, q.seqcycle, q.seqrelid::regclass::text,
        has_sequence_privilege(q.seqrelid, 'SELECT'),
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = %(table)s AND i.indkey[0] = %(number)s AND i.indisvalid)
@@ -89,6 +89,8 @@ FROM pg_sequence q WHERE q.seqrelid IN (
     SELECT d.refobjid FROM pg_depend d JOIN pg_attrdef f ON f.oid = d.objid
     WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
     AND f.adrelid = %(table)s AND f.adnum = %(number)s
+    AND regexp_replace(pg_get_expr(f.adbin, f.adrelid), '^\((.*)\)::(bigint|integer|smallint)$', '\1')
+        = format('nextval(%%L::regclass)', d.refobjid::regclass)
 )
 """
 
