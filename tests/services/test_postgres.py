@@ -299,6 +299,36 @@ def test_what_the_catalogue_shows_is_told_with_its_fix(
     server.execute(at(table, "DROP TABLE IF EXISTS @_old CASCADE"))
 
 
+def test_a_default_that_is_cast_numbers_rows_all_the_same(server: Server, table: str) -> None:
+    server.execute(at(table, """CREATE SEQUENCE "It's @"; GRANT SELECT ON "It's @" TO reader"""))
+    server.execute(at(table, """ALTER TABLE @ ALTER id SET DEFAULT nextval('"It''s @"')::int"""))
+    server.execute(at(table, "INSERT INTO @ (v) VALUES ('a'), ('b')"))
+    assert Reader(table).more() == ["a", "b"]
+    server.execute(at(table, """DROP SEQUENCE "It's @" CASCADE"""))
+
+
+def test_a_table_that_takes_the_name_while_it_is_read_gives_no_row(server: Server, table: str) -> None:
+    server.execute(
+        at(
+            table,
+            "CREATE TABLE @_new (LIKE @ INCLUDING ALL); INSERT INTO @ (v) SELECT 'old' FROM generate_series(1, 5); "
+            "INSERT INTO @_new SELECT g, 'new' FROM generate_series(1, 9) g; GRANT SELECT ON @_new TO reader",
+        )
+    )
+    reader, found = Reader(table, page_rows=2), list[str]()
+    for frame, after in reader.source.read(None):
+        found += frame["v"].to_list()
+        reader.after = after
+        if len(found) == 2:
+            server.execute(at(table, "ALTER TABLE @ RENAME TO @_old; ALTER TABLE @_new RENAME TO @"))
+    assert found == ["old"] * 2
+    with pytest.raises(SourceError, match="from another log"):
+        reader.more()
+    server.execute(at(table, "ALTER TABLE @ RENAME TO @_new; ALTER TABLE @_old RENAME TO @"))
+    assert reader.more() == ["old"] * 3
+    server.execute(at(table, "DROP TABLE @_new"))
+
+
 def test_a_renamed_table_is_the_same_one(server: Server, table: str) -> None:
     server.execute(at(table, "INSERT INTO @ (v) VALUES ('a')"))
     reader = Reader(table)

@@ -305,11 +305,13 @@ class PostgresSource:
         cells = [_cell(name, table.kinds[name], as_stored=table.codec is not None) for name in self._columns]
         question = sql.SQL(
             "SELECT {number}::int8, {cells} FROM {table} WHERE {number} > {last} AND {number} <= {bound} "
-            "ORDER BY {number} FETCH FIRST {rows} ROWS WITH TIES"
+            "AND to_regclass({name}) = {oid} ORDER BY {number} FETCH FIRST {rows} ROWS WITH TIES"
         ).format(
             number=number,
             cells=sql.SQL(", ").join(cells),
             table=table.name,
+            name=sql.Literal(table.name.as_string()),  # another table may have this name by now: none of its rows
+            oid=sql.Literal(table.oid),
             last=sql.Literal(last),
             bound=sql.Literal(bound),
             rows=sql.Literal(self._page_rows),
