@@ -69,7 +69,7 @@ _TABLE = "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_
 _COLUMNS = """
 WITH RECURSIVE base AS (
     SELECT a.attnum, a.attname, a.atttypid AS kind FROM pg_attribute a
-    WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
     UNION ALL
     SELECT b.attnum, b.attname, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.kind WHERE t.typbasetype <> 0
 )
