@@ -177,6 +177,7 @@ class PostgresSource:
     def close(self) -> None:
         """See :meth:`CursorSource.close`."""
         connection, self._connection = self._connection, None
+        self._looks.clear()  # the next server may be another one, which knows less
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
