@@ -47,6 +47,8 @@ from synthstream.reading import require
 
 _PAGE_ROWS = 50_000
 _LONGEST = 4096  # characters of a cell; of a longer one, the first. Memory is bounded, whatever stands in a cell.
+_LARGEST = 2**17  # stored bytes of any other cell; a larger one is missing, because a server cannot always write it out
+_TEXTS = ("text", "varchar", "bpchar", "bool")  # of these any cell has a text, or the beginning of one
 _PATIENCE = 10.0  # seconds that writers are waited for
 _LOOK = 0.02  # seconds between two looks
 _LOOKS = 100  # earlier bounds that are remembered at most
@@ -65,7 +67,8 @@ FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 
 _TABLE = "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 
-# Columns of a table and the type that each is stored as, beneath any domains.
+# Columns of a table and the type that each is stored as, beneath any domains; without columns that are computed when
+# they are read, because a row could make that fail.
 _COLUMNS = """
 WITH RECURSIVE base AS (
     SELECT a.attnum, a.attname, a.atttypid AS kind FROM pg_attribute a
@@ -127,7 +130,8 @@ class PostgresSource:
     """Reads a table by the numbers of its rows. Memory: a page of rows.
 
     All cells are read as text, so that none can be of a wrong type: times as ISO 8601 with their offset, NaN and
-    infinite numbers as such. What has no such text (``infinity`` as a date, years before Christ) is unreadable.
+    infinite numbers as such. What has no such text (``infinity`` as a date, years before Christ) is unreadable. Large
+    binary and nested cells are missing.
 
     Args:
         table: its name as SQL writes it.
@@ -385,6 +389,9 @@ def _still(before: Writers, now: Writers) -> bool:
 def _cell(name: str, kind: str, *, as_stored: bool) -> sql.Composed:
     """A cell as text that does not depend on who asks; ``as_stored``: in bytes that the server has not converted."""
     column = sql.SQL("{}::text").format(sql.Identifier(name))
+    if kind not in _TEXTS:
+        large = sql.SQL("CASE WHEN pg_column_size({0}) <= {1} THEN format('%s', {0}) END")
+        column = large.format(sql.Identifier(name), sql.Literal(_LARGEST))
     if kind == "timestamptz":  # the session is in UTC, and its offset is written with minutes
         column = sql.SQL("{} || ':00'").format(column)
     text = sql.SQL("left({}, {})").format(column, sql.Literal(_LONGEST))
