@@ -120,6 +120,13 @@ POISON: list[tuple[bytes | None, list[str | None]]] = [
 ]
 
 
+def test_a_message_that_is_too_large_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = b'{"v": "a"}'
+    monkeypatch.setattr(source_module, "_LARGEST", len(message))
+    frame = source("any")._frame([message, message + b" ", message])
+    assert frame["v"].to_list() == ["a", None, "a"]
+
+
 def test_a_poisoned_message_is_one_row(cluster: Cluster, topic: str) -> None:
     cluster.send(topic, *(message for message, _ in POISON), partition=0)
     rows = [list(row) for frame, _ in source(topic, "v", "w").read(None) for row in frame.iter_rows()]

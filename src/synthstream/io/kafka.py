@@ -37,6 +37,7 @@ _PAGE_ROWS = 50_000
 _PAGE_BYTES = 64 * 2**20
 _AT_ONCE = 5_000
 _LONGEST = 4096  # characters of a cell; of a longer one, the first
+_LARGEST = 2**24  # bytes of a message that is looked into; the objects of a larger one might not fit in memory
 _SHORT = 3.0  # seconds for what is good to know
 _PATIENCE = 10.0  # seconds for an answer about the topic
 _UNKNOWN = "-"  # in place of a topic's id, where brokers tell none
@@ -71,7 +72,7 @@ class KafkaSource:
     """Reads all partitions of a topic. Memory: a page of messages, and one message.
 
     Numbers and texts are read as they are written, ``true`` and ``false`` as such; ``null``, and what is nested, is
-    missing. Of a key that comes twice, the last counts.
+    missing. Of a key that comes twice, the last counts. In a message of more than 16 MiB every column is missing.
 
     Args:
         topic: its name.
@@ -289,7 +290,7 @@ def _object(message: bytes | None) -> dict[str, Any]:
         >>> _object(b"[1]"), _object(b"{"), _object(None)
         ({}, {}, {})
     """
-    if message is None:
+    if message is None or len(message) > _LARGEST:
         return _NO_COLUMNS
     try:
         found = json.loads(message.decode("utf-8-sig", "replace"), parse_int=str, parse_float=str, parse_constant=str)
