@@ -89,7 +89,7 @@ class KafkaSource:
         self._page_rows = page_rows or _PAGE_ROWS
         self._consumer: Consumer | None = None
         self._id = ""
-        self._refusals: list[int] = []  # codes of what brokers refused, in the background
+        self._refusals: set[int] = set()  # codes of what brokers refused, in the background
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         """See :meth:`CursorSource.read`."""
@@ -120,7 +120,7 @@ class KafkaSource:
     def _connected(self) -> Consumer:
         if self._consumer is None:
             settings = self._settings()
-            self._refusals = []
+            self._refusals = set()
             try:
                 self._consumer = Consumer(settings | {"error_cb": self._refused}, logger=_SILENT)
             except (KafkaException, TypeError, ValueError) as error:
@@ -152,7 +152,7 @@ class KafkaSource:
         return found | _OURS
 
     def _refused(self, error: KafkaError) -> None:
-        self._refusals.append(error.code())
+        self._refusals.add(error.code())
 
     def _look_up(self, consumer: Consumer) -> tuple[str, list[int]]:
         """The cluster's id, and the partitions of the topic."""
