@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 
 from synthstream.errors import SourceError
@@ -41,6 +41,7 @@ _LARGEST = 2**24  # bytes of a message that is looked into; the objects of a lar
 _SHORT = 3.0  # seconds for what is good to know
 _PATIENCE = 10.0  # seconds for an answer about the topic
 _UNKNOWN = "-"  # in place of a topic's id, where brokers tell none
+_NO_ID = str(Uuid(0, 0))  # what is told of a topic of brokers that know no ids
 _STALLED = 60.0  # seconds without anything from a broker that has more to give
 
 # What may be wrong with a server, in words.
@@ -88,6 +89,7 @@ class KafkaSource:
         self._topic, self._columns, self._config_file = topic, tuple(columns), config_file
         self._page_rows = page_rows or _PAGE_ROWS
         self._consumer: Consumer | None = None
+        self._admin: AdminClient | None = None
         self._id = ""
         self._refusals: set[int] = set()  # codes of what brokers refused, in the background
 
@@ -110,7 +112,7 @@ class KafkaSource:
 
     def close(self) -> None:
         """See :meth:`CursorSource.close`."""
-        consumer, self._consumer = self._consumer, None
+        consumer, self._consumer, self._admin = self._consumer, None, None
         if consumer is not None:
             with suppress(KafkaException, RuntimeError):
                 consumer.close()
@@ -160,8 +162,9 @@ class KafkaSource:
         topic = metadata.topics[self._topic]
         if topic.error is not None:
             raise KafkaException(topic.error)
-        if not self._id:
-            self._id = self._topic_id()
+        if self._id != _UNKNOWN:  # asked each time: it may have been made again since
+            told = self._topic_id()
+            self._id = told if told != _UNKNOWN else self._id or _UNKNOWN
         return str(metadata.cluster_id), sorted(topic.partitions)
 
     def _topic_id(self) -> str:
@@ -169,11 +172,12 @@ class KafkaSource:
         consumers_own = {*_OURS, *_DEFAULTS} - {"receive.message.max.bytes"}
         settings = {key: value for key, value in self._settings().items() if key not in consumers_own}
         try:
-            admin = AdminClient(settings, logger=_SILENT)
-            found = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_SHORT)
-            return str(found[self._topic].result().topic_id)
+            self._admin = self._admin or AdminClient(settings, logger=_SILENT)
+            found = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=_SHORT)
+            told = str(found[self._topic].result().topic_id)
         except (KafkaException, ValueError):
             return _UNKNOWN
+        return _UNKNOWN if told == _NO_ID else told
 
     def _origin(self, cluster: str, after: bytes | None) -> str:
         """What a cursor of this topic is marked with. Where either does not know the topic's id, its name decides."""
