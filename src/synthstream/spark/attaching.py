@@ -63,12 +63,12 @@ class Attached:
 
         try:
             return bool(self.query.awaitTermination(seconds))
-        except StreamingQueryException as error:
+        except StreamingQueryException:  # its text may quote a row, and a traceback would show it
             if self._failures:
                 raise self._failures[0] from None
             raise EngineError(
                 "Spark ended the query; its own log says why. What was counted stays counted: attach again to go on."
-            ) from error
+            ) from None
 
     def _closed(self, until: datetime | None) -> Iterator[Release]:
         progress, clock = self.query.lastProgress, self.stream.config.clock
