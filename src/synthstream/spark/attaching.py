@@ -15,6 +15,7 @@ from synthstream.release import Release
 from synthstream.spark.counting import count, selected
 from synthstream.spark.sessions import refuse
 from synthstream.stream import Stream
+from synthstream.turns import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -146,8 +147,12 @@ class _Taker:
             place = f"spark/{self.query.result()}/"
             if not self._fits:
                 self._refuse_gap(place, batch)
-                self._fits = True
-            self._add(count(frame, self.stream.config), f"{place}{batch}")
+            counts = count(frame, self.stream.config)
+            with turn(self.stream):
+                if not self._fits:  # another query may have begun in the meantime
+                    self._refuse_gap(place, batch)
+                self._add(counts, f"{place}{batch}")
+            self._fits = True
         except SynthstreamError as error:
             self.failures.append(error)
             raise
