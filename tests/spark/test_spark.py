@@ -174,7 +174,6 @@ def test_files_give_the_same_releases_and_count_once_whichever_engine(
     assert published(tmp_path / "spark" / "releases") == expected
 
 
-@pytest.mark.slow
 def test_what_spark_says_of_a_row_is_in_no_traceback(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path, "always")
     word = "SECRET"[::-1]
@@ -189,6 +188,7 @@ def test_a_session_of_ours_shows_nothing_on_the_terminal_and_the_network(spark: 
     assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == ("false", "false")
 
 
+@pytest.mark.slow
 def test_a_csv_file_is_read_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     text = text_of("always").replace('"parquet"', '"csv"', 1).replace("rows-*.parquet", "rows-*.csv")
     for name in ("local", "spark"):
