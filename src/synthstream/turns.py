@@ -27,3 +27,8 @@ def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
             return method(self, *args, **kwargs)
 
     return update_wrapper(taken_in_turn, method)
+
+
+def turn(shared: Shared) -> RLock:
+    """For ``with``: what stands inside happens in one turn."""
+    return shared._lock

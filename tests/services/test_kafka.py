@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, Uuid
 
 from synthstream.errors import SourceError
 from synthstream.io import kafka as source_module
@@ -120,6 +120,13 @@ POISON: list[tuple[bytes | None, list[str | None]]] = [
 ]
 
 
+def test_a_message_that_is_too_large_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = b'{"v": "a"}'
+    monkeypatch.setattr(source_module, "_LARGEST", len(message))
+    frame = source("any")._frame([message, message + b" ", message])
+    assert frame["v"].to_list() == ["a", None, "a"]
+
+
 def test_a_poisoned_message_is_one_row(cluster: Cluster, topic: str) -> None:
     cluster.send(topic, *(message for message, _ in POISON), partition=0)
     rows = [list(row) for frame, _ in source(topic, "v", "w").read(None) for row in frame.iter_rows()]
@@ -176,6 +183,50 @@ def test_a_checkpoint_of_another_log_is_refused(cluster: Cluster, topic: str, mo
     cluster.send(topic, *values(2))
     assert untold.more() == ["002"]
     assert origin_of(untold.after or b"").endswith("/id-1")
+
+
+def test_a_topic_that_is_made_again_while_it_is_followed_is_refused(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = ["id-1", "-", "id-2"]  # in between the brokers were too busy to tell
+    monkeypatch.setattr(KafkaSource, "_topic_id", lambda self: told.pop(0))
+    reader = Reader(topic)
+    cluster.send(topic, *values(1))
+    assert reader.more() == ["001"]
+    cluster.send(topic, *values(2))
+    assert reader.more() == ["002"]
+    assert origin_of(reader.after or b"").endswith("/id-1")
+    cluster.send(topic, *values(3))
+    with pytest.raises(SourceError, match="dropped and made again"):
+        reader.more()
+
+
+def test_brokers_that_know_no_ids_may_learn_to_tell_them(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = Described()
+    monkeypatch.setattr(source_module, "AdminClient", lambda *_, **__: described)
+    cluster.send(topic, *values(1))
+    reader = Reader(topic)
+    assert reader.more() == ["001"]
+    described.topic_id = Uuid(1, 2)
+    reader.source = source(topic)
+    cluster.send(topic, *values(2))
+    assert reader.more() == ["002"]
+
+
+class Described:
+    """Describes any topic."""
+
+    topic_id = Uuid(0, 0)
+
+    def describe_topics(self, topics: TopicCollection, **_: object) -> dict[str, Any]:
+        """Itself, for each."""
+        return dict.fromkeys(topics.topic_names, self)
+
+    def result(self) -> Described:
+        """Itself."""
+        return self
 
 
 def test_no_connection_is_told_without_a_secret(

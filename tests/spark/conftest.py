@@ -38,7 +38,7 @@ def spark(java: None) -> Iterator[SparkSession]:
     """Spark on two cores."""
     from synthstream.spark import session
 
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --conf spark.ui.showConsoleProgress=false pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark knows no newer pandas yet; it is not used here
         made = session("tests")

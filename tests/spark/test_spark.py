@@ -5,7 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -20,7 +22,7 @@ from typer.testing import CliRunner
 from synthstream import Counting, CountsByTick, Stream, StreamConfig
 from synthstream.config import load
 from synthstream.errors import BatchConflict, ConfigError, EngineError, SchemaError, SourceError
-from synthstream.spark import attach, count, ingest, session
+from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
 from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, merge
@@ -111,6 +113,26 @@ def test_what_cannot_be_counted_apart_is_refused_with_the_reason(tmp_path: Path)
         ingest(stream)
 
 
+def test_of_two_queries_that_begin_at_once_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(tmp_path, "always")
+    counts = Counting(config).count(rows(20, 1))
+    with opened(config) as stream:
+        first, second = (attaching._Taker(stream=stream, query=Future(), anew=False, failures=[]) for _ in range(2))
+        first.query.set_result("first")
+        second.query.set_result("second")
+
+        def counted(frame: Any, _: StreamConfig) -> CountsByTick:
+            if frame == "first":  # while it counts, the other one begins and is done
+                second("second", 0)  # type: ignore[arg-type]
+            return counts
+
+        monkeypatch.setattr(attaching, "count", counted)
+        with pytest.raises(EngineError, match="batches of another query"):
+            first("first", 0)  # type: ignore[arg-type]
+        assert stream.batches() == ["spark/second/0"]
+        second("second", 1)  # type: ignore[arg-type]
+
+
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("pyspark", "pyspark.errors", "pyspark.sql"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -150,6 +172,20 @@ def test_files_give_the_same_releases_and_count_once_whichever_engine(
         with pytest.raises(SourceError, match="is not what it was"):
             ingest(stream)
     assert published(tmp_path / "spark" / "releases") == expected
+
+
+def test_what_spark_says_of_a_row_is_in_no_traceback(spark: SparkSession, tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    word = "SECRET"[::-1]
+    frame = spark.sql(f"SELECT now() when, x ward, 1.0 x, cast(x AS double) y, 1 who FROM VALUES ('{word}') AS v(x)")  # noqa: S608
+    with pytest.raises(EngineError, match="its own log says why") as caught:
+        count(frame, config)
+    assert word not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_session_of_ours_shows_nothing_on_the_terminal_and_the_network(spark: SparkSession) -> None:
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == ("false", "false")
 
 
 @pytest.mark.slow

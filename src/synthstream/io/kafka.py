@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import AdminClient
 
 from synthstream.errors import SourceError
@@ -37,9 +37,11 @@ _PAGE_ROWS = 50_000
 _PAGE_BYTES = 64 * 2**20
 _AT_ONCE = 5_000
 _LONGEST = 4096  # characters of a cell; of a longer one, the first
+_LARGEST = 2**24  # bytes of a message that is looked into; the objects of a larger one might not fit in memory
 _SHORT = 3.0  # seconds for what is good to know
 _PATIENCE = 10.0  # seconds for an answer about the topic
 _UNKNOWN = "-"  # in place of a topic's id, where brokers tell none
+_NO_ID = str(Uuid(0, 0))  # what is told of a topic of brokers that know no ids
 _STALLED = 60.0  # seconds without anything from a broker that has more to give
 
 # What may be wrong with a server, in words.
@@ -71,7 +73,7 @@ class KafkaSource:
     """Reads all partitions of a topic. Memory: a page of messages, and one message.
 
     Numbers and texts are read as they are written, ``true`` and ``false`` as such; ``null``, and what is nested, is
-    missing. Of a key that comes twice, the last counts.
+    missing. Of a key that comes twice, the last counts. In a message of more than 16 MiB every column is missing.
 
     Args:
         topic: its name.
@@ -87,8 +89,9 @@ class KafkaSource:
         self._topic, self._columns, self._config_file = topic, tuple(columns), config_file
         self._page_rows = page_rows or _PAGE_ROWS
         self._consumer: Consumer | None = None
+        self._admin: AdminClient | None = None
         self._id = ""
-        self._refusals: list[int] = []  # codes of what brokers refused, in the background
+        self._refusals: set[int] = set()  # codes of what brokers refused, in the background
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         """See :meth:`CursorSource.read`."""
@@ -109,7 +112,7 @@ class KafkaSource:
 
     def close(self) -> None:
         """See :meth:`CursorSource.close`."""
-        consumer, self._consumer = self._consumer, None
+        consumer, self._consumer, self._admin = self._consumer, None, None
         if consumer is not None:
             with suppress(KafkaException, RuntimeError):
                 consumer.close()
@@ -119,7 +122,7 @@ class KafkaSource:
     def _connected(self) -> Consumer:
         if self._consumer is None:
             settings = self._settings()
-            self._refusals = []
+            self._refusals = set()
             try:
                 self._consumer = Consumer(settings | {"error_cb": self._refused}, logger=_SILENT)
             except (KafkaException, TypeError, ValueError) as error:
@@ -151,7 +154,7 @@ class KafkaSource:
         return found | _OURS
 
     def _refused(self, error: KafkaError) -> None:
-        self._refusals.append(error.code())
+        self._refusals.add(error.code())
 
     def _look_up(self, consumer: Consumer) -> tuple[str, list[int]]:
         """The cluster's id, and the partitions of the topic."""
@@ -159,8 +162,9 @@ class KafkaSource:
         topic = metadata.topics[self._topic]
         if topic.error is not None:
             raise KafkaException(topic.error)
-        if not self._id:
-            self._id = self._topic_id()
+        if self._id != _UNKNOWN:  # asked each time: it may have been made again since
+            told = self._topic_id()
+            self._id = told if told != _UNKNOWN else self._id or _UNKNOWN
         return str(metadata.cluster_id), sorted(topic.partitions)
 
     def _topic_id(self) -> str:
@@ -168,11 +172,12 @@ class KafkaSource:
         consumers_own = {*_OURS, *_DEFAULTS} - {"receive.message.max.bytes"}
         settings = {key: value for key, value in self._settings().items() if key not in consumers_own}
         try:
-            admin = AdminClient(settings, logger=_SILENT)
-            found = admin.describe_topics(TopicCollection([self._topic]), request_timeout=_SHORT)
-            return str(found[self._topic].result().topic_id)
+            self._admin = self._admin or AdminClient(settings, logger=_SILENT)
+            found = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=_SHORT)
+            told = str(found[self._topic].result().topic_id)
         except (KafkaException, ValueError):
             return _UNKNOWN
+        return _UNKNOWN if told == _NO_ID else told
 
     def _origin(self, cluster: str, after: bytes | None) -> str:
         """What a cursor of this topic is marked with. Where either does not know the topic's id, its name decides."""
@@ -289,7 +294,7 @@ def _object(message: bytes | None) -> dict[str, Any]:
         >>> _object(b"[1]"), _object(b"{"), _object(None)
         ({}, {}, {})
     """
-    if message is None:
+    if message is None or len(message) > _LARGEST:
         return _NO_COLUMNS
     try:
         found = json.loads(message.decode("utf-8-sig", "replace"), parse_int=str, parse_float=str, parse_constant=str)

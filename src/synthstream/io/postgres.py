@@ -47,6 +47,8 @@ from synthstream.reading import require
 
 _PAGE_ROWS = 50_000
 _LONGEST = 4096  # characters of a cell; of a longer one, the first. Memory is bounded, whatever stands in a cell.
+_LARGEST = 2**17  # stored bytes of any other cell; a larger one is missing, because a server cannot always write it out
+_TEXTS = ("text", "varchar", "bpchar", "bool")  # of these any cell has a text, or the beginning of one
 _PATIENCE = 10.0  # seconds that writers are waited for
 _LOOK = 0.02  # seconds between two looks
 _LOOKS = 100  # earlier bounds that are remembered at most
@@ -64,11 +66,12 @@ FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()
 
 _TABLE = "SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 
-# Columns of a table and the type that each is stored as, beneath any domains.
+# Columns of a table and the type that each is stored as, beneath any domains; without columns that are computed when
+# they are read, because a row could make that fail.
 _COLUMNS = """
 WITH RECURSIVE base AS (
     SELECT a.attnum, a.attname, a.atttypid AS kind FROM pg_attribute a
-    WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE a.attrelid = %(table)s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'
     UNION ALL
     SELECT b.attnum, b.attname, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.kind WHERE t.typbasetype <> 0
 )
@@ -76,8 +79,8 @@ SELECT b.attname, b.attnum, t.typname FROM base b JOIN pg_type t ON t.oid = b.ki
 ORDER BY b.attnum
 """
 
-# The sequence behind a column: its identity's, or the one that its default draws from.
-_SEQUENCE = """
+# The sequence behind a column: its identity's, or the one whose next value, and nothing made from it, is the default.
+_SEQUENCE = r"""
 SELECT q.seqrelid::oid, q.seqcache, q.seqincrement, q.seqcycle, q.seqrelid::regclass::text,
        has_sequence_privilege(q.seqrelid, 'SELECT'),
        EXISTS (SELECT FROM pg_index i WHERE i.indrelid = %(table)s AND i.indkey[0] = %(number)s AND i.indisvalid)
@@ -88,6 +91,8 @@ FROM pg_sequence q WHERE q.seqrelid IN (
     SELECT d.refobjid FROM pg_depend d JOIN pg_attrdef f ON f.oid = d.objid
     WHERE d.classid = 'pg_attrdef'::regclass AND d.refclassid = 'pg_class'::regclass
     AND f.adrelid = %(table)s AND f.adnum = %(number)s
+    AND regexp_replace(pg_get_expr(f.adbin, f.adrelid), '^\((.*)\)::(bigint|integer|smallint)$', '\1')
+        = format('nextval(%%L::regclass)', d.refobjid::regclass)
 )
 """
 
@@ -124,7 +129,8 @@ class PostgresSource:
     """Reads a table by the numbers of its rows. Memory: a page of rows.
 
     All cells are read as text, so that none can be of a wrong type: times as ISO 8601 with their offset, NaN and
-    infinite numbers as such. What has no such text (``infinity`` as a date, years before Christ) is unreadable.
+    infinite numbers as such. What has no such text (``infinity`` as a date, years before Christ) is unreadable. Large
+    binary and nested cells are missing.
 
     Args:
         table: its name as SQL writes it.
@@ -174,6 +180,7 @@ class PostgresSource:
     def close(self) -> None:
         """See :meth:`CursorSource.close`."""
         connection, self._connection = self._connection, None
+        self._looks.clear()  # the next server may be another one, which knows less
         if connection is not None:
             with suppress(psycopg.Error):
                 connection.close()
@@ -297,11 +304,13 @@ class PostgresSource:
         cells = [_cell(name, table.kinds[name], as_stored=table.codec is not None) for name in self._columns]
         question = sql.SQL(
             "SELECT {number}::int8, {cells} FROM {table} WHERE {number} > {last} AND {number} <= {bound} "
-            "ORDER BY {number} FETCH FIRST {rows} ROWS WITH TIES"
+            "AND to_regclass({name}) = {oid} ORDER BY {number} FETCH FIRST {rows} ROWS WITH TIES"
         ).format(
             number=number,
             cells=sql.SQL(", ").join(cells),
             table=table.name,
+            name=sql.Literal(table.name.as_string()),  # another table may have this name by now: none of its rows
+            oid=sql.Literal(table.oid),
             last=sql.Literal(last),
             bound=sql.Literal(bound),
             rows=sql.Literal(self._page_rows),
@@ -352,6 +361,9 @@ def _still(before: Writers, now: Writers) -> bool:
 def _cell(name: str, kind: str, *, as_stored: bool) -> sql.Composed:
     """A cell as text that does not depend on who asks; ``as_stored``: in bytes that the server has not converted."""
     column = sql.SQL("{}::text").format(sql.Identifier(name))
+    if kind not in _TEXTS:
+        large = sql.SQL("CASE WHEN pg_column_size({0}) <= {1} THEN format('%s', {0}) END")
+        column = large.format(sql.Identifier(name), sql.Literal(_LARGEST))
     if kind == "timestamptz":  # the session is in UTC, and its offset is written with minutes
         column = sql.SQL("{} || ':00'").format(column)
     text = sql.SQL("left({}, {})").format(column, sql.Literal(_LONGEST))

@@ -15,6 +15,7 @@ from synthstream.release import Release
 from synthstream.spark.counting import count, selected
 from synthstream.spark.sessions import refuse
 from synthstream.stream import Stream
+from synthstream.turns import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,12 +64,12 @@ class Attached:
 
         try:
             return bool(self.query.awaitTermination(seconds))
-        except StreamingQueryException as error:
+        except StreamingQueryException:  # its text may quote a row, and a traceback would show it
             if self._failures:
                 raise self._failures[0] from None
             raise EngineError(
                 "Spark ended the query; its own log says why. What was counted stays counted: attach again to go on."
-            ) from error
+            ) from None
 
     def _closed(self, until: datetime | None) -> Iterator[Release]:
         progress, clock = self.query.lastProgress, self.stream.config.clock
@@ -146,8 +147,12 @@ class _Taker:
             place = f"spark/{self.query.result()}/"
             if not self._fits:
                 self._refuse_gap(place, batch)
-                self._fits = True
-            self._add(count(frame, self.stream.config), f"{place}{batch}")
+            counts = count(frame, self.stream.config)
+            with turn(self.stream):
+                if not self._fits:  # another query may have begun in the meantime
+                    self._refuse_gap(place, batch)
+                self._add(counts, f"{place}{batch}")
+            self._fits = True
         except SynthstreamError as error:
             self.failures.append(error)
             raise

@@ -41,10 +41,10 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
             break
     try:
         found = parts.collect()
-    except PySparkException as error:
+    except PySparkException:  # its text may quote a row, and a traceback would show it
         raise EngineError(
             "Spark could not count; its own log says why. Nothing of this was counted: run again."
-        ) from error
+        ) from None
     total = counting.nothing
     for row in found:
         if row["error"] is not None:

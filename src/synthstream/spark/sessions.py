@@ -17,7 +17,8 @@ def session(name: str = "synthstream") -> SparkSession:
     """The active Spark session, or a new one.
 
     What a new one takes from Spark's own configuration it keeps (master, memory, packages); only its user interface,
-    which shows how many rows there are to everybody on the network, is off.
+    which shows how many rows there are to everybody on the network, is off, and so is its bar of progress on the
+    terminal, which shows how many parts files have.
 
     Raises:
         EngineError: Spark is not installed, or does not start.
@@ -31,8 +32,11 @@ def session(name: str = "synthstream") -> SparkSession:
     if found is not None:
         return found
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    for shown in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(shown, "false")
     try:
-        made = SparkSession.builder.appName(name).config("spark.ui.enabled", "false").getOrCreate()
+        made = builder.getOrCreate()
     except (PySparkException, OSError, RuntimeError) as error:
         raise EngineError("Spark does not start. It needs Java 17 or newer: set JAVA_HOME, or install it.") from error
     made.sparkContext.setLogLevel("ERROR")
