@@ -93,3 +93,7 @@ class NotReleased(SynthstreamError, LookupError):
 
 class SinkError(SynthstreamError):
     """The place of publication cannot be written, or holds something else."""
+
+
+class PlaceError(SinkError):
+    """Another place of publication (``[[also]]``) failed. What it lacks is published in the sink."""

@@ -7,10 +7,37 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from synthstream.errors import PlaceError
 from synthstream.release import Release
 
 if TYPE_CHECKING:
     from synthstream.stream import Stream
+
+
+def released(stream: Stream, ticks: int, *, until: datetime | None = None) -> Iterator[Release]:
+    """Close so many ticks, which are due. A place that gets copies and fails delays none of them.
+
+    Args:
+        stream: an open one.
+        ticks: how many; if none, what other places lack is copied all the same.
+        until: see :meth:`Stream.due`.
+
+    Raises:
+        PlaceError: at the end, if a place still lacks something.
+    """
+    failed: PlaceError | None = None
+    if not ticks:
+        stream.publish_copies()
+    for _ in range(ticks):
+        failed = None
+        try:
+            stream.release(until=until)
+        except PlaceError as error:
+            failed = error
+        if stream.last is not None:
+            yield stream.last
+    if failed is not None:
+        raise failed
 
 
 def follow(
@@ -24,7 +51,8 @@ def follow(
     """Count what comes, and close each tick when it is over, for ever or up to a moment.
 
     When a tick is over, what the source holds is counted before the tick is closed; an event that is written later
-    counts in the next one. A source that cannot be read stops it, before any tick is closed: the same call goes on.
+    counts in the next one. A source that cannot be read stops it, before any tick is closed, and a place that gets
+    copies and fails stops it after all that is due was published: the same call goes on.
 
     Args:
         stream: an open one.
@@ -45,8 +73,8 @@ def follow(
         over = bool(ends) and moment >= min(ends)
         upto = stream.closed + stream.due(until=min(ends) if over else None)
         stream.ingest()
-        while stream.closed < upto:
-            yield stream.release(until=min(ends) if over else None)
+        if stream.closed < upto:
+            yield from released(stream, upto - stream.closed, until=min(ends) if over else None)
         if over or stream.closed == clock.horizon:
             return
         left = (min([clock.boundary(stream.closed + 1), *ends]) - now()).total_seconds()

@@ -19,10 +19,10 @@ from synthstream.config import StreamConfig, load
 from synthstream.counting import CountsByTick
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
-from synthstream.following import follow
+from synthstream.following import follow, released
 from synthstream.intake import Intake
 from synthstream.io.disk import failed
-from synthstream.io.places import catch_up
+from synthstream.io.places import copy_all
 from synthstream.io.sinks import ParquetSink
 from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
@@ -240,6 +240,7 @@ class Stream:
         Raises:
             TickNotOver: the public clock has not reached the end of the open tick.
             HorizonExhausted: all ticks have been released.
+            PlaceError: another place of publication failed, after the tick was closed and published.
         """
         refuse_beyond(self.config.clock.horizon, self.closed)
         if self.due(until=until) == 0:
@@ -254,11 +255,9 @@ class Stream:
         return self._newest()
 
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
-        """Count new files of the source, then close every tick that is due, one by one."""
+        """Count new files of the source, then close every tick that is due. See :func:`following.released`."""
         self.ingest()
-        if not (due := self.due(until=until)):  # else each release does: a place that is down delays none
-            self.publish_copies()
-        yield from (self.release(until=until) for _ in range(due))
+        yield from released(self, self.due(until=until), until=until)
 
     @alone
     def publish_copies(self) -> int:
@@ -270,10 +269,9 @@ class Stream:
             Number of releases that were copied.
 
         Raises:
-            SinkError: a place cannot be used, or holds something else. What is published stays published.
+            PlaceError: a place cannot be used, or holds something else. What is published stays published.
         """
-        sink = self._sink
-        return sum(catch_up(sink, place) for place in self._places) if isinstance(sink, ParquetSink) else 0
+        return copy_all(self._sink, self._places) if isinstance(self._sink, ParquetSink) else 0
 
     def follow(
         self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep

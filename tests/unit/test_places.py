@@ -12,9 +12,11 @@ import deltalake
 import duckdb
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.errors import ConfigError, SinkError
+from synthstream.cli import app
+from synthstream.errors import ConfigError, PlaceError, SinkError
 from synthstream.io.delta import DeltaTable
 from synthstream.io.places import catch_up
 from synthstream.io.sinks import ParquetSink
@@ -77,13 +79,59 @@ def test_a_place_that_fails_is_caught_up_and_nothing_comes_twice(tmp_path: Path,
     """Failing after the commit: it was made, and reported as failed."""
     config = prepared(tmp_path)
     env = failing(5, at="commit to Delta", number=5, when=when)  # type: ignore[arg-type]
-    with opened(config, env) as stream, pytest.raises(SinkError, match="will be copied when you run again"):
-        list(stream.run())
+    with opened(config, env) as stream:
+        stream.ingest()
+        for _ in range(2):
+            stream.release()
+        with pytest.raises(PlaceError, match="will be copied when you run again"):
+            stream.release()
+        assert stream.closed == 3, "the release is out"
     with opened(config) as stream:
-        assert stream.publish_copies() == (2 if when == "before" else 1)
+        assert stream.publish_copies() == (1 if when == "before" else 0), "the other place was not made to wait"
         assert stream.publish_copies() == 0
         list(stream.run())
         assert stream.publish_copies() == 0
+    for name in ("rows", "tables"):
+        assert deltalake.DeltaTable(tmp_path / "lake" / name).version() == TICKS - 1
+
+
+def test_a_place_that_fails_delays_no_release(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "rows").write_text("in the way")
+    for _ in range(2):
+        with opened(config) as stream, pytest.raises(PlaceError, match="cannot be used"):
+            list(stream.run())
+        assert stream.closed == TICKS
+    assert deltalake.DeltaTable(tmp_path / "lake" / "tables").version() == TICKS - 1
+    (tmp_path / "lake" / "rows").unlink()
+    with opened(config) as stream:
+        assert list(stream.run()) == []
+    assert deltalake.DeltaTable(tmp_path / "lake" / "rows").version() == TICKS - 1
+
+
+@pytest.mark.parametrize("more", [[], ["--follow"]])
+def test_the_command_tells_of_a_place_that_fails_when_all_releases_are_out(tmp_path: Path, more: list[str]) -> None:
+    prepared(tmp_path)
+    (tmp_path / "stream.toml").write_text(text_of("always") + ALSO)
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "rows").write_text("in the way")
+    command = ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-04", *more]
+    for _ in range(2):
+        found = CliRunner().invoke(app, command)
+        assert found.exit_code == 2
+        assert "cannot be used" in found.output
+        assert (tmp_path / "releases" / "000002").is_dir()
+    assert deltalake.DeltaTable(tmp_path / "lake" / "tables").version() == 2
+    (tmp_path / "lake" / "rows").unlink()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert deltalake.DeltaTable(tmp_path / "lake" / "rows").version() == 2
+
+
+def test_a_place_that_failed_once_is_no_error_when_the_next_release_has_mended_it(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    with opened(config, failing(5, at="commit to Delta", number=5)) as stream:
+        assert [release.tick for release in stream.run()] == list(range(TICKS))
     for name in ("rows", "tables"):
         assert deltalake.DeltaTable(tmp_path / "lake" / name).version() == TICKS - 1
 

@@ -395,7 +395,7 @@ def test_pairs_of_a_stream_that_has_one(tmp_path: Path) -> None:
     (pair,) = pairs(found, found.cells(found.newest))
     assert not pair.is_noise
     assert pair.strength is not None
-    # 1 in truth. Noise gives values that nothing has a few rows, and Cramér's V divides by the number of values less one:
+    # 1 in truth. Noise gives values that nothing has a few rows; Cramér's V divides by the number of values less one:
     # five of either column, so 1/2 less a little. Below 0.4 noise must misplace 700 of 4,000 rows, 20 standard errors.
     assert pair.strength > 0.4
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from synthstream.commands.common import fail
+from synthstream.errors import PlaceError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from synthstream.release import Release
     from synthstream.stream import Stream
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -44,13 +46,26 @@ def follow_command(
             stop_if_asked()
             time.sleep(seconds)
 
-        for release in stream.follow(until=until, poll=poll, rest=rest):
+        for release in _all(stream, lambda: stream.follow(until=until, poll=poll, rest=rest)):
             stop_if_asked()
             end = loaded.clock.boundary(release.tick + 1).isoformat()
             place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
             released()
             shown.print(f"Released tick {release.tick}, events before {end}{place}")
     shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.")
+
+
+def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
+    """All releases. Another place of publication that fails is told of, and tried again with the next release."""
+    failed = True
+    while failed:
+        failed = False
+        try:
+            yield from follow()
+        except PlaceError as error:
+            failed = True
+            fail(f"{error} Going on.")
+    stream.publish_copies()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 from synthstream.commands.common import ConfigPath, Simulate, bar, console, fail, no_core_dump, note, program, warn
 from synthstream.commands.follow import follow_command, seconds_of
 from synthstream.commands.manners import when_stopped
-from synthstream.errors import SynthstreamError
+from synthstream.errors import PlaceError, SynthstreamError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,17 +76,16 @@ def run_command(
             return
         files = _counted(stream, engine)
         first, due = stream.closed, stream.due(until=moment)
-        if not due:  # else each release does: a place that is down delays none
-            stream.publish_copies()
         if first == 0:
             _before_the_first(shown, stream)
         if due > 1:
             end = stream.config.clock.boundary(first + due).isoformat()
             shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
-        for _ in bar(range(first, first + due), "closing tick"):
-            stream.release(until=moment)
+        failed = _released(stream, due, moment)
         _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
+        if failed is not None:
+            raise failed
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:
@@ -104,6 +103,19 @@ def _counted(stream: Stream, engine: Engine) -> int:
     from synthstream import spark
 
     return spark.ingest(stream)
+
+
+def _released(stream: Stream, due: int, until: datetime | None) -> PlaceError | None:
+    """Close every tick that is due; what another place of publication said, if it failed."""
+    from synthstream.following import released
+
+    steps = bar(range(stream.closed, stream.closed + due), "closing tick")
+    try:
+        for _ in zip(steps, released(stream, due, until=until), strict=True):
+            pass
+    except PlaceError as error:
+        return error
+    return None
 
 
 def _stopped(new: int) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import polars as pl
 
-from synthstream.errors import SinkError
+from synthstream.errors import PlaceError, SinkError
 from synthstream.io.sinks import ParquetSink
 
 # What a place gets of each release.
@@ -72,6 +73,23 @@ def catch_up(sink: ParquetSink, place: Place) -> int:
         if frame is not None:
             place.put(frame, tick=tick, manifest=sink.manifest(tick))
             copied += 1
+    return copied
+
+
+def copy_all(sink: ParquetSink, places: Sequence[Place]) -> int:
+    """As :func:`catch_up`, for every place, also if one before it fails.
+
+    Raises:
+        PlaceError: what the first one that failed said.
+    """
+    copied, failed = 0, list[SinkError]()
+    for place in places:
+        try:
+            copied += catch_up(sink, place)
+        except SinkError as error:
+            failed.append(error)
+    if failed:
+        raise PlaceError(str(failed[0])) from failed[0]
     return copied
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from synthstream.counting import CountsByTick
 from synthstream.errors import BatchConflict, EngineError, SynthstreamError
+from synthstream.following import released
 from synthstream.release import Release
 from synthstream.spark.counting import count, selected
 from synthstream.spark.sessions import refuse
@@ -56,8 +57,7 @@ class Attached:
         if self.every is not None:
             yield from self._closed(until)
             return
-        for _ in range(self.stream.due(until=until)):
-            yield self.stream.release(until=until)
+        yield from released(self.stream, self.stream.due(until=until), until=until)
 
     def _over(self, *, seconds: int) -> bool:
         from pyspark.errors import StreamingQueryException
@@ -76,8 +76,9 @@ class Attached:
         if progress is None:
             return
         looked = datetime.fromisoformat(str(progress["timestamp"]))
-        while self.stream.due(until=until) and clock.boundary(self.stream.closed + 1) <= looked:
-            yield self.stream.release(until=until)
+        over = min(self.stream.due(until=until), clock.ended_before(looked) - self.stream.closed)
+        if over > 0:
+            yield from released(self.stream, over, until=until)
 
 
 def attach(
