@@ -48,7 +48,7 @@ class Intake:
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}
 
-    def update(self, rows: Frame | str | Path, *, batch_id: str | None, open_tick: int) -> None:
+    def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None, open_tick: int) -> None:
         """See :meth:`synthstream.Stream.update`."""
         if isinstance(rows, str | Path):
             path, columns = Path(rows).absolute(), columns_of(self._config)
@@ -56,7 +56,7 @@ class Intake:
             chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
-        encoded = (encode(self._config, chunk) for chunk in chunks)
+        encoded = (chunk if isinstance(chunk, Rows) else encode(self._config, chunk) for chunk in chunks)
         item = f"batch {batch_id}"
         known = None if batch_id is None else self._store.ingested(item)
         mac = self._keyed()

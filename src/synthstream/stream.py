@@ -16,7 +16,7 @@ import polars as pl
 from synthstream.assembly import genesis, places_of, simulated, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig, load
-from synthstream.counting import CountsByTick
+from synthstream.counting import CountsByTick, Rows
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
 from synthstream.following import follow, released
@@ -153,11 +153,11 @@ class Stream:
     # -- counting -----------------------------------------------------------------------------------------------
 
     @alone
-    def update(self, rows: Frame | str | Path, *, batch_id: str | None = None) -> None:
+    def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None = None) -> None:
         """Count rows into the open tick, or the later tick of their own time. Committed on return.
 
         Args:
-            rows: a polars, pandas or pyarrow frame, or the path of a Parquet or CSV file.
+            rows: a polars, pandas or pyarrow frame; the path of a Parquet or CSV file; or rows in numbers.
             batch_id: the same id and content again is a no-op. Without an id, rows count each time they come.
 
         Raises:

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig
 from synthstream.config import load
+from synthstream.counting import encode
 from synthstream.errors import BatchConflict, ConfigError, EngineError, SchemaError, SourceError
 from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
-from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, merge
+from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, encode_rows, merge, rows_of, table_of
 from synthstream.testing.gates import ExactGate, SeededGate
 from tests.unit.streams import PERSONS, TICKS, configured, published, rows, text_of
 
@@ -84,8 +86,6 @@ def test_tasks_count_and_merge_to_the_same_bytes(tmp_path: Path, kind: str) -> N
 
 
 def test_what_is_wrong_in_a_task_reaches_the_driver_in_our_words(tmp_path: Path) -> None:
-    import pyarrow as pa
-
     config = configured(tmp_path, "always")
     job = Job.of(config)
     task = pa.RecordBatch.from_pydict({"path": [str(tmp_path / "gone.parquet")], "part": [0]})
@@ -97,6 +97,23 @@ def test_what_is_wrong_in_a_task_reaches_the_driver_in_our_words(tmp_path: Path)
     assert "the driver 0. Install the same" in str(other["error"][0])
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_rows_of_persons_come_to_the_driver_in_numbers_and_in_one_order(tmp_path: Path, signed: bool) -> None:
+    config = configured(tmp_path, PERSONS)
+    frame = rows(300, 1).with_columns(op=pl.Series(["add", "remove", "add"] * 100))
+    if signed:
+        config = replace(config, op="op")
+    expected = encode(config, frame)
+    found = []
+    for part in (frame, frame.reverse()):
+        given = encode_rows(Job.of(config), batches(part, 40))
+        found.append(rows_of(pa.Table.from_batches(given), signed=signed))
+    assert found[0].content() == found[1].content()
+    assert (found[0].weights is None) == (not signed)
+    several = [pl.DataFrame(table_of(each)).sort(pl.all()) for each in (expected, found[0])]
+    assert several[0].equals(several[1])
+
+
 def test_executors_learn_no_place_and_no_key(tmp_path: Path) -> None:
     found = Job.of(configured(tmp_path, "always")).config
     assert (found.state, found.sink, found.encryption) == (Path("/"), None, None)
@@ -105,12 +122,14 @@ def test_executors_learn_no_place_and_no_key(tmp_path: Path) -> None:
 def test_what_cannot_be_counted_apart_is_refused_with_the_reason(tmp_path: Path) -> None:
     nothing: Any = None
     with Stream(configured(tmp_path / "who", PERSONS)) as stream:
-        for call in (lambda: attach(nothing, stream), lambda: ingest(stream), lambda: count(nothing, stream.config)):
-            with pytest.raises(ConfigError, match="a stream that protects persons is not counted on Spark"):
+        for call in (lambda: ingest(stream), lambda: count(nothing, stream.config)):
+            with pytest.raises(ConfigError, match=r"which of them count.*Use synthstream\.spark\.attach"):
                 call()
-    cube = Stream(configured(tmp_path / "cube", "hypercube"))
-    with cube as stream, pytest.raises(ConfigError, match="publishes exactly how many events"):
-        ingest(stream)
+    with Stream(configured(tmp_path / "cube", "hypercube")) as stream:
+        with pytest.raises(ConfigError, match="publishes exactly how many events"):
+            ingest(stream)
+        with pytest.raises(ConfigError, match="publishes exactly how many events"):
+            attach(nothing, stream)
 
 
 def test_of_two_queries_that_begin_at_once_one_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,10 +221,11 @@ def test_a_csv_file_is_read_as_without_spark(spark: SparkSession, tmp_path: Path
     assert published(tmp_path / "spark" / "releases") == published(tmp_path / "local" / "releases")
 
 
-def test_a_query_counts_once_and_releases_by_the_public_clock(spark: SparkSession, tmp_path: Path) -> None:
-    expected = local(tmp_path)
+@pytest.mark.parametrize("kind", ["always", PERSONS])
+def test_a_query_counts_once_and_releases_by_the_public_clock(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    expected = local(tmp_path, kind)
     folder = tmp_path / "spark"
-    config = configured(folder, "always")
+    config = configured(folder, kind)
     files(folder, count=2)
     with opened(config) as stream:
         found = attach(streaming(spark, folder), stream)
@@ -336,7 +356,5 @@ def test_killed_twice_and_restarted_every_tick_counts_the_same(java: None, tmp_p
 
 
 def _spark_types(frame: pl.DataFrame) -> Any:
-    import pyarrow as pa
-
     fields = frame.to_arrow().schema
     return pa.schema([pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in fields])

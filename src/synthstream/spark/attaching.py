@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthstream.counting import CountsByTick
+from synthstream.counting import CountsByTick, Rows
 from synthstream.errors import BatchConflict, EngineError, SynthstreamError
 from synthstream.following import released
 from synthstream.release import Release
-from synthstream.spark.counting import count, selected
+from synthstream.spark.counting import count, of_persons, selected
 from synthstream.spark.sessions import refuse
 from synthstream.stream import Stream
 from synthstream.turns import turn
@@ -92,7 +92,11 @@ def attach(
     """Count the rows of a Structured Streaming frame into a stream.
 
     Each micro-batch is committed under the id ``spark/<query>/<batch>``. One that Spark brings again, after a crash, is
-    known by its id and counts once. The source must be one that Spark can read again (files, Kafka, Delta; not a
+    known by its id and counts once. Executors encode and count, and only counts reach the driver; of a stream that
+    protects persons they encode, and the rows of a micro-batch, in numbers, reach the driver, whose state alone knows
+    which of a person's rows count. Its memory bounds the micro-batch then (``maxFilesPerTrigger`` and the like).
+
+    The source must be one that Spark can read again (files, Kafka, Delta; not a
     socket). Spark's watermark decides nothing: a row counts in its own tick, or in the open one if that is later.
 
     Args:
@@ -106,7 +110,7 @@ def attach(
         The running query. Iterate over its ``releases()`` to publish.
 
     Raises:
-        ConfigError: the stream's rows cannot be counted apart from its state.
+        ConfigError: it matters in this stream when a row arrives.
         SchemaError: a column is missing.
         EngineError: the frame is not a streaming one.
 
@@ -148,19 +152,27 @@ class _Taker:
             place = f"spark/{self.query.result()}/"
             if not self._fits:
                 self._refuse_gap(place, batch)
-            counts = count(frame, self.stream.config)
+            found = self._found(frame)
             with turn(self.stream):
                 if not self._fits:  # another query may have begun in the meantime
                     self._refuse_gap(place, batch)
-                self._add(counts, f"{place}{batch}")
+                self._add(found, f"{place}{batch}")
             self._fits = True
         except SynthstreamError as error:
             self.failures.append(error)
             raise
 
-    def _add(self, counts: CountsByTick, batch: str) -> None:
+    def _found(self, frame: DataFrame) -> CountsByTick | Rows:
+        """Counts; or rows, where the state must choose among those of a person."""
+        config = self.stream.config
+        return of_persons(frame, config) if config.privacy.unit.of_persons else count(frame, config)
+
+    def _add(self, found: CountsByTick | Rows, batch: str) -> None:
         try:
-            self.stream.add(counts, batch_id=batch)
+            if isinstance(found, Rows):
+                self.stream.update(found, batch_id=batch)
+            else:
+                self.stream.add(found, batch_id=batch)
         except BatchConflict as error:
             raise BatchConflict(
                 f"Spark brought batch {batch} again with other rows than before. Its source does not keep what it gave "

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.config import StreamConfig
-from synthstream.counting import Counting, CountsByTick, columns_of
+from synthstream.counting import Counting, CountsByTick, Rows, columns_of
 from synthstream.errors import EngineError
 from synthstream.io.sources import FileSource
 from synthstream.reading import require
-from synthstream.spark.sessions import refuse, session
-from synthstream.spark.tasks import RESULT, TASK, Job, count_files, count_rows, merge
+from synthstream.spark.sessions import refuse, refuse_persons, session
+from synthstream.spark.tasks import RESULT, TASK, Job, count_files, count_rows, encode_rows, encoded, merge, rows_of
 from synthstream.stream import Stream
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # Parts that one task merges.
 _FAN_IN = 8
+_FAILED = "Spark could not count; its own log says why. Nothing of this was counted: run again."
 
 
 def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) -> CountsByTick:
@@ -42,9 +43,7 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
     try:
         found = parts.collect()
     except PySparkException:  # its text may quote a row, and a traceback would show it
-        raise EngineError(
-            "Spark could not count; its own log says why. Nothing of this was counted: run again."
-        ) from None
+        raise EngineError(_FAILED) from None
     total = counting.nothing
     for row in found:
         if row["error"] is not None:
@@ -66,8 +65,25 @@ def count(frame: DataFrame, config: StreamConfig) -> CountsByTick:
         EngineError: Spark fails.
     """
     refuse(config)
+    refuse_persons(config)
     parts = selected(frame, config).mapInArrow(partial(count_rows, Job.of(config)), RESULT)
     return total_of(Counting(config), parts)
+
+
+def of_persons(frame: DataFrame, config: StreamConfig) -> Rows:
+    """Rows of a Spark frame, encoded by its executors, on the driver: whose rows count is decided there.
+
+    Memory: all rows of the frame, 4 bytes a cell, and the keys of their persons.
+    """
+    from pyspark.errors import PySparkException
+
+    columns = len(config.schema.columns)
+    parts = selected(frame, config).mapInArrow(partial(encode_rows, Job.of(config)), encoded(columns))
+    try:
+        table = parts.toArrow()
+    except PySparkException:  # its text may quote a row
+        raise EngineError(_FAILED) from None
+    return rows_of(table, signed=config.op is not None)
 
 
 def selected(frame: DataFrame, config: StreamConfig) -> DataFrame:
@@ -96,6 +112,7 @@ def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
     """
     config = stream.config
     refuse(config)
+    refuse_persons(config)
     job, columns = Job.of(config), columns_of(config)
 
     def counted(paths: Sequence[Path]) -> CountsByTick:

@@ -43,13 +43,18 @@ def session(name: str = "synthstream") -> SparkSession:
     return made
 
 
-def refuse(config: StreamConfig) -> None:
-    """Raise ``ConfigError`` for streams that cannot be counted apart from their state."""
+def refuse_persons(config: StreamConfig) -> None:
+    """Raise ``ConfigError`` for streams whose rows cannot be counted apart from their state."""
     if config.privacy.unit.of_persons:
         raise ConfigError(
-            "a stream that protects persons is not counted on Spark: which rows of a person count depends on all that "
-            "came before, which stands in the state alone. Use `synthstream run` without --engine, or Stream.update."
+            "the rows of a stream that protects persons are not counted by executors: which of them count depends on "
+            "all that came before, which stands in the state alone. Use synthstream.spark.attach, which lets executors "
+            "encode rows and the state choose; or `synthstream run` without --engine."
         )
+
+
+def refuse(config: StreamConfig) -> None:
+    """Raise ``ConfigError`` for streams in which it matters when a row arrives."""
     kind, neighbours = config.synthesizer.kind, config.privacy.neighbours
     if kind == "hypercube" or (kind == "points" and neighbours == "replace-one"):
         raise ConfigError(

@@ -9,11 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 
 from synthstream.assembly import genesis
 from synthstream.config import StreamConfig
-from synthstream.counting import Counting, CountsByTick, columns_of
+from synthstream.counting import Counting, CountsByTick, Rows, columns_of, encode
 from synthstream.errors import ConfigError, EngineError, SynthstreamError
 from synthstream.io.sources import FileSource
 
@@ -43,13 +45,17 @@ class Job:
         bare = replace(config, state=nowhere, base=nowhere, sink=None, encryption=None)
         return cls(config=bare, version=version("synthstream"))
 
-    @property
-    def counting(self) -> Counting:
-        """Made once in a worker."""
+    def check(self) -> None:
+        """Raise ``EngineError`` where another version of this package is installed."""
         if version("synthstream") != self.version:
             raise EngineError(
                 f"an executor has synthstream {version('synthstream')}, the driver {self.version}. Install the same."
             )
+
+    @property
+    def counting(self) -> Counting:
+        """Made once in a worker."""
+        self.check()
         key = genesis(self.config)
         if key not in _known:
             _known[key] = Counting(self.config)
@@ -70,6 +76,35 @@ def _answer(counts: Callable[[], CountsByTick | None]) -> Batches:
 def count_rows(job: Job, batches: Batches) -> Batches:
     """Counts of a task's rows."""
     return _answer(lambda: job.counting.count_all(_together(batches)))
+
+
+def encode_rows(job: Job, batches: Batches) -> Batches:
+    """A task's rows in numbers, with the keys of their persons."""
+    job.check()
+    for table in _together(batches):
+        yield from table_of(encode(job.config, table)).to_batches()
+
+
+def encoded(columns: int) -> str:
+    """What :func:`encode_rows` gives, as Spark names it, for so many columns."""
+    return ", ".join(["who string", "tick bigint", "weight tinyint", *(f"c{i} int" for i in range(columns))])
+
+
+def table_of(rows: Rows) -> pa.Table:
+    """Rows in numbers as a table."""
+    weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
+    people = [] if rows.people is None else rows.people.to_list()
+    columns = {"who": pa.array(people, pa.string()), "tick": rows.ticks, "weight": weights.astype(np.int8)}
+    return pa.table(columns | {f"c{i}": codes.astype(np.int32) for i, codes in enumerate(rows.codes.T)})
+
+
+def rows_of(table: pa.Table, *, signed: bool) -> Rows:
+    """What :func:`table_of` was given, in an order that does not depend on how the rows came."""
+    frame = pl.DataFrame(table)
+    frame = frame.sort(frame.columns)
+    weights = frame["weight"].cast(pl.Int64).to_numpy() if signed else None
+    codes = frame.select(frame.columns[3:]).to_numpy(order="c")
+    return Rows(codes, frame["tick"].to_numpy(), weights, frame["who"])
 
 
 def _together(batches: Batches) -> Iterator[pa.Table]:
