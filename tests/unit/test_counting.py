@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from synthstream import Counting, CountsByTick, Stream, StreamConfig
 from synthstream.binning import bins_of
 from synthstream.counts import Counts
-from synthstream.cover import cover, sources
 from synthstream.errors import BatchConflict, ConfigError, CountsMismatch, SchemaError
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate, SeededGate
@@ -34,39 +32,18 @@ def workloads(draw: st.DrawFn) -> Workload:
 
 
 @settings(deadline=None)  # compiled when first called
-@given(workload=workloads(), seed=st.integers(0, 2**32))
-def test_many_rows_are_counted_like_few(workload: Workload, seed: int) -> None:
+@given(workload=workloads(), seed=st.integers(0, 2**32), number=st.sampled_from((0, 1, 511, 512, 513, 1030)))
+def test_cells_are_counted_one_by_one(workload: Workload, seed: int, number: int) -> None:
     rng = np.random.default_rng(seed)
-    codes = rng.integers(0, workload.sizes, (50, len(workload.sizes))).astype(np.int32)
-    weights = rng.choice([-1, 1], 50)
-    many = np.zeros(workload.cells, dtype=np.int64)
-    workload._count_many(codes, weights, many)
-    assert many.tolist() == workload.count(codes, weights).tolist()
-
-
-def test_many_rows_are_counted_in_fewer_tables() -> None:
-    workload = Workload.all_up_to(2, sizes=(5, 4, 3, 2, 2, 2))
-    codes = np.random.default_rng(0).integers(0, workload.sizes, (60_000, 6)).astype(np.int32)
-    few = np.sum([workload.count(part) for part in np.split(codes, 10)], axis=0)
-    assert workload.count(codes).tolist() == few.tolist()
-    assert len(workload._cover[0].marginals) < len(workload.marginals) / 4
-
-
-@given(workload=workloads())
-def test_every_table_is_a_sum_of_a_larger_one(workload: Workload) -> None:
-    groups = cover(workload.marginals, workload.sizes)
-    given_tables = set(groups)
-    order = sorted(workload.marginals, key=lambda m: (-math.prod(workload.sizes[c] for c in m), -len(m)))
-    found = dict(zip(workload.marginals, sources(workload.marginals, groups, workload.sizes), strict=True))
-    for marginal in order:
-        assert any(set(marginal) <= set(group) for group in groups)
-        assert set(marginal) <= set(found[marginal])
-        if marginal in groups:
-            assert found[marginal] == marginal
-        else:
-            assert found[marginal] != marginal
-            assert found[marginal] in given_tables, "a table is summed before the one it comes from is there"
-        given_tables.add(marginal)
+    codes = rng.integers(0, workload.sizes, (number, len(workload.sizes))).astype(np.int32)
+    weights = rng.choice([-1, 1], number)
+    expected = np.zeros(workload.cells, dtype=np.int64)
+    for marginal, shape, offset in zip(workload.marginals, workload.shapes, workload.offsets, strict=False):
+        cells = np.zeros(number, dtype=np.int64)
+        if marginal:
+            cells = np.ravel_multi_index(tuple(codes[:, c] for c in marginal), shape)
+        np.add.at(expected, offset + cells, weights)
+    assert workload.count(codes, weights).tolist() == expected.tolist()
 
 
 @settings(deadline=None)  # compiled when first called
@@ -82,7 +59,7 @@ def test_bins_are_those_of_a_search(edges: list[float], more: list[float]) -> No
     assert bins_of(values, np.array(edges), 99).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("codes", [[[0, 3]], [[-1, 0]]])
+@pytest.mark.parametrize("codes", [[[0, 3]], [[-1, 0]], [[0, 0]] * 600 + [[2, 0]]])
 def test_codes_of_another_schema_are_refused(codes: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="not from this workload"):
         Workload.all_up_to(2, sizes=(2, 3)).count(np.array(codes, dtype=np.int32))
