@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
+import numba
 import numpy as np
 
 from synthstream.workload import IntArray
@@ -48,17 +49,10 @@ class Counts(NamedTuple):
         Raises:
             OverflowError: a sum leaves 64 bits. No number of rows that can be counted is so large.
         """
-        cells = np.concatenate((self.cells, other.cells))
-        cells.sort(kind="stable")  # two runs that are in order: this merges them
-        cells = cells[np.append(True, cells[1:] != cells[:-1])[: cells.size]]
-        ours, theirs = (np.zeros(cells.size, dtype=np.int64) for _ in range(2))
-        ours[np.searchsorted(cells, self.cells)] = self.numbers
-        theirs[np.searchsorted(cells, other.cells)] = other.numbers
-        total = ours + theirs
-        if np.any((ours ^ total) & (theirs ^ total) < 0):
+        cells, numbers, fits = _merged(self.cells, self.numbers, other.cells, other.numbers)
+        if not fits:
             raise OverflowError("counts leave 64 bits: they are not those of rows")
-        kept = total != 0
-        return type(self)(cells[kept], total[kept])
+        return type(self)(cells, numbers)
 
     def within(self, size: int) -> bool:
         """Whether these are counts of some of so many cells, each once and in order, none of them 0 or beyond rows."""
@@ -77,3 +71,21 @@ class Counts(NamedTuple):
         out = np.zeros(size, dtype=np.int64)
         out[self.cells] = self.numbers
         return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _merged(ours, our_numbers, theirs, their_numbers):  # type: ignore[no-untyped-def]
+    """Cells of both in order, their sums without those that are 0, and whether all sums fit."""
+    cells = np.empty(ours.size + theirs.size, dtype=np.int64)
+    numbers = np.empty(cells.size, dtype=np.int64)
+    i = j = n = 0
+    while i < ours.size or j < theirs.size:
+        first = j == theirs.size or (i < ours.size and ours[i] <= theirs[j])
+        second = i == ours.size or (j < theirs.size and theirs[j] <= ours[i])
+        a, b = our_numbers[i] if first else 0, their_numbers[j] if second else 0
+        if (a ^ (a + b)) & (b ^ (a + b)) < 0:
+            return cells[:n], numbers[:n], False
+        cells[n], numbers[n] = ours[i] if first else theirs[j], a + b
+        n += a + b != 0
+        i, j = i + first, j + second
+    return cells[:n].copy(), numbers[:n].copy(), True
