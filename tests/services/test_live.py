@@ -29,6 +29,6 @@ def test_killed_ten_times_each_event_counts_once(request: pytest.FixtureRequest,
 @pytest.mark.slow
 def test_that_test_can_fail(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(live.CARELESS, "1")
-    found = live.run(Table(server), tmp_path, 1, 1)
+    found = live.run(Table(server), tmp_path, 3, 5)
     assert found["lost"] > 0
     assert found["doubled"] == 0

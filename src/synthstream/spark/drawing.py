@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,8 @@ def rows(release: Release, n: int, *, seed: int = 0, spark: SparkSession | None 
 
     running = spark or session()
     shape = running.createDataFrame(_plain(release.rows(0))).schema
-    drawn = partial(_drawn, release, n, seed_of(release.head, f"spark {seed}"), to_arrow_schema(shape))
+    bare = replace(release, covariance=None)  # which reads the state, and no row needs
+    drawn = partial(_drawn, bare, n, seed_of(release.head, f"spark {seed}"), to_arrow_schema(shape))
     blocks = -(-n // _BLOCK_ROWS)
     return running.range(0, blocks, 1, max(1, blocks)).mapInArrow(drawn, shape)
 
