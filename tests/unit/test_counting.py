@@ -97,6 +97,11 @@ def test_cells_beyond_64_bits_are_counted_whole_and_refused() -> None:
         StreamConfig.from_toml(text)
 
 
+def test_cells_whose_differences_wrap_are_not_in_order() -> None:
+    cells = np.array([0, 2**63 - 1, -(2**63), -1, 4])
+    assert not Counts(cells, np.ones(5, dtype=np.int64)).within(5)
+
+
 def config_of(kind: str, folder: Path) -> StreamConfig:
     config = configured(folder, kind)
     return replace(config, source=None)
