@@ -418,6 +418,16 @@ def test_roles_that_read_only_by_default_or_serialize_publish_all_the_same(serve
     assert ticks(server, schema) == ({1}, 1)
 
 
+def test_a_server_where_backslashes_escape_in_statements_gets_the_same_texts(server: Server, schema: str) -> None:
+    frame = pl.DataFrame({"n": range(len(TEXTS) + 2), "v": [*TEXTS, "", None]})
+    server.execute("ALTER ROLE publisher SET standard_conforming_strings = off")
+    try:
+        put(place(schema), 0, frame)
+    finally:
+        server.execute("ALTER ROLE publisher RESET ALL")
+    assert same(server, f"{schema}.t", frame)
+
+
 def test_a_table_that_is_held_is_not_waited_for_for_ever(
     server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

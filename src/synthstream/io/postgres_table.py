@@ -226,11 +226,12 @@ class PostgresTable:
         connection.execute(sql.SQL("LOCK TABLE ONLY {} IN SHARE ROW EXCLUSIVE MODE").format(place))
         connection.execute(sql.SQL("DELETE FROM ONLY {}").format(place))
         columns = sql.SQL(", ").join(sql.Identifier(column) for column in frame.columns)
-        order = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, NULL '\\N')").format(place, columns)
+        order = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, NULL 'NULL')").format(place, columns)
         with connection.cursor().copy(order) as copy:
             for part in frame.iter_slices(_PART):
-                # All texts are in quotes, so that none is read as missing, or as the end.
-                copy.write(part.write_csv(include_header=False, null_value="\\N", quote_style="non_numeric"))
+                # All texts are in quotes, so that none is read as missing, or as the end. What stands for missing has
+                # no backslash: some servers let it escape what follows, also in statements.
+                copy.write(part.write_csv(include_header=False, null_value="NULL", quote_style="non_numeric"))
         counted = connection.execute(sql.SQL("SELECT count(*) FROM ONLY {}").format(place)).fetchall()
         if counted != [(frame.height,)]:
             raise SinkError(
