@@ -428,6 +428,20 @@ def test_a_server_where_backslashes_escape_in_statements_gets_the_same_texts(ser
     assert same(server, f"{schema}.t", frame)
 
 
+@pytest.mark.parametrize("change", ["tick = NULL", "head = NULL", "tick = -1"])
+def test_a_manifest_that_names_no_release_is_told_with_its_fix(server: Server, schema: str, change: str) -> None:
+    put(place(schema), 0)
+    server.execute(f"UPDATE {schema}.t_manifest SET {change}")
+    before = untouched(server, schema)
+    for act in (place(schema).newest, lambda: put(place(schema), 1)):
+        with pytest.raises(SinkError, match=rf"names no release. Drop {schema}\.t: it is made anew"):
+            act()
+    assert untouched(server, schema) == before
+    server.execute(f"DROP TABLE {schema}.t")
+    put(place(schema), 1)
+    assert place(schema).newest() == Copied(1, "head 1")
+
+
 def test_a_table_that_is_held_is_not_waited_for_for_ever(
     server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

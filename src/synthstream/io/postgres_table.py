@@ -170,7 +170,15 @@ class PostgresTable:
         found = connection.execute(question.format(_in(schema, self._beside))).fetchall()
         if [row[:2] for row in found] != [(self._stream, self._content)]:
             raise self._other()
-        return None if table is None else Copied(*found[0][2:])  # who dropped it wants it made anew
+        if table is None:
+            return None  # who dropped it wants it made anew
+        tick, head = found[0][2:]
+        if tick is None or tick < 0 or head is None:
+            raise SinkError(
+                f"{self.name}: somebody changed {self._beside}: it names no release. Drop {self._table}: it is made "
+                f"anew. {_AGAIN}"
+            )
+        return Copied(tick, head)
 
     def _other(self) -> SinkError:
         return SinkError(
