@@ -28,6 +28,7 @@ from synthstream.cli import app
 from synthstream.environment import REAL, Env
 from synthstream.errors import PlaceError, SinkError
 from synthstream.io import postgres_table as place_module
+from synthstream.io import servers
 from synthstream.io.places import Copied
 from synthstream.io.postgres_table import PostgresTable
 from synthstream.testing.environments import Interrupting, Recording, When, failing
@@ -513,6 +514,22 @@ def test_no_connection_is_told_without_a_secret(
     finally:
         server.execute(f"ALTER ROLE {_ROLE} CONNECTION LIMIT -1")
     assert not caplog.records, "psycopg's own log would name host and user"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("FATAL:  the database system is starting up", "just starting"),
+        ("FATAL:  the database system is shutting down", "shutting down"),
+        ('FATAL:  no pg_hba.conf entry for host "h", user "u", database "d", no encryption', "pg_hba.conf"),
+        ('could not translate host name "database" to address: Name or service not known', "Check PGHOST"),
+        ('connection to server at "password-role", port 5432 failed: Connection refused', "no server answers"),
+        ('FATAL:  database "too many" does not exist', "no such database"),
+        ('FATAL:  role "database" does not exist', "no such user"),
+    ],
+)
+def test_what_a_server_or_host_is_called_does_not_change_why_it_fails(text: str, says: str) -> None:
+    assert says in servers._why(text, None)
 
 
 def test_a_connection_that_is_lost_leaves_the_old_release(
