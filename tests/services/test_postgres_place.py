@@ -331,6 +331,25 @@ def test_a_table_of_others_is_refused_and_not_touched(server: Server, schema: st
     assert untouched(server, schema) == before
 
 
+@pytest.mark.parametrize("planted", ["t", "t_manifest"])
+def test_a_table_that_another_user_planted_runs_nothing(server: Server, schema: str, planted: str) -> None:
+    put(place(schema), 0)
+    server.execute(f"GRANT ALL ON SCHEMA {schema} TO reader; CREATE TABLE {schema}.seen (who text)")
+    server.execute(f"GRANT INSERT ON {schema}.seen TO {_ROLE}; GRANT ALL ON {schema}.{planted} TO {_ROLE}")
+    server.execute(
+        f"CREATE FUNCTION {schema}.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO {schema}.seen "
+        f"VALUES (current_user); RETURN NEW; END'; CREATE TRIGGER g BEFORE INSERT ON {schema}.{planted} FOR EACH ROW "
+        f"EXECUTE FUNCTION {schema}.f(); ALTER TABLE {schema}.{planted} OWNER TO reader"
+    )
+    for act in (place(schema).newest, lambda: put(place(schema), 1)):
+        with pytest.raises(SinkError, match=rf"{schema}\.{planted} belongs to another user.*ALTER TABLE"):
+            act()
+    assert server.execute(f"SELECT * FROM {schema}.seen") == []
+    server.execute(f"ALTER TABLE {schema}.{planted} OWNER TO {_ROLE}")
+    put(place(schema), 1)
+    assert ticks(server, schema) == ({1}, 1)
+
+
 def test_another_stream_or_content_is_refused(server: Server, schema: str) -> None:
     put(place(schema), 0)
     server.execute(f"CREATE TABLE {schema}.x AS TABLE {schema}.t; ALTER TABLE {schema}.x OWNER TO {_ROLE}")

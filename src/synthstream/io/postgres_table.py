@@ -30,8 +30,11 @@ BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL row_security = off; S
 # Writers take turns, also when the tables are not there yet. Readers never wait.
 _TURN = "SELECT pg_advisory_xact_lock(hashtextextended('synthstream ' || %s, 0))"
 
+# What a table's owner attached to it, such as a trigger, runs with the rights of who writes to it. So the owner must be
+# this user, or one who has the schema's owner's rights anyway (a superuser has).
 _FIND = """
-SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid, c.relkind, pg_get_userbyid(c.relowner) = current_user OR pg_has_role(c.relowner, n.nspowner, 'USAGE')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s
 """
 _COLUMNS = """
@@ -153,9 +156,16 @@ class PostgresTable:
         found = _rows(connection, _FIND, schema, table)
         if not found:
             return None
-        oid, kind = found[0]
+        oid, kind, trusted = found[0]
         if kind != "r":
             raise self._other()
+        if not trusted:
+            mine = TableName(schema, table)
+            raise SinkError(
+                f"{self.name}: {mine} belongs to another user, whose triggers would run as this one. Nothing was "
+                f"changed. If that is meant, ALTER TABLE {mine} OWNER TO this user or the schema's owner; or name a "
+                "table in a schema where only they may create"
+            )
         return dict(_rows(connection, _COLUMNS, oid))
 
     def _held(self, connection: _Connection, schema: str) -> Copied | None:
