@@ -60,7 +60,7 @@ class Counts(NamedTuple):
         return bool(
             cells.shape == numbers.shape
             and cells.size
-            and np.all(np.diff(cells) > 0)
+            and np.all(cells[1:] > cells[:-1])  # differences might wrap
             and cells[0] >= 0
             and cells[-1] < size
             and np.all(numbers != 0)

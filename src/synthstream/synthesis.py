@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -192,7 +193,9 @@ def workload_of(section: SynthesizerSection, schema: Schema) -> Workload:
 
 def _affordable(workload: Workload, schema: Schema) -> Workload:
     if workload.cells > _LARGEST_WORKLOAD:
-        largest = max(zip(workload.lengths.tolist(), workload.marginals, strict=True))
+        largest = max(
+            (math.prod(shape), marginal) for shape, marginal in zip(workload.shapes, workload.marginals, strict=True)
+        )
         widest = " and ".join(repr(schema.names[c]) for c in largest[1])
         raise ConfigError(
             f"{workload.cells:,} cells in {len(workload.marginals):,} tables are too many; at most "

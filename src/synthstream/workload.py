@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -71,17 +72,17 @@ class Workload:
     @cached_property
     def lengths(self) -> IntArray:
         """Number of cells of each marginal, shape ``(marginals,)``."""
-        return np.array([int(np.prod(shape, dtype=np.int64)) for shape in self.shapes], dtype=np.int64)
+        return np.array([math.prod(shape) for shape in self.shapes], dtype=np.int64)
 
     @cached_property
     def offsets(self) -> IntArray:
         """Position of each marginal's first cell, and the number of cells; shape ``(marginals + 1,)``."""
         return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
 
-    @property
+    @cached_property
     def cells(self) -> int:
-        """Number of cells of all marginals together."""
-        return int(self.offsets[-1])
+        """Number of cells of all marginals together, however large: what is too large is refused by it."""
+        return sum(math.prod(shape) for shape in self.shapes)
 
     @cached_property
     def strides(self) -> IntArray:
@@ -108,12 +109,22 @@ class Workload:
 
         Returns:
             int64, shape ``(cells,)``. Linear in the rows: counts of parts add up to the counts of the whole.
+
+        Raises:
+            ValueError: codes, their shape or that of the weights are not these. Nothing else keeps compiled code from
+                memory that is not its own.
         """
         if weights is None:
             weights = np.ones(len(codes), dtype=np.int64)
+        if codes.shape != (len(codes), len(self.sizes)) or weights.shape != (len(codes),):
+            raise ValueError("codes: a code of each column for each row, and a weight, if there are weights")
+        if self.cells >= 2**32:
+            raise ValueError(f"{self.cells} cells cannot be numbered in 32 bits")
+        numbers = np.ascontiguousarray(codes, dtype=np.int32)
+        whole = codes.dtype == np.int32 or np.array_equal(numbers, codes)
         out = np.zeros(self.cells, dtype=np.int64)
         sizes = np.array(self.sizes, dtype=np.uint32)
-        if not _count(np.ascontiguousarray(codes, dtype=np.int32), weights, sizes, *self._flat, out):
+        if not (whole and _count(numbers, weights, sizes, *self._flat, out)):
             raise ValueError("codes: not from this workload's schema")  # an encoder never gives such codes
         return out
 

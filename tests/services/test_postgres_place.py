@@ -28,6 +28,7 @@ from synthstream.cli import app
 from synthstream.environment import REAL, Env
 from synthstream.errors import PlaceError, SinkError
 from synthstream.io import postgres_table as place_module
+from synthstream.io import servers
 from synthstream.io.places import Copied
 from synthstream.io.postgres_table import PostgresTable
 from synthstream.testing.environments import Interrupting, Recording, When, failing
@@ -330,6 +331,25 @@ def test_a_table_of_others_is_refused_and_not_touched(server: Server, schema: st
     assert untouched(server, schema) == before
 
 
+@pytest.mark.parametrize("planted", ["t", "t_manifest"])
+def test_a_table_that_another_user_planted_runs_nothing(server: Server, schema: str, planted: str) -> None:
+    put(place(schema), 0)
+    server.execute(f"GRANT ALL ON SCHEMA {schema} TO reader; CREATE TABLE {schema}.seen (who text)")
+    server.execute(f"GRANT INSERT ON {schema}.seen TO {_ROLE}; GRANT ALL ON {schema}.{planted} TO {_ROLE}")
+    server.execute(
+        f"CREATE FUNCTION {schema}.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO {schema}.seen "
+        f"VALUES (current_user); RETURN NEW; END'; CREATE TRIGGER g BEFORE INSERT ON {schema}.{planted} FOR EACH ROW "
+        f"EXECUTE FUNCTION {schema}.f(); ALTER TABLE {schema}.{planted} OWNER TO reader"
+    )
+    for act in (place(schema).newest, lambda: put(place(schema), 1)):
+        with pytest.raises(SinkError, match=rf"{schema}\.{planted} belongs to another user.*ALTER TABLE"):
+            act()
+    assert server.execute(f"SELECT * FROM {schema}.seen") == []
+    server.execute(f"ALTER TABLE {schema}.{planted} OWNER TO {_ROLE}")
+    put(place(schema), 1)
+    assert ticks(server, schema) == ({1}, 1)
+
+
 def test_another_stream_or_content_is_refused(server: Server, schema: str) -> None:
     put(place(schema), 0)
     server.execute(f"CREATE TABLE {schema}.x AS TABLE {schema}.t; ALTER TABLE {schema}.x OWNER TO {_ROLE}")
@@ -418,6 +438,30 @@ def test_roles_that_read_only_by_default_or_serialize_publish_all_the_same(serve
     assert ticks(server, schema) == ({1}, 1)
 
 
+def test_a_server_where_backslashes_escape_in_statements_gets_the_same_texts(server: Server, schema: str) -> None:
+    frame = pl.DataFrame({"n": range(len(TEXTS) + 2), "v": [*TEXTS, "", None]})
+    server.execute("ALTER ROLE publisher SET standard_conforming_strings = off")
+    try:
+        put(place(schema), 0, frame)
+    finally:
+        server.execute("ALTER ROLE publisher RESET ALL")
+    assert same(server, f"{schema}.t", frame)
+
+
+@pytest.mark.parametrize("change", ["tick = NULL", "head = NULL", "tick = -1"])
+def test_a_manifest_that_names_no_release_is_told_with_its_fix(server: Server, schema: str, change: str) -> None:
+    put(place(schema), 0)
+    server.execute(f"UPDATE {schema}.t_manifest SET {change}")
+    before = untouched(server, schema)
+    for act in (place(schema).newest, lambda: put(place(schema), 1)):
+        with pytest.raises(SinkError, match=rf"names no release. Drop {schema}\.t: it is made anew"):
+            act()
+    assert untouched(server, schema) == before
+    server.execute(f"DROP TABLE {schema}.t")
+    put(place(schema), 1)
+    assert place(schema).newest() == Copied(1, "head 1")
+
+
 def test_a_table_that_is_held_is_not_waited_for_for_ever(
     server: Server, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,6 +533,22 @@ def test_no_connection_is_told_without_a_secret(
     finally:
         server.execute(f"ALTER ROLE {_ROLE} CONNECTION LIMIT -1")
     assert not caplog.records, "psycopg's own log would name host and user"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("FATAL:  the database system is starting up", "just starting"),
+        ("FATAL:  the database system is shutting down", "shutting down"),
+        ('FATAL:  no pg_hba.conf entry for host "h", user "u", database "d", no encryption', "pg_hba.conf"),
+        ('could not translate host name "database" to address: Name or service not known', "Check PGHOST"),
+        ('connection to server at "password-role", port 5432 failed: Connection refused', "no server answers"),
+        ('FATAL:  database "too many" does not exist', "no such database"),
+        ('FATAL:  role "database" does not exist', "no such user"),
+    ],
+)
+def test_what_a_server_or_host_is_called_does_not_change_why_it_fails(text: str, says: str) -> None:
+    assert says in servers._why(text, None)
 
 
 def test_a_connection_that_is_lost_leaves_the_old_release(

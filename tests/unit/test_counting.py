@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import reduce
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,42 @@ def test_bins_are_those_of_a_search(edges: list[float], more: list[float]) -> No
 def test_codes_of_another_schema_are_refused(codes: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="not from this workload"):
         Workload.all_up_to(2, sizes=(2, 3)).count(np.array(codes, dtype=np.int32))
+
+
+@pytest.mark.parametrize(
+    ("codes", "weights"),
+    [
+        (np.zeros((5, 1), dtype=np.int32), None),
+        (np.zeros((5, 900), dtype=np.int32), None),
+        (np.zeros(5, dtype=np.int32), None),
+        (np.zeros((5, 2), dtype=np.int32), np.ones(4, dtype=np.int64)),
+        (np.full((5, 2), 2**32), None),
+    ],
+    ids=["narrow", "wide", "flat", "few weights", "cut to 32 bits"],
+)
+def test_rows_of_another_shape_never_reach_compiled_code(codes: Any, weights: Any) -> None:
+    with pytest.raises(ValueError, match="codes:"):
+        Workload.all_up_to(2, sizes=(2, 3)).count(codes, weights)
+
+
+def test_cells_beyond_64_bits_are_counted_whole_and_refused() -> None:
+    workload = Workload(sizes=(2**16,) * 4, marginals=((), (0, 1, 2, 3)))
+    assert workload.cells == 2**64 + 1
+    with pytest.raises(ValueError, match="cannot be numbered in 32 bits"):
+        workload.count(np.zeros((1, 4), dtype=np.int32))
+    columns = ", ".join(f'{{ name = "c{i}", type = "number", min = 0, max = 1, bins = 65535 }}' for i in range(4))
+    text = (
+        'name = "s"\nstate = "state"\nprivacy = { epsilon = 1.0, delta = 1e-9, unit = "event" }\n'
+        'clock = { column = "day", start = 2026-01-01, every = "1d", horizon = 365 }\n'
+        f'columns = [{columns}]\nsynthesizer = {{ kind = "table", marginals = [["c0", "c1", "c2", "c3"]] }}\n'
+    )
+    with pytest.raises(ConfigError, match="18,446,744,073,709,551,617 cells in 2 tables are too many"):
+        StreamConfig.from_toml(text)
+
+
+def test_cells_whose_differences_wrap_are_not_in_order() -> None:
+    cells = np.array([0, 2**63 - 1, -(2**63), -1, 4])
+    assert not Counts(cells, np.ones(5, dtype=np.int64)).within(5)
 
 
 def config_of(kind: str, folder: Path) -> StreamConfig:

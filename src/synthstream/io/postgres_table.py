@@ -30,8 +30,11 @@ BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL row_security = off; S
 # Writers take turns, also when the tables are not there yet. Readers never wait.
 _TURN = "SELECT pg_advisory_xact_lock(hashtextextended('synthstream ' || %s, 0))"
 
+# What a table's owner attached to it, such as a trigger, runs with the rights of who writes to it. So the owner must be
+# this user, or one who has the schema's owner's rights anyway (a superuser has).
 _FIND = """
-SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT c.oid, c.relkind, pg_get_userbyid(c.relowner) = current_user OR pg_has_role(c.relowner, n.nspowner, 'USAGE')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s
 """
 _COLUMNS = """
@@ -153,9 +156,16 @@ class PostgresTable:
         found = _rows(connection, _FIND, schema, table)
         if not found:
             return None
-        oid, kind = found[0]
+        oid, kind, trusted = found[0]
         if kind != "r":
             raise self._other()
+        if not trusted:
+            mine = TableName(schema, table)
+            raise SinkError(
+                f"{self.name}: {mine} belongs to another user, whose triggers would run as this one. Nothing was "
+                f"changed. If that is meant, ALTER TABLE {mine} OWNER TO this user or the schema's owner; or name a "
+                "table in a schema where only they may create"
+            )
         return dict(_rows(connection, _COLUMNS, oid))
 
     def _held(self, connection: _Connection, schema: str) -> Copied | None:
@@ -170,7 +180,15 @@ class PostgresTable:
         found = connection.execute(question.format(_in(schema, self._beside))).fetchall()
         if [row[:2] for row in found] != [(self._stream, self._content)]:
             raise self._other()
-        return None if table is None else Copied(*found[0][2:])  # who dropped it wants it made anew
+        if table is None:
+            return None  # who dropped it wants it made anew
+        tick, head = found[0][2:]
+        if tick is None or tick < 0 or head is None:
+            raise SinkError(
+                f"{self.name}: somebody changed {self._beside}: it names no release. Drop {self._table}: it is made "
+                f"anew. {_AGAIN}"
+            )
+        return Copied(tick, head)
 
     def _other(self) -> SinkError:
         return SinkError(
@@ -226,11 +244,12 @@ class PostgresTable:
         connection.execute(sql.SQL("LOCK TABLE ONLY {} IN SHARE ROW EXCLUSIVE MODE").format(place))
         connection.execute(sql.SQL("DELETE FROM ONLY {}").format(place))
         columns = sql.SQL(", ").join(sql.Identifier(column) for column in frame.columns)
-        order = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, NULL '\\N')").format(place, columns)
+        order = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, NULL 'NULL')").format(place, columns)
         with connection.cursor().copy(order) as copy:
             for part in frame.iter_slices(_PART):
-                # All texts are in quotes, so that none is read as missing, or as the end.
-                copy.write(part.write_csv(include_header=False, null_value="\\N", quote_style="non_numeric"))
+                # All texts are in quotes, so that none is read as missing, or as the end. What stands for missing has
+                # no backslash: some servers let it escape what follows, also in statements.
+                copy.write(part.write_csv(include_header=False, null_value="NULL", quote_style="non_numeric"))
         counted = connection.execute(sql.SQL("SELECT count(*) FROM ONLY {}").format(place)).fetchall()
         if counted != [(frame.height,)]:
             raise SinkError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -40,7 +41,8 @@ def connected(service: str | None) -> psycopg.Connection[Any]:
 
 
 def _why(text: str, service: str | None) -> str:
-    """Of what libpq says, only the kind is told."""
+    """Of what libpq says, only the kind is told. Names stand in quotes there, and may hold any word."""
+    text = re.sub('"[^"]*"', "", text)
     named = "no such service" if service is None else f'no service "{service}"'
     taken = "all connections that may be had are taken. Try again in a moment"
     kinds = {
@@ -49,8 +51,8 @@ def _why(text: str, service: str | None) -> str:
         "password": "the server refused this user or password, or there is none. Set PGUSER and PGPASSWORD, or "
         "use a password file",
         "definition of service": f"there is {named}. Check pg_service.conf and PGSERVICEFILE",
-        "database": "there is no such database. Set PGDATABASE",
         "conversion between": "the encoding of the database cannot be read as UTF-8",
+        "database  does not exist": "there is no such database. Set PGDATABASE",
         "role": "there is no such user. Set PGUSER",
         "pg_hba": "the server lets nobody in from here. Ask its administrator for a line in pg_hba.conf",
         "resolve": "the host has no address. Check PGHOST",

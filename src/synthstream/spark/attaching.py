@@ -50,6 +50,8 @@ class Attached:
 
         Raises:
             EngineError, BatchConflict: the query failed. What was counted stays counted; what was not was not.
+            PlaceError: another place of publication failed, after all that is due was published. The query goes on:
+                iterate again.
         """
         while not self._over(seconds=1):
             if self.every is not None:
