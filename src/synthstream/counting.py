@@ -109,7 +109,7 @@ class CountsByTick:
 
     stream: str
     cells: int
-    ticks: Mapping[int, Counts] = field(default_factory=dict)
+    ticks: Mapping[int, Counts] = field(default_factory=dict, repr=False)
 
     def merge(self, other: CountsByTick) -> Self:
         """Counts of both together.

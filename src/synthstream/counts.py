@@ -28,6 +28,9 @@ class Counts(NamedTuple):
     cells: IntArray
     numbers: IntArray
 
+    def __repr__(self) -> str:
+        return "Counts(private)"  # a line in a log would show them
+
     @classmethod
     def of(cls, dense: IntArray) -> Self:
         """Counts from a vector over all cells."""

@@ -102,6 +102,11 @@ def test_cells_whose_differences_wrap_are_not_in_order() -> None:
     assert not Counts(cells, np.ones(5, dtype=np.int64)).within(5)
 
 
+def test_counts_do_not_show_themselves(tmp_path: Path) -> None:
+    found = Counting(configured(tmp_path, "always")).count(rows(20, 1))
+    assert "array" not in f"{found!r} {found.ticks!r}"
+
+
 def config_of(kind: str, folder: Path) -> StreamConfig:
     config = configured(folder, kind)
     return replace(config, source=None)
