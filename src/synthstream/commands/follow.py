@@ -57,15 +57,22 @@ def follow_command(
 
 def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
     """All releases. Another place of publication that fails is told of, and tried again with the next release."""
-    failed = True
-    while failed:
-        failed = False
-        try:
+    with _telling():  # what it lacks from before
+        stream.publish_copies()
+    going = True
+    while going:
+        with _telling():
             yield from follow()
-        except PlaceError as error:
-            failed = True
-            fail(f"{error} Going on.")
+            going = False
     stream.publish_copies()
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except PlaceError as error:
+        fail(f"{error} Following goes on.")
 
 
 @contextmanager

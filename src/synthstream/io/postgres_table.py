@@ -278,7 +278,7 @@ class PostgresTable:
         if state is None:
             return _LOST
         if state == "42501":
-            where = "the schema" if self._table.schema is None else str(TableName(None, self._table.schema))
+            where = "..." if self._table.schema is None else str(TableName(None, self._table.schema))
             return (
                 f"this user may not write there. GRANT USAGE, CREATE ON SCHEMA {where} to it before the first release, "
                 f"or GRANT SELECT, INSERT, DELETE ON {self._table}, {self._beside}, without policies that hide rows"
