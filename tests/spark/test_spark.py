@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,6 +126,9 @@ def test_what_cannot_be_counted_apart_is_refused_with_the_reason(tmp_path: Path)
         for call in (lambda: ingest(stream), lambda: count(nothing, stream.config)):
             with pytest.raises(ConfigError, match=r"which of them count.*Use synthstream\.spark\.attach"):
                 call()
+    logs = replace(configured(tmp_path / "logs", "always"), source=None)
+    with Stream(logs) as stream, pytest.raises(ConfigError, match="Leave --engine out"):
+        ingest(stream)
     with Stream(configured(tmp_path / "cube", "hypercube")) as stream:
         with pytest.raises(ConfigError, match="publishes exactly how many events"):
             ingest(stream)
@@ -223,9 +227,13 @@ def test_a_csv_file_is_read_as_without_spark(spark: SparkSession, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["always", PERSONS])
 def test_a_query_counts_once_and_releases_by_the_public_clock(spark: SparkSession, tmp_path: Path, kind: str) -> None:
-    expected = local(tmp_path, kind)
     folder = tmp_path / "spark"
     config = configured(folder, kind)
+    with opened(config):  # one key for both: it decides which rows of a person count
+        pass
+    configured(tmp_path / "local", kind)
+    shutil.copytree(config.state, tmp_path / "local" / "state")
+    expected = local(tmp_path, kind)
     files(folder, count=2)
     with opened(config) as stream:
         found = attach(streaming(spark, folder), stream)
@@ -264,10 +272,13 @@ def test_a_checkpoint_that_does_not_belong_to_the_state_is_refused(spark: SparkS
         with pytest.raises(EngineError, match="batches of another query"):
             list(attach(frame, stream, checkpoint=tmp_path / "fresh").releases())
         assert len(stream.batches()) == 2
-    files(tmp_path / "one")
+    copied = tmp_path / "copied"
+    shutil.copytree(config.state / "spark", copied)
     with opened(configured(tmp_path / "two", "always")) as other:
-        with pytest.raises(EngineError, match="which this state has not counted"):
-            list(attach(frame, other, checkpoint=config.state / "spark").releases())
+        for _ in range(2):  # whether the source has new rows, or none
+            with pytest.raises(EngineError, match="which this state has not counted"):
+                attach(frame, other, checkpoint=copied)
+            files(tmp_path / "one")
         assert (other.batches(), other.closed) == ([], 0)
         with pytest.raises(EngineError, match="this frame is no stream"):
             attach(spark.range(1).toDF("x"), other)

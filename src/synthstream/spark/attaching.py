@@ -19,7 +19,7 @@ from synthstream.stream import Stream
 from synthstream.turns import turn
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -114,11 +114,12 @@ def attach(
     Raises:
         ConfigError: it matters in this stream when a row arrives.
         SchemaError: a column is missing.
-        EngineError: the frame is not a streaming one.
+        EngineError: the frame is not a streaming one; or the checkpoint is another stream's, or newer than the state.
 
     Example:
         A folder of files, as they come (not run here: it needs Java)::
 
+            spark = synthstream.spark.session()
             frame = spark.readStream.schema(schema).parquet("/data/visits")
             with synthstream.open("stream.toml") as stream:
                 for release in synthstream.spark.attach(frame, stream).releases():
@@ -134,9 +135,26 @@ def attach(
     taker = _Taker(stream=stream, query=query, anew=anew, failures=failures)
     writer = selected(frame, config).writeStream.foreachBatch(taker).option("checkpointLocation", place)
     trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
+    done = _noted_as_done(frame.sparkSession, place)
     running = trigger.start()
     query.set_result(str(running.id))
+    try:  # also if there are no new rows: ticks are closed all the same
+        taker.refuse_gap(f"spark/{running.id}/", done)
+    except EngineError:
+        running.stop()
+        raise
     return Attached(query=running, stream=stream, every=every, _failures=failures)
+
+
+def _noted_as_done(spark: SparkSession, checkpoint: str) -> int:
+    """How many micro-batches a checkpoint says are done: one more than the number of the last."""
+    java, settings = spark._jvm, spark._jsc.hadoopConfiguration()
+    if java is None:
+        raise EngineError("Spark Connect is not supported: begin with a session that runs its driver here")
+    commits = java.org.apache.hadoop.fs.Path(checkpoint, "commits")
+    files = commits.getFileSystem(settings)
+    names = [found.getPath().getName() for found in files.listStatus(commits)] if files.exists(commits) else []
+    return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
 
 
 @dataclass(kw_only=True)
@@ -153,11 +171,11 @@ class _Taker:
         try:
             place = f"spark/{self.query.result()}/"
             if not self._fits:
-                self._refuse_gap(place, batch)
+                self.refuse_gap(place, batch)
             found = self._found(frame)
             with turn(self.stream):
                 if not self._fits:  # another query may have begun in the meantime
-                    self._refuse_gap(place, batch)
+                    self.refuse_gap(place, batch)
                 self._add(found, f"{place}{batch}")
             self._fits = True
         except SynthstreamError as error:
@@ -183,7 +201,7 @@ class _Taker:
                 "rows that have not counted."
             ) from error
 
-    def _refuse_gap(self, place: str, batch: int) -> None:
+    def refuse_gap(self, place: str, batch: int) -> None:
         """Raise unless this state has counted all that the checkpoint says was counted, and nothing by another."""
         if batch and f"{place}{batch - 1}" not in self.stream.batches(f"{place}{batch - 1}"):
             raise EngineError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from synthstream.config import StreamConfig
 from synthstream.counting import Counting, CountsByTick, Rows, columns_of
-from synthstream.errors import EngineError
+from synthstream.errors import ConfigError, EngineError
 from synthstream.io.sources import FileSource
 from synthstream.reading import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 # Parts that one task merges.
 _FAN_IN = 8
-_FAILED = "Spark could not count; its own log says why. Nothing of this was counted: run again."
+_FAILED = (
+    "Spark could not count; its own log says why. Nothing of this was counted: run again. If its workers lack this "
+    "package, set PYSPARK_PYTHON to a Python that has it, or begin with synthstream.spark.session()."
+)
 
 
 def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) -> CountsByTick:
@@ -113,14 +116,18 @@ def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
     config = stream.config
     refuse(config)
     refuse_persons(config)
-    job, columns = Job.of(config), columns_of(config)
+    if config.source is None:
+        raise ConfigError(
+            "source: Spark counts files here, of kind parquet or csv. Leave --engine out; or feed the stream from "
+            "Spark's own sources, by synthstream.spark.attach"
+        )
+    job, columns, source = Job.of(config), columns_of(config), config.source
 
     def counted(paths: Sequence[Path]) -> CountsByTick:
-        kind = config.source.kind if config.source is not None else "parquet"
         tasks = [
             (str(path), part)
             for path in paths
-            for part in range(FileSource(kind=kind, path=path, columns=columns).parts(path))
+            for part in range(FileSource(kind=source.kind, path=path, columns=columns).parts(path))
         ]
         running = spark or session(f"synthstream {config.name}")
         most = 4 * running.sparkContext.defaultParallelism
