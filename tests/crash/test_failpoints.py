@@ -40,6 +40,8 @@ EFFECTS = {
     "flock", "write_table", "write_parquet", "write_csv", "sync", "sync_parent", "make_folder",
 }  # fmt: skip
 PURE = {"until.replace", "line.replace", "footer.replace"}
+# In a transaction, whose commit is an effect of its own.
+PURE |= {"connection.cursor().copy", "part.write_csv"}
 STATEMENTS = ("COMMIT", "PRAGMA journal_mode = WAL")
 
 

@@ -73,7 +73,8 @@ class World:
         with pytest.raises(error, match=match) as raised, Stream(self.config) as stream:
             list(stream.run())
         self.day -= 1
-        assert not re.search(r"\b60\b", str(raised.value))
+        said = str(raised.value).replace(str(self.folder), "")  # which may hold any number
+        assert not re.search(r"\b60\b", said)
         assert published(self.folder / "releases") == before
 
     def adopted(self) -> None:

@@ -153,7 +153,7 @@ def test_a_topic_that_went_back_is_refused(cluster: Cluster, topic: str) -> None
     reader.after = cursor_of(origin_of(reader.after or b""), {"0": 5})
     with pytest.raises(SourceError, match="partition 0 ends before what was counted") as caught:
         reader.more()
-    assert "5" not in str(caught.value)
+    assert "5" not in str(caught.value).replace(topic, "")
 
 
 def test_a_checkpoint_of_another_log_is_refused(cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
