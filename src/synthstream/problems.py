@@ -122,6 +122,10 @@ class Problems:
         return ".".join(map(str, path))
 
 
+# What pydantic says of a key, or of a section in other brackets, where a section must be.
+_NO_SECTION = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
+
+
 def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     kind = detail["type"]
     last = str(path[-1]) if path else ""
@@ -131,6 +135,9 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
         return f"{key}: there is no such key here.{top or nearest(last, known)} Allowed: {', '.join(known)}"
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
+    if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
+        heading = f"[[{last}]], in double brackets" if last in ("also", "columns") else f"[{last}]"
+        return f"{key}: must be a section. Begin it with {heading}, and write its keys below"
     if last == "unit":
         return f"{key} = {found!r}: say {_UNITS}, which protects a person with at most so many events"
     if kind in ("literal_error", "union_tag_invalid"):

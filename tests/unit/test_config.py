@@ -92,6 +92,8 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("[sink]", '[synthesizer]\nkind = "selective"\n[sink]', ["synthesizer: picks", "events_per_tick"]),
         ('kind = "parquet"', 'kind = "delta"', ["sink.kind = 'delta'", "parquet"]),
         ('path = "releases"', 'path = "releases"\nkeep = 0', ["sink.keep"]),
+        ("[sink]", "[[sink]]", ["line 23", "sink: must be a section. Begin it with [sink],"]),
+        ("[sink]", '[also]\nkind = "delta"\n[sink]', ["line 23", "also: must be a section. Begin it with [[also]],"]),
         ("[privacy]", "[privcay]", ["privcay", "Did you mean 'privacy'?"]),
         ('path = "releases"', 'path = "state/releases"', ["line 25", "neither may lie in the other"]),
         ('path = "releases"', 'path = "x/../state"', ["sink.path", "Move one"]),
