@@ -7,15 +7,35 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from synthstream import StreamConfig
 from synthstream.environment import Env
+from synthstream.io.cursors import CursorSource
 from tests.services.kafka import Cluster
 from tests.services.postgres import Server
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _NAMES = itertools.count()
+
+S = TypeVar("S", bound=CursorSource)
+
+
+class Reader(Generic[S]):
+    """Reads a source on, and remembers what came."""
+
+    def __init__(self, source: S) -> None:
+        self.source = source
+        self.after: bytes | None = None
+
+    def more(self) -> list[Any]:
+        """What is new, in the first column."""
+        found: list[Any] = []
+        for frame, after in self.source.read(self.after):
+            found += frame.to_series(0).to_list()
+            self.after = after
+        return found
+
 
 TOML = """
 name = "events"

@@ -15,6 +15,7 @@ from synthstream.errors import SourceError
 from synthstream.io import kafka as source_module
 from synthstream.io.cursors import cursor_of, origin_of
 from synthstream.io.kafka import KafkaSource
+from tests.services import feeds
 from tests.services.kafka import PARTITIONS, Cluster
 
 _NAMES = itertools.count()
@@ -38,20 +39,13 @@ def source(topic: str, *columns: str, **more: Any) -> KafkaSource:
     return made
 
 
-class Reader:
-    """Reads on, and remembers what came."""
-
+class Reader(feeds.Reader[KafkaSource]):
     def __init__(self, topic: str, *columns: str, **more: Any) -> None:
-        self.source = source(topic, *columns, **more)
-        self.after: bytes | None = None
+        super().__init__(source(topic, *columns, **more))
 
     def more(self) -> list[Any]:
         """What is new, in the order of texts: partitions have no order among themselves."""
-        found: list[Any] = []
-        for frame, after in self.source.read(self.after):
-            found += frame.to_series(0).to_list()
-            self.after = after
-        return sorted(found, key=str)
+        return sorted(super().more(), key=str)
 
 
 def values(*numbers: int) -> list[bytes]:

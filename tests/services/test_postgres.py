@@ -15,6 +15,7 @@ import pytest
 from synthstream.errors import SchemaError, SourceError
 from synthstream.io import postgres as source_module
 from synthstream.io.postgres import PostgresSource
+from tests.services import feeds
 from tests.services.postgres import Server
 
 _NAMES = itertools.count()
@@ -48,20 +49,9 @@ def at(table: str, text: str) -> str:
     return text.replace("@", table)
 
 
-class Reader:
-    """Reads on, and remembers what came."""
-
+class Reader(feeds.Reader[PostgresSource]):
     def __init__(self, table: str, *columns: str, **more: Any) -> None:
-        self.source = source(table, *columns, **more)
-        self.after: bytes | None = None
-
-    def more(self) -> list[Any]:
-        """What is new."""
-        found: list[Any] = []
-        for frame, after in self.source.read(self.after):
-            found += frame.to_series(0).to_list()
-            self.after = after
-        return found
+        super().__init__(source(table, *columns, **more))
 
 
 def test_rows_come_in_pages_once_each(server: Server, table: str) -> None:
