@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from synthstream.commands.common import AsJson, ConfigPath, console, fail
+from synthstream.commands.common import AsJson, ConfigPath, console
+from synthstream.commands.manners import fail
 
 
 def audit_command(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.commands.common import AsJson, ConfigPath, bar, fail, no_core_dump, note, say
-from synthstream.commands.manners import when_stopped
+from synthstream.commands.common import AsJson, ConfigPath, bar, no_core_dump, note, say
+from synthstream.commands.manners import fail, when_stopped
 
 if TYPE_CHECKING:
     from synthstream.verification import Verified

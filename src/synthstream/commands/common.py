@@ -66,11 +66,6 @@ def warn(shown: Console) -> None:
     shown.print("NOT PRIVATE: simulated noise; folders end in -simulated.", style="bold red")
 
 
-def fail(message: str) -> int:
-    """Print an error; returns the exit status."""
-    return manners.fail(message)
-
-
 def check_output(config: Path, output: Path, *, page: bool) -> None:
     """Raise ``ConfigError`` unless a file can be written without harm to the stream.
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from synthstream.commands.common import fail, say
+from synthstream.commands.common import say
+from synthstream.commands.manners import fail
 
 
 def schema_init(

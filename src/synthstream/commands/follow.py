@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from synthstream.commands.common import fail
+from synthstream.commands.manners import fail
 from synthstream.errors import PlaceError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.commands.common import ConfigPath, Simulate, bar, console, fail, no_core_dump, note, program, warn
+from synthstream.commands.common import ConfigPath, Simulate, bar, console, no_core_dump, note, program, warn
 from synthstream.commands.follow import follow_command, seconds_of
-from synthstream.commands.manners import when_stopped
+from synthstream.commands.manners import fail, when_stopped
 from synthstream.errors import PlaceError, SynthstreamError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.commands.common import ConfigPath, Simulate, check_output, console, fail
+from synthstream.commands.common import ConfigPath, Simulate, check_output, console
+from synthstream.commands.manners import fail
 
 if TYPE_CHECKING:
     import polars as pl
