@@ -42,8 +42,8 @@ from synthstream.config import load
 from synthstream.counting import CountsByTick
 from synthstream.counts import Counts
 from synthstream.environment import REAL
+from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.release import Measured
 from synthstream.synthesis import SynthesizerConfig
 from synthstream.testing.environments import killed
 from synthstream.testing.gates import SeededGate

@@ -35,12 +35,12 @@ from synthstream.fit.population import Population, changed_share
 from synthstream.fit.rounds import Mixture
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.selective import Selective
+from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.release import FloatArray, Measured
 from synthstream.synthesis import SynthesizerConfig
 from synthstream.synthesizer import Models, Synthesizer
 from synthstream.testing.gates import SeededGate
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 LAST = 10
 # Errors over time are taken at about so many ticks.

@@ -16,7 +16,8 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 
-from synthstream.kernel.counters import Counter, Kind, counter
+from synthstream.kernel.counters import Counter, counter
+from synthstream.kinds import CounterKind
 from synthstream.privacy import Budget
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -73,7 +74,7 @@ def error_over_time(look: drawings.Look) -> None:
     """Standard error by tick of every counter, for one table at epsilon = 1."""
     ticks = np.unique(np.geomspace(1, TICKS, 160).astype(int))
     gaussian = 1 / np.sqrt(2 * float(Budget(epsilon=1.0, delta=1e-9).rho))
-    panels: list[tuple[str, str, float, list[tuple[Kind, int | None]]]] = [
+    panels: list[tuple[str, str, float, list[tuple[CounterKind, int | None]]]] = [
         (
             "epsilon = 1, delta = 0 (Laplace noise)",
             "laplace",

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from synthstream.config import StreamConfig
     from synthstream.counting import Counting, CountsByTick
     from synthstream.errors import SynthstreamError
+    from synthstream.measured import Measured
     from synthstream.planning import Plan, plan
     from synthstream.privacy import Budget, Claim, Unit
     from synthstream.published import Releases, releases
-    from synthstream.release import Measured, Release
+    from synthstream.release import Release
     from synthstream.schema import Schema
     from synthstream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
     from synthstream.workload import Workload

@@ -10,10 +10,11 @@ import numpy as np
 from synthstream.assembly import claim_facts, claim_of, genesis, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.errors import StateCorrupt
-from synthstream.io.store import Committed
-from synthstream.release import FloatArray, Model, Reading, Release, chain_head, seed_of
+from synthstream.measured import Committed, Reading
+from synthstream.release import Model, Release, chain_head, seed_of
 from synthstream.segments import Continued, Resumed, Segment, whole
 from synthstream.synthesizer import Models, Synthesizer
+from synthstream.workload import FloatArray
 
 
 class Builder:

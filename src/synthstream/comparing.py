@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from synthstream.errors import SchemaError
-from synthstream.release import FloatArray, Release, TableRelease
-from synthstream.workload import IntArray, Workload
+from synthstream.release import Release, TableRelease
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # A difference of so many standard errors is called more than noise: by chance alone about 3 cells in 1,000 are, where
 # noise is Gaussian; with delta = 0 up to about 12.

@@ -12,8 +12,7 @@ import polars as pl
 from synthstream.columns import Column
 from synthstream.errors import ConfigError, SchemaError
 from synthstream.reading import numbers
-from synthstream.release import FloatArray
-from synthstream.workload import CodeArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from synthstream.errors import ConfigError
 from synthstream.io.cursors import CursorSource
-from synthstream.io.sources import Kind as FileKind
+from synthstream.kinds import FileKind as FileKind
 from synthstream.synthesis import Section
 
 Kind = Literal["parquet", "csv", "postgres", "kafka"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from synthstream.io.places import Content
-from synthstream.io.sources import Kind as SourceKind
+from synthstream.kinds import Content
+from synthstream.kinds import FileKind as SourceKind
 
 
 @dataclass(frozen=True, kw_only=True)

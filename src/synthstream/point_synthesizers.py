@@ -19,10 +19,10 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape
+from synthstream.measured import NodeCounts, TreeMeasured
 from synthstream.partition import Partition
 from synthstream.points import PointRelease
 from synthstream.synthesizer import History, Models
-from synthstream.tree import NodeCounts, TreeMeasured
 from synthstream.workload import CodeArray, IntArray
 
 

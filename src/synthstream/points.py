@@ -13,8 +13,9 @@ import polars as pl
 from synthstream.coordinates import Coordinate
 from synthstream.errors import SchemaError
 from synthstream.fit.cloud import Cloud
-from synthstream.release import FloatArray, Release, seed_of
-from synthstream.tree import NodeCounts, TreeMeasured
+from synthstream.measured import NodeCounts, TreeMeasured
+from synthstream.release import Release, seed_of
+from synthstream.workload import FloatArray
 
 # Nodes below this level are not listed in a release's table of nodes.
 _LISTED = 12

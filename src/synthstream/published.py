@@ -19,7 +19,7 @@ from synthstream.columns import Column, Datetime
 from synthstream.config import StreamConfig, load
 from synthstream.errors import NotReleased, SinkError
 from synthstream.fit.population import Population
-from synthstream.io.store import Committed
+from synthstream.measured import Committed
 from synthstream.release import Release
 from synthstream.schema import Schema
 from synthstream.windows import Moment, Window, moment_of, window

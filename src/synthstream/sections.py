@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from synthstream.columns import Part
 from synthstream.errors import ConfigError
-from synthstream.io.places import Content
+from synthstream.kinds import Content
 from synthstream.logs import SourceSection
 from synthstream.privacy import Neighbours
 from synthstream.secrecy import EncryptionSection

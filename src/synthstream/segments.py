@@ -14,10 +14,11 @@ from synthstream.fit.cloud import Cloud
 from synthstream.fit.population import Population
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
+from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release import FloatArray, Measured, Model, Reading, Release
+from synthstream.release import Model, Release
 from synthstream.synthesizer import History, Mechanism, Models, Synthesizer
-from synthstream.workload import CodeArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
 class Segment(NamedTuple):
@@ -49,11 +50,11 @@ class Continued:
     own: Any
 
     def facts(self) -> dict[str, Any]:
-        """See :meth:`synthstream.release.Reading.facts`."""
+        """See :meth:`synthstream.measured.Reading.facts`."""
         return {**self.own.facts(), "tick": self.tick, "segment": self.start}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
-        """See :meth:`synthstream.release.Reading.numbers`."""
+        """See :meth:`synthstream.measured.Reading.numbers`."""
         numbers: tuple[FloatArray, FloatArray] = self.own.numbers()
         return numbers
 

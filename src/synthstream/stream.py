@@ -24,10 +24,11 @@ from synthstream.intake import Intake
 from synthstream.io.disk import failed
 from synthstream.io.places import copy_all
 from synthstream.io.sinks import ParquetSink
-from synthstream.io.store import Committed, Store
+from synthstream.io.store import Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.measured import Committed
 from synthstream.opening import (
     begin,
     compare_with_sink,

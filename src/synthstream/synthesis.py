@@ -9,10 +9,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from synthstream.errors import ConfigError
-from synthstream.fit.rounds import Kind as FitKind
-from synthstream.kernel.counters import Kind as CounterKind
-from synthstream.kernel.marginals import Split
-from synthstream.kernel.rounds import Queries, Score
+from synthstream.kinds import CounterKind as CounterKind
+from synthstream.kinds import FitKind as FitKind
+from synthstream.kinds import Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import Budget
 from synthstream.problems import nearest

@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 from synthstream.counts import Counts
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit, without
-from synthstream.fit.rounds import Kind, Mixture, Rounds
+from synthstream.fit.rounds import Mixture, Rounds
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.selective import Selective
+from synthstream.kinds import FitKind
+from synthstream.measured import Measured
 from synthstream.privacy import Claim
-from synthstream.release import FloatArray, Measured, Model, Release, TableRelease
-from synthstream.workload import CodeArray, IntArray, Workload
+from synthstream.release import Model, Release, TableRelease
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Looks up what was measured at a tick: a ``Measured`` or ``TreeMeasured``, as the mechanism gives it.
 History = Callable[[int], Any]
@@ -205,7 +207,7 @@ class FromSelection(_OfTables):
     """Paper 2, main: a few selected tables at every tick, and rows drawn from the models fitted to them."""
 
     mechanism: Selective
-    kind: Kind
+    kind: FitKind
 
     journaled = True
 
@@ -239,7 +241,7 @@ class FromBatches(_OfTables):
     """Paper 2, baseline: each tick's rows are fitted on their own, and added to those before."""
 
     mechanism: Batchwise
-    kind: Kind
+    kind: FitKind
 
     journaled = True
 

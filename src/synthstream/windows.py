@@ -20,10 +20,11 @@ from synthstream.errors import NotReleased
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import targets
-from synthstream.release import FloatArray, Measured, TableRelease, seed_of
+from synthstream.measured import Measured
+from synthstream.release import TableRelease, seed_of
 from synthstream.segments import Continued, Resumed
 from synthstream.synthesizer import Continual, FromBatches, InEpochs, Synthesizer
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, Workload
 
 Moment = str | date
 

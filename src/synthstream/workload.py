@@ -17,6 +17,7 @@ _BLOCK_ROWS = 512
 
 IntArray = NDArray[np.int64]
 CodeArray = NDArray[np.int32]
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

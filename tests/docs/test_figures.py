@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import synthstream
-from synthstream.kernel.counters import KINDS, Kind, counter
+from synthstream.kernel.counters import counter
 from synthstream.kernel.counters.base import Noise
+from synthstream.kinds import COUNTERS, CounterKind
 from synthstream.privacy import Budget
 
 ROOT = Path(__file__).parents[2]
@@ -30,12 +31,12 @@ def test_standard_errors_of_counters(row: tuple[str, ...]) -> None:
         assert found == figures
 
 
-def as_kind(name: str) -> Kind:
-    return next(kind for kind in KINDS if kind == name)
+def as_kind(name: str) -> CounterKind:
+    return next(kind for kind in COUNTERS if kind == name)
 
 
 def test_every_counter_is_in_the_table() -> None:
-    assert {row[0] for row in ROWS} == set(KINDS) - {"auto"}
+    assert {row[0] for row in ROWS} == set(COUNTERS) - {"auto"}
     assert len(ROWS) == 11
 
 

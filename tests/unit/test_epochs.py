@@ -12,11 +12,11 @@ from synthstream.fit.pooling import pooled
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
+from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
-from synthstream.release import FloatArray, Measured
 from synthstream.synthesizer import InEpochs
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 SIZES = (2, 2, 2)
 WORKLOAD = Workload.all_up_to(2, sizes=SIZES)

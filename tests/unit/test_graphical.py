@@ -16,8 +16,7 @@ from scipy.optimize import nnls
 from synthstream.fit import exact, solving
 from synthstream.fit.graphical import Graphical, ModelTooLarge, fit_graphical, model_megabytes
 from synthstream.fit.junction import junction
-from synthstream.release import FloatArray
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, Workload
 
 Clique = tuple[int, ...]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from synthstream.fit.graphical import fit_graphical
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 with warnings.catch_warnings():
     # It warns on import of settings that it finds unusual.

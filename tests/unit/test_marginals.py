@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals, Split
+from synthstream.kernel.marginals import Marginals
+from synthstream.kinds import Split
+from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
-from synthstream.release import Measured
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 

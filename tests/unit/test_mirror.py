@@ -8,7 +8,7 @@ import pytest
 from synthstream.fit.graphical import Graphical, fit_graphical
 from synthstream.fit.junction import ModelTooLarge, model_megabytes
 from synthstream.fit.mirror import towards
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 SIZES = (2, 3, 4, 2, 5)
 CLIQUES = [(0, 1), (1, 2), (2, 0), (3,)]

@@ -17,9 +17,8 @@ from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.fit.rounds import Rounds
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.planning import plan
-from synthstream.release import FloatArray
 from synthstream.testing.gates import ExactGate, SeededGate
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 TOML = """
 name = "visits"

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from synthstream.errors import BudgetExceeded
-from synthstream.kernel.counters import KINDS, Blt, Counter, Kary, Kind, Restarted, Simple, Toeplitz, counter
+from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter
 from synthstream.kernel.counters.base import root_above
 from synthstream.kernel.ledger import Ledger
 from synthstream.kernel.participation import factor_of
+from synthstream.kinds import COUNTERS, CounterKind
 from synthstream.privacy import EVENT, Budget, Claim, Unit
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
 
@@ -257,8 +258,8 @@ def impulse(how: Counter, tick: int, ticks: int) -> list[int]:
     return [b - a for a, b in zip(*values, strict=True)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_gives_a_joint_norm_moves_values_less_and_less(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", COUNTERS)
+def test_who_gives_a_joint_norm_moves_values_less_and_less(kind: CounterKind) -> None:
     """What the theorem needs of a counter: never backwards, never more with age, and the same scale at every tick."""
     try:
         how = counter(kind, horizon=12, noise="gaussian")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, _cumulative, _layout, _resize, _search, changed_share, fit
 from synthstream.fit.targets import MEMORY, _blend, _past, _simplex, targets
-from synthstream.release import Measured
+from synthstream.measured import Measured
 from synthstream.workload import CodeArray, IntArray, Workload
 
 SIZES = (3, 4, 2, 5)

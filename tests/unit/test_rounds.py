@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from synthstream.counts import Counts
-from synthstream.fit.rounds import Kind as FitKind
 from synthstream.fit.rounds import Mixture, Rounds
 from synthstream.kernel.batchwise import Batchwise
-from synthstream.kernel.counters import KINDS
-from synthstream.kernel.counters import Kind as CounterKind
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.rounds import QUERIES, SCORES, InRounds, Queries, Score
+from synthstream.kernel.rounds import InRounds
 from synthstream.kernel.select import GRID, Candidates, l1_scores
 from synthstream.kernel.selective import Selective
+from synthstream.kinds import COUNTERS, QUERIES, SCORES, Queries, Score
+from synthstream.kinds import CounterKind as CounterKind
+from synthstream.kinds import FitKind as FitKind
+from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours
-from synthstream.release import Measured
 from synthstream.synthesizer import FromBatches, FromSelection, Models, Synthesizer
 from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
@@ -131,7 +131,7 @@ def _cost(tracing: TracingGate, replaying: ReplayingGate, budget: Budget) -> Fra
     return rho + squares
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("toeplitz", "blt")])
+@pytest.mark.parametrize("kind", [kind for kind in COUNTERS if kind not in ("toeplitz", "blt")])
 def test_every_counter_of_pure_dp_serves(kind: CounterKind) -> None:
     mechanism = selective(kind=kind, horizon=40, picks=3)
     rng = np.random.default_rng(3)

@@ -10,14 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthstream.errors import SchemaError, SourceError
-from synthstream.io.sources import FileSource, Kind
+from synthstream.io.sources import FileSource
+from synthstream.kinds import FileKind
 
 
-def source(path: Path, kind: Kind = "csv") -> FileSource:
+def source(path: Path, kind: FileKind = "csv") -> FileSource:
     return FileSource(kind=kind, path=path, columns=("a", "b"))
 
 
-def rows(path: Path, kind: Kind = "csv", chunk_rows: int = 100) -> list[tuple[str | None, ...]]:
+def rows(path: Path, kind: FileKind = "csv", chunk_rows: int = 100) -> list[tuple[str | None, ...]]:
     return pl.concat(source(path, kind).read(path, chunk_rows=chunk_rows)).rows()
 
 
@@ -45,7 +46,7 @@ def test_a_very_long_cell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_chunks_hold_all_rows_in_order(tmp_path: Path, kind: Kind) -> None:
+def test_chunks_hold_all_rows_in_order(tmp_path: Path, kind: FileKind) -> None:
     frame = pl.DataFrame({"a": [str(i) for i in range(1000)], "b": ["x"] * 1000, "c": [0] * 1000})
     path = tmp_path / f"x.{kind}"
     frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
@@ -62,7 +63,7 @@ def test_chunks_hold_all_rows_in_order(tmp_path: Path, kind: Kind) -> None:
         ("x.parquet", b"PAR1SECRETPAR1", "parquet", "truncated or of another kind"),
     ],
 )
-def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, kind: Kind, says: str) -> None:
+def test_broken_files_are_named(tmp_path: Path, name: str, content: bytes, kind: FileKind, says: str) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SourceError, match=says) as caught:
         rows(tmp_path / name, kind)
@@ -100,7 +101,7 @@ def test_damage_inside_a_file_is_told_without_its_content(tmp_path: Path, place:
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_a_missing_column_is_told_before_any_row(tmp_path: Path, kind: Kind) -> None:
+def test_a_missing_column_is_told_before_any_row(tmp_path: Path, kind: FileKind) -> None:
     path = tmp_path / f"x.{kind}"
     frame = pl.DataFrame({"a": ["SECRET"], "bb": ["SECRET"]})
     frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from synthstream.fit.tree import NodeReading, Span, masses
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 DEPTH = 8
 

@@ -12,9 +12,9 @@ import pytest
 
 from synthstream import Budget, Clock, Releases, Stream, StreamConfig, Workload
 from synthstream.errors import NotReleased, SchemaError
-from synthstream.kernel.counters import Kind
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kinds import CounterKind
 from synthstream.recovery import adopt
 from synthstream.testing.gates import ExactGate, SeededGate
 from synthstream.windows import ticks_between
@@ -169,7 +169,7 @@ def test_person_units_have_windows(tmp_path: Path) -> None:
 
 _CELLS = 3000
 _TICKS = 20
-_COUNTERS: list[tuple[Kind, float, int | None]] = [
+_COUNTERS: list[tuple[CounterKind, float, int | None]] = [
     ("simple", 1e-9, 20),
     ("toeplitz", 1e-9, 20),
     ("blt", 1e-9, 20),
@@ -184,7 +184,7 @@ _COUNTERS: list[tuple[Kind, float, int | None]] = [
 
 
 @pytest.mark.parametrize(("kind", "delta", "horizon"), _COUNTERS)
-def test_the_standard_error_is_that_of_the_difference(kind: Kind, delta: float, horizon: int | None) -> None:
+def test_the_standard_error_is_that_of_the_difference(kind: CounterKind, delta: float, horizon: int | None) -> None:
     workload = Workload(sizes=(_CELLS,), marginals=((0,),))
     budget = Budget(epsilon=1.0, delta=delta)
     mechanism = Marginals(workload=workload, budget=budget, horizon=horizon, kind=kind)

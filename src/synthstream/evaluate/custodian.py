@@ -15,9 +15,8 @@ from synthstream.counting import Rows, columns_of, encode
 from synthstream.errors import ConfigError
 from synthstream.io.sources import FileSource
 from synthstream.outside import SourceConfig
-from synthstream.release import FloatArray
 from synthstream.report.published import Cells, Progress, Published, Tick
-from synthstream.workload import CodeArray, IntArray, Workload
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 STAMP = "NOT PRIVATE: compares with the true data. For the custodian alone; do not publish"
 _CHUNK = 250_000

@@ -27,14 +27,13 @@ from synthstream.evaluate.custodian import (
 )
 from synthstream.evaluate.wasserstein import w1_grid, w1_line
 from synthstream.point_synthesizers import FromNodes, forecast
-from synthstream.release import FloatArray
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.page import render
 from synthstream.report.places import Grid, axes_of, coarse, map_of
 from synthstream.report.published import Cells, Progress, Published, Tick, published
 from synthstream.report.scales import dates, linear, logarithmic, number
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
 

@@ -21,7 +21,7 @@ from synthstream.errors import ConfigError, SynthstreamError
 from synthstream.io.sources import FileSource
 from synthstream.outside import SourceConfig
 from synthstream.published import Releases
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 STAMP = "NOT PRIVATE: shows the true data. For the custodian alone; do not publish."
 _BINS = 200

@@ -22,8 +22,8 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape, differences
 from synthstream.kernel.selective import Selective
+from synthstream.measured import Measured
 from synthstream.partition import Partition
-from synthstream.release import Measured
 from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import IntArray, Workload
 

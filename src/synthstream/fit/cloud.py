@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.partition import Partition
-from synthstream.release import FloatArray
-from synthstream.workload import CodeArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

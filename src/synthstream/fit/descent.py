@@ -13,7 +13,7 @@ import numpy as np
 
 from synthstream.fit.junction import Attached, Junction
 from synthstream.fit.passes import attach, condition, derivative, marginals, project
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 # Conjugate gradients stop at this share of the residual, or after so many steps.
 _FORCING, _INNER = 0.1, 60

@@ -15,8 +15,7 @@ from scipy.sparse import csr_array, eye_array
 from scipy.sparse.linalg import splu
 
 from synthstream.fit.junction import Junction, steps_of
-from synthstream.release import FloatArray
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # More multipliers than this would make the systems slower than the general method; more cells of tables would
 # take a multiple of the tables' memory for constraints.

@@ -18,8 +18,7 @@ from synthstream.fit.descent import Calibrated
 from synthstream.fit.junction import Clique, Junction, ModelTooLarge, cells_of, junction, model_megabytes
 from synthstream.fit.solving import Problem, solve
 from synthstream.fit.tables import Tables, draw
-from synthstream.release import FloatArray
-from synthstream.workload import CodeArray, Workload
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 __all__ = ["Graphical", "ModelTooLarge", "fit_graphical", "model_megabytes"]
 

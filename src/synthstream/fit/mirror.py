@@ -15,7 +15,7 @@ from synthstream.fit.descent import Calibrated, match
 from synthstream.fit.graphical import Graphical, assembled, carried
 from synthstream.fit.junction import Clique, junction
 from synthstream.fit.solving import Problem, held_fast
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 # A step is as long as promises this share of what the gradient says (Armijo).
 _SHARE, _HALVINGS = 0.25, 25

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import Workload
+from synthstream.measured import Measured
+from synthstream.workload import FloatArray, Workload
 
 # Change between epochs counts as real where it stands out of the noise by so many of its standard deviations.
 _CAUTION = 1.0

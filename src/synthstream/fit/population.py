@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.fit.targets import MEMORY, Targets, targets
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import CodeArray, IntArray, Workload
+from synthstream.measured import Measured
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Proposals for each row of a population: at the start, and at each release after it.
 _FIRST, _LATER = 40, 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,9 @@ from synthstream.fit.graphical import Graphical
 from synthstream.fit.junction import model_megabytes
 from synthstream.fit.mirror import towards
 from synthstream.fit.weights import Weights, domain, fit_weights
-from synthstream.release import FloatArray
-from synthstream.workload import CodeArray, IntArray, Workload
+from synthstream.kinds import FitKind
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
-Kind = Literal["pgm", "mw"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 Model = Graphical | Weights
 
 # Size of a graphical model's tables, in megabytes: beyond it old potentials are dropped, and candidates that would need
@@ -62,7 +60,7 @@ class Mixture:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What :meth:`from_arrays` needs, for a store."""
-        kind: Kind = "pgm" if isinstance(self.models[0], Graphical) else "mw"
+        kind: FitKind = "pgm" if isinstance(self.models[0], Graphical) else "mw"
         named = {f"{i}.{name}": array for i, m in enumerate(self.models) for name, array in m.arrays().items()}
         return named | {"models": np.array(len(self.models)), "kind": np.array(kind)}
 
@@ -91,7 +89,7 @@ class Rounds:
         DomainTooLarge: ``mw``, and too many combinations of codes.
     """
 
-    def __init__(self, workload: Workload, kind: Kind, start: Mixture | None = None) -> None:
+    def __init__(self, workload: Workload, kind: FitKind, start: Mixture | None = None) -> None:
         self._workload, self._kind = workload, kind
         self._model: Model = _uniform(workload.sizes, kind) if start is None else start.last
         self._models: list[Model] = []
@@ -161,7 +159,7 @@ class Rounds:
         return Mixture(tuple(self._models) or (self._model,))
 
 
-def _uniform(sizes: tuple[int, ...], kind: Kind) -> Model:
+def _uniform(sizes: tuple[int, ...], kind: FitKind) -> Model:
     if kind == "pgm":
         return Graphical.uniform(sizes, 0.0)
     domain(sizes)  # refuses what is too large

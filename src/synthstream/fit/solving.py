@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from synthstream.fit.descent import Calibrated, descend, match
 from synthstream.fit.exact import MOST, MOST_CELLS, nearest
 from synthstream.fit.junction import Clique, Junction, junction
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 # Share of independent columns that is mixed into the tables: cells that are 0 at the optimum keep finite potentials.
 _MIXED = 1e-9

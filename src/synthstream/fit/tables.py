@@ -9,8 +9,7 @@ import numba
 import numpy as np
 
 from synthstream.fit.junction import Clique, Junction
-from synthstream.release import FloatArray
-from synthstream.workload import CodeArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
 class Tables:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import CodeArray
+from synthstream.measured import Measured
+from synthstream.workload import CodeArray, FloatArray
 
 # Associations are taken to vary like the expected count of their cell to this power, and only what stands out of the
 # noise by so many of its standard deviations counts as variation (docs/decisions/0003-joint-fit.md).

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from synthstream.release import FloatArray
+from synthstream.workload import FloatArray
 
 # A variance counts as real where it stands out of the noise of its estimate by so many standard deviations; the square
 # of a Laplace draw has a variance of 5 times its squared mean.

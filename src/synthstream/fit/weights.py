@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.release import FloatArray
-from synthstream.workload import CodeArray, Workload
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 # 32 MB of weights. Beyond it a pass over a dozen tables would take a good part of a second.
 LARGEST_DOMAIN = 2**22

@@ -15,13 +15,13 @@ from synthstream.fit.cloud import Cloud
 from synthstream.foresight.shapes import Clusters
 from synthstream.foresight.transport import w1
 from synthstream.kernel.points import Points
+from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import Budget, delta_for
-from synthstream.release import FloatArray
 from synthstream.synthesizer import History
 from synthstream.testing.gates import SeededGate
-from synthstream.tree import TreeMeasured
+from synthstream.workload import FloatArray
 
 # More events than this are simulated in proportion: fewer events, with less noise by the same factor.
 _MOST_EVENTS, _MOST_COUNTED = 200_000, 30_000

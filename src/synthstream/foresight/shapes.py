@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from synthstream.columns import Column
-from synthstream.release import FloatArray
-from synthstream.workload import CodeArray
+from synthstream.workload import CodeArray, FloatArray
 
 # Rows: so many kinds of event, which follow Zipf's law; this share of a row's cells is typical of its kind. The share
 # of a column's r-th value falls like r to minus its exponent: from nearly even to one value that has nearly all.

@@ -15,11 +15,11 @@ from synthstream.fit.targets import MEMORY
 from synthstream.foresight.shapes import LatentClasses
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.release import FloatArray, Measured
 from synthstream.synthesizer import InEpochs
 from synthstream.testing.gates import SeededGate
-from synthstream.workload import CodeArray, Workload
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 # More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.
 MOST_ROWS = 20_000

@@ -8,8 +8,7 @@ from itertools import product
 import numba
 import numpy as np
 
-from synthstream.release import FloatArray
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # Rounds of the iteration, how often its result is looked at, and the step of its prices beside that of its flows: in
 # sides of the grid, by the size of the gap. Prices grow with the grid, flows with the gap.

@@ -9,7 +9,8 @@ import polars as pl
 
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
-from synthstream.io.places import Content, Copied, manifest_text
+from synthstream.io.places import Copied, manifest_text
+from synthstream.kinds import Content
 
 # A release is never forgotten unless its owner says so.
 _FOR_EVER = "interval 36500 days"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
 from synthstream.errors import PlaceError, SinkError
 from synthstream.io.sinks import ParquetSink
-
-# What a place gets of each release.
-Content = Literal["rows", "tables"]
+from synthstream.kinds import Content
 
 
 class Copied(NamedTuple):

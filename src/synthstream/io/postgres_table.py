@@ -13,8 +13,9 @@ from psycopg import sql
 
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
-from synthstream.io.places import Content, Copied, manifest_text
+from synthstream.io.places import Copied, manifest_text
 from synthstream.io.servers import Unreachable, connected
+from synthstream.kinds import Content
 from synthstream.tablenames import MANIFEST, TableName
 
 _Connection = psycopg.Connection[Any]

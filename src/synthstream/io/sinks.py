@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.io.disk import make_folder, sync, sync_parent, words
-from synthstream.io.store import Committed
+from synthstream.measured import Committed
 from synthstream.release import NOT_PRIVATE, Release
 
 # What a release is made of, beside its manifest.

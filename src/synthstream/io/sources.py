@@ -9,17 +9,14 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from synthstream.errors import SchemaError, SourceError
+from synthstream.kinds import FileKind
 from synthstream.reading import polars_frame, require
-
-Kind = Literal["parquet", "csv"]
-KINDS: tuple[Kind, ...] = ("parquet", "csv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +32,7 @@ class FileSource:
         columns: what to read; other columns are never looked at.
     """
 
-    kind: Kind
+    kind: FileKind
     path: Path
     columns: tuple[str, ...]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from synthstream.io.disk import Lock, failed, sync_parent
 from synthstream.io.folder import STORE, locked, make_private, refuse_exposed
 from synthstream.io.rows import Rows
 from synthstream.io.sealing import Cipher, Plain, Seal, damaged
+from synthstream.measured import Committed
 from synthstream.workload import IntArray
 
 FORMAT = 3
@@ -65,14 +66,6 @@ CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, '
 CREATE TRIGGER measurement_update BEFORE UPDATE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER measurement_delete BEFORE DELETE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
 """
-
-
-class Committed(NamedTuple):
-    """One row of the public history: a tick, its released integers and the chain head after it."""
-
-    tick: int
-    released: IntArray
-    head: str
 
 
 class Store:

@@ -13,8 +13,8 @@ from synthstream.kernel.counters.base import clip
 from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.rounds import Fitting, InRounds
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray
+from synthstream.measured import Measured
+from synthstream.workload import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

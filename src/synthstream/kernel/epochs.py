@@ -17,9 +17,9 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.packing import pack, unpack
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import Candidates, Guess, chosen, expected_distances, l1_scores
+from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of the budget for the total, tables of one column, the choice of larger ones, and these.
 _PARTS = (0.12, 0.40, 0.08, 0.40)

@@ -18,9 +18,9 @@ from synthstream.kernel.counters.base import State
 from synthstream.kernel.counters.sparse import Sparse, arrivals_at
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
+from synthstream.measured import NodeCounts
 from synthstream.partition import DEEPEST
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
-from synthstream.tree import NodeCounts
 
 # A stream without another limit ends here: noise scales grow with time, and there is a largest one that can be drawn.
 LONGEST = 2**40

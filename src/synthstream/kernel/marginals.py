@@ -8,19 +8,16 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
-from synthstream.kernel.counters import Counter, Kind, State, counter
+from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kinds import CounterKind, Split
+from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray, Workload
-
-Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
-SPLITS: tuple[Split, ...] = ("auto", "equal", "sqrt-cells", "by-order")
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of a by-order budget for the total, marginals of one column, and larger ones.
 _PARTS = (0.02, 0.58, 0.40)
@@ -70,7 +67,7 @@ class Marginals:
     unit: Unit = EVENT
     neighbours: Neighbours = "add-remove"
     split: Split = "auto"
-    kind: Kind = "auto"
+    kind: CounterKind = "auto"
 
     def __post_init__(self) -> None:
         last = 10**11 if self.horizon is None else self.horizon - 1  # no tick of any stream comes later

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray, Workload
+from synthstream.measured import Measured
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # Stands for a cell that was not measured, although its table is listed.
 _NOT_MEASURED = np.iinfo(np.int64).min

@@ -18,11 +18,10 @@ from synthstream.kernel.counters.base import Noise, clip, refuse_beyond
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
 from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, Within, differences
+from synthstream.measured import Block, TreeMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
-from synthstream.release import FloatArray
-from synthstream.tree import Block, TreeMeasured
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # In plain words.
 _DIVIDED = {"adaptive": "by what was released before", "fixed": "as in the accuracy theorem"}

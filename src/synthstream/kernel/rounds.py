@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,10 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.packing import pack, unpack
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
+from synthstream.kinds import Queries, Score
+from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray, Workload
-
-Queries = Literal["workloads", "single"]
-Score = Literal["corrected", "paper"]
-QUERIES: tuple[Queries, ...] = get_args(Queries)
-SCORES: tuple[Score, ...] = get_args(Score)
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # Part of the budget for the number of rows; choices and measurements have half of the rest each.
 _TOTAL = 0.05

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters import Counter, Kind, State, counter
+from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.rounds import RESOLUTION, Fitting, InRounds, inner, outer, shares
-from synthstream.release import FloatArray, Measured
-from synthstream.workload import IntArray
+from synthstream.kinds import CounterKind
+from synthstream.measured import Measured
+from synthstream.workload import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Selective(InRounds):
 
     theorem: ClassVar[str] = "selective"
 
-    kind: Kind = "auto"
+    kind: CounterKind = "auto"
 
     @property
     def _counters(self) -> tuple[Counter, ...]:

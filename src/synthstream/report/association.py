@@ -9,9 +9,8 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2
 
-from synthstream.release import FloatArray
 from synthstream.report.published import Cells, Published, Tick
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, Workload
 
 # Noise alone goes beyond the limit in about one pair of a hundred.
 CONFIDENCE = 0.99

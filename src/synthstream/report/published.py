@@ -19,8 +19,7 @@ from synthstream.assembly import refuse_other_releases
 from synthstream.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
 from synthstream.io.sinks import ParquetSink
-from synthstream.release import FloatArray
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
 Progress = Callable[[list[int], str], Iterable[int]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, get_args
 
 from synthstream.kernel.counters.base import Counter, Noise, State
 from synthstream.kernel.counters.binary import Binary
@@ -14,16 +13,15 @@ from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
 from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.counters.toeplitz import Toeplitz
+from synthstream.kinds import CounterKind
 
 __all__ = [
-    "KINDS",
     "Binary",
     "Block",
     "Blt",
     "Counter",
     "Hybrid",
     "Kary",
-    "Kind",
     "Restarted",
     "Simple",
     "State",
@@ -31,17 +29,14 @@ __all__ = [
     "counter",
 ]
 
-Kind = Literal["auto", "simple", "block", "binary", "hybrid", "kary", "toeplitz", "blt"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-
-_LAPLACE: tuple[Kind, ...] = ("block", "binary", "hybrid", "kary")
-_BOUNDED: dict[Kind, Callable[..., Counter]] = {"binary": Binary, "kary": Kary, "toeplitz": Toeplitz, "blt": Blt}
+_LAPLACE: tuple[CounterKind, ...] = ("block", "binary", "hybrid", "kary")
+_BOUNDED: dict[CounterKind, Callable[..., Counter]] = {"binary": Binary, "kary": Kary, "toeplitz": Toeplitz, "blt": Blt}
 
 # Below these horizons the plainer counter is as good or better (docs/decisions/0002-counters.md).
 _SIMPLE_PURE, _TOEPLITZ = 24, 32
 
 
-def counter(kind: Kind, *, horizon: int | None, noise: Noise) -> Counter:
+def counter(kind: CounterKind, *, horizon: int | None, noise: Noise) -> Counter:
     """The counter of a kind; ``auto`` takes the most accurate for the horizon and the noise.
 
     Raises:
@@ -72,7 +67,7 @@ def counter(kind: Kind, *, horizon: int | None, noise: Noise) -> Counter:
     return _BOUNDED[kind](horizon=horizon)
 
 
-def _best(horizon: int | None, noise: Noise) -> Kind:
+def _best(horizon: int | None, noise: Noise) -> CounterKind:
     if noise == "laplace":
         return "simple" if horizon is not None and horizon <= _SIMPLE_PURE else "kary"
     return "toeplitz" if horizon is not None and horizon < _TOEPLITZ else "blt"

@@ -1,14 +1,82 @@
-"""What leaves the kernel of a points stream: numbers of nodes of a tree."""
+"""What passed the gate, and nothing else: noisy counts of tables, numbers of nodes of a tree. All of it is public."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from synthstream.release import FloatArray
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray, Workload
+
+
+class Reading(Protocol):
+    """What passed the gate at one tick, of any kind."""
+
+    @property
+    def tick(self) -> int:
+        """0-based."""
+
+    def facts(self) -> dict[str, Any]:
+        """What was measured, without the values, for the hash chain."""
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """All values, and all variances, for the hash chain."""
+
+
+class Committed(NamedTuple):
+    """One row of the public history: a tick, its released integers and the chain head after it."""
+
+    tick: int
+    released: IntArray
+    head: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Measured:
+    """Noisy counts of the marginals that were measured at one tick, with their known error. Public.
+
+    Args:
+        tick: 0-based number of the tick whose end this describes.
+        workload: which marginals, and how ``values`` is laid out.
+        values: noisy counts, float64, shape ``(cells,)``; may be negative, need not be consistent.
+        variance: noise variance of each cell of each marginal, shape ``(marginals,)``, from public facts alone; NaN
+            where it is not known. Noise is independent between cells.
+        since: first tick whose events each marginal counts, int64, shape ``(marginals,)``; left out: 0 for all, which
+            makes them running counts. They cover ticks ``since..tick``.
+        order: in which single cells of tables were selected, as positions among the candidates; ``None`` if what was
+            measured is whole tables.
+    """
+
+    tick: int
+    workload: Workload
+    values: FloatArray
+    variance: FloatArray
+    since: IntArray = None  # type: ignore[assignment]  # filled in below, once the number of marginals is known
+    order: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        if self.since is None:
+            object.__setattr__(self, "since", np.zeros(len(self.workload.marginals), dtype=np.int64))
+
+    def __repr__(self) -> str:
+        return f"Measured(tick={self.tick}, {len(self.workload.marginals):,} tables, {self.values.size:,} cells)"
+
+    def facts(self) -> dict[str, Any]:
+        """See :meth:`Reading.facts`."""
+        order = {} if self.order is None else {"order": self.order.tolist()}
+        return {"tick": self.tick, "tables": [self.workload.marginals, self.since.tolist()], **order}
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """See :meth:`Reading.numbers`."""
+        return self.values, self.variance
+
+    def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
+        """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""
+        q = self.workload.marginals.index(tuple(columns))
+        values = self.values[self.workload.offsets[q] : self.workload.offsets[q + 1]]
+        return values.reshape(self.workload.shapes[q]), float(np.sqrt(self.variance[q]))
 
 
 @dataclass(frozen=True, kw_only=True)
