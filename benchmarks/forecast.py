@@ -33,12 +33,12 @@ from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.fit.pooling import pooled
 from synthstream.foresight import points, simulate, tables
 from synthstream.foresight.simulate import RowErrors
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.partition import Partition
 from synthstream.planning import Forecast, plan
 from synthstream.point_synthesizers import FromNodes
 from synthstream.synthesizer import Continual, InEpochs, Synthesizer
-from synthstream.testing.gates import SeededGate
 from synthstream.workload import FloatArray, Workload
 
 SEEDS = 3

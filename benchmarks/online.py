@@ -14,11 +14,11 @@ from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, counted_cloud
 from synthstream.privacy import Budget
-from synthstream.testing.gates import SeededGate
 
 FloatArray = NDArray[np.float64]
 

@@ -42,11 +42,11 @@ from synthstream.config import load
 from synthstream.counting import CountsByTick
 from synthstream.counts import Counts
 from synthstream.environment import REAL
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesis import SynthesizerConfig
 from synthstream.testing.environments import killed
-from synthstream.testing.gates import SeededGate
 
 FILES, FILE_ROWS, DAYS = 10, 1_000_000, 30
 ENGINES = ("local", "spark", "spark killed twice")

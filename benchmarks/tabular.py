@@ -34,12 +34,12 @@ from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, changed_share
 from synthstream.fit.rounds import Mixture
 from synthstream.kernel.batchwise import Batchwise
+from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.selective import Selective
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesis import SynthesizerConfig
 from synthstream.synthesizer import Models, Synthesizer
-from synthstream.testing.gates import SeededGate
 from synthstream.workload import FloatArray, IntArray, Workload
 
 LAST = 10

@@ -27,7 +27,7 @@ from synthstream.bounds import baseline_bound, picks_rule
 from synthstream.config import load
 from synthstream.evaluate.accuracy import accuracy, runs_needed
 from synthstream.fit.weights import Weights, fit_weights
-from synthstream.testing.gates import SeededGate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.workload import Workload
 
 FloatArray = NDArray[np.float64]

@@ -17,7 +17,6 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from synthstream.kernel.counters import Counter, counter
-from synthstream.kinds import CounterKind
 from synthstream.privacy import Budget
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -74,7 +73,7 @@ def error_over_time(look: drawings.Look) -> None:
     """Standard error by tick of every counter, for one table at epsilon = 1."""
     ticks = np.unique(np.geomspace(1, TICKS, 160).astype(int))
     gaussian = 1 / np.sqrt(2 * float(Budget(epsilon=1.0, delta=1e-9).rho))
-    panels: list[tuple[str, str, float, list[tuple[CounterKind, int | None]]]] = [
+    panels: list[tuple[str, str, float, list[tuple[str, int | None]]]] = [
         (
             "epsilon = 1, delta = 0 (Laplace noise)",
             "laplace",

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from synthstream.clock import Clock
     from synthstream.columns import Boolean, Category, Datetime, Integer, Number
     from synthstream.config import StreamConfig
-    from synthstream.counting import Counting, CountsByTick
+    from synthstream.counting import CountsByTick
+    from synthstream.counting_elsewhere import Counting
     from synthstream.errors import SynthstreamError
     from synthstream.measured import Measured
     from synthstream.planning import Plan, plan
@@ -32,11 +33,11 @@ _HOMES = {
     "Category": "columns",
     "Claim": "privacy",
     "Clock": "clock",
-    "Counting": "counting",
+    "Counting": "counting_elsewhere",
     "CountsByTick": "counting",
     "Datetime": "columns",
     "Integer": "columns",
-    "Measured": "release",
+    "Measured": "measured",
     "Number": "columns",
     "Plan": "planning",
     "Release": "release",

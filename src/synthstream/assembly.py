@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from synthstream.also import SIMULATED, aside
 from synthstream.bounds import picks_rule
 from synthstream.config import StreamConfig
 from synthstream.coordinates import Coordinate
-from synthstream.environment import REAL, Env
-from synthstream.errors import ConfigError, SinkError
+from synthstream.errors import ConfigError
 from synthstream.fit.weights import domain
-from synthstream.io.delta import DeltaTable
-from synthstream.io.places import Place
-from synthstream.io.sinks import Anchor, ParquetSink, Sink
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import counter
 from synthstream.kernel.epochs import Epochs
@@ -26,7 +19,6 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
-from synthstream.outside import AlsoConfig, SinkConfig
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
@@ -159,56 +151,6 @@ def synthesizer_for(
     if settings.kind == "selective":
         return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
     return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
-
-
-def genesis(config: StreamConfig) -> str:
-    """The chain head before the first tick: a hash of the stream's name and its public settings."""
-    return hashlib.sha256(json.dumps([config.name, config.public_json()]).encode()).hexdigest()
-
-
-def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
-    """Raise ``ConfigError`` if the releases in a folder began with other settings: the chain begins with these."""
-    if not sink.place(0).is_dir():  # somebody has a part of them only
-        return
-    if sink.manifest(0)["chain"].get("previous") != genesis(config):
-        raise ConfigError(
-            f"{sink.folder}: these releases were made with other settings. Use the stream.toml that they were made "
-            "with; `synthstream status` says what differs where the state is."
-        )
-
-
-def sink_of(config: StreamConfig, env: Env = REAL) -> Sink:
-    """Where releases go; without a sink, an anchor file beside the state."""
-    if config.sink is None:
-        return Anchor(config.state.with_name(config.state.name + ".anchor.json"), env=env)
-    return parquet_sink(config.sink, env)
-
-
-def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
-    """The folder that releases go to."""
-    return ParquetSink(config.path, rows=config.rows, keep=config.keep, env=env)
-
-
-def places_of(config: StreamConfig, env: Env = REAL) -> list[Place]:
-    """Other places that get copies of what the sink publishes."""
-    return [_place(also, genesis(config), env) for also in config.also]
-
-
-def _place(also: AlsoConfig, stream: str, env: Env) -> Place:
-    if also.kind == "delta":
-        return DeltaTable(also.place, stream=stream, content=also.content, env=env)
-    try:
-        from synthstream.io.postgres_table import PostgresTable
-    except ImportError:
-        raise SinkError("psycopg is not installed here. Say: pip install 'synthstream[postgres]'") from None
-    return PostgresTable(also.place, stream=stream, service=also.service, content=also.content, env=env)
-
-
-def simulated(config: StreamConfig) -> StreamConfig:
-    """The same configuration with places of its own for a run with simulated noise."""
-    state = config.state.with_name(config.state.name + SIMULATED)
-    sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + SIMULATED))
-    return replace(config, state=state, sink=sink, also=tuple(aside(place) for place in config.also))
 
 
 def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:

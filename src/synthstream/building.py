@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from synthstream.assembly import claim_facts, claim_of, genesis, synthesizer_of
+from synthstream.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Reading
@@ -106,7 +106,7 @@ class Builder:
 
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
-        return self._of(tick - 1).head if tick else genesis(self._config)
+        return self._of(tick - 1).head if tick else self._config.genesis
 
     def head_after(self, tick: int) -> str:
         """The chain head after a tick, computed from what was measured and the head before."""

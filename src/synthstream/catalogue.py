@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synthstream.assembly import parquet_sink, refuse_other_releases
 from synthstream.config import StreamConfig
 from synthstream.describing import FieldFacts, measured_fields, rows_fields, tables_fields
+from synthstream.environment import sync, words
 from synthstream.errors import SinkError
-from synthstream.io.disk import sync, words
 from synthstream.io.sinks import DESCRIPTIONS
+from synthstream.outlets import parquet_sink, refuse_other_releases
 
 _WHAT = {
     "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",

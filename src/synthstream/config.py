@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -155,6 +156,11 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
+
+    @cached_property
+    def genesis(self) -> str:
+        """The chain head before the first tick: SHA-256 of the stream's name and its public settings, hexadecimal."""
+        return hashlib.sha256(json.dumps([self.name, self.public_json()]).encode()).hexdigest()
 
     def _public_unit(self) -> dict[str, Any]:
         """The limits of a unit of persons."""

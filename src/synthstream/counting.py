@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from synthstream.assembly import genesis, synthesizer_of
 from synthstream.clock import FURTHEST
 from synthstream.config import StreamConfig
 from synthstream.counts import Counts
@@ -191,45 +190,24 @@ def _lists(column: pa.ChunkedArray) -> Iterator[IntArray | None]:
         yield item.values.to_numpy().astype(np.int64) if item.is_valid else None
 
 
-class Counting:
-    """Counts rows for a stream: on any machine, in any process, in as many parts as one likes. It needs no state.
+class BatchCounting:
+    """Counts rows with a function that it is handed. See :class:`synthstream.Counting`.
 
     Args:
         config: of the stream.
-        count: makes counts of encoded rows; left out: made from ``config``.
-
-    Raises:
-        ConfigError: the stream protects persons: how many rows of each have counted must be known before they are
-            counted, so rows go to the stream itself.
-
-    Example:
-        >>> config = StreamConfig.from_toml('''
-        ... name = "visits"
-        ... state = "state"
-        ... privacy = { epsilon = 1.0, delta = 1e-9, unit = "event" }
-        ... clock = { column = "day", start = 2026-01-01, every = "1d", horizon = 365 }
-        ... columns = [{ name = "ward", type = "category", values = ["A", "B"] }]
-        ... ''')
-        >>> counting = Counting(config)
-        >>> one = counting.count(pl.DataFrame({"day": ["2026-01-01", "2026-01-02"], "ward": ["A", "B"]}))
-        >>> two = counting.count(pl.DataFrame({"day": ["2026-01-02"], "ward": ["C"]}))
-        >>> both = one.merge(two)
-        >>> {tick: counts.dense(5).tolist() for tick, counts in both.ticks.items()}
-        {0: [1, 1, 0, 0, 0], 1: [2, 0, 1, 1, 0]}
-        >>> two.merge(one).to_bytes() == both.to_bytes()
-        True
+        count: makes exact counts of encoded rows.
     """
 
-    def __init__(self, config: StreamConfig, *, count: Count | None = None) -> None:
+    def __init__(self, config: StreamConfig, *, count: Count) -> None:
         if config.privacy.unit.of_persons:
             raise ConfigError(
                 "rows of a stream that protects persons cannot be counted apart from it: who has counted how often "
                 "stands in its state. Use Stream.update or `synthstream run`."
             )
-        self._config, self._count = config, count or synthesizer_of(config).count
+        self._config, self._count = config, count
         columns, workload = config.schema.columns, config.workload
         self._cells = math.prod(column.size for column in columns) if workload is None else workload.cells
-        self._stream = genesis(config)
+        self._stream = config.genesis
 
     @property
     def nothing(self) -> CountsByTick:

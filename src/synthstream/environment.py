@@ -1,9 +1,12 @@
-"""The world outside of a stream: its clock, and every side effect whose order matters."""
+"""The world outside of a stream: its clock, side effects whose order matters, names that outlast a loss of power."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -32,3 +35,32 @@ class Env:
 
 
 REAL = Env()
+
+
+def words(error: OSError) -> str:
+    """What the operating system says about a failure, without names of files or anything read from them."""
+    return "it cannot be read or written" if error.errno is None else os.strerror(error.errno)
+
+
+def sync(path: Path) -> None:
+    """On return, a file's content, or the names in a folder, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_parent(path: Path) -> None:
+    """On return, a name is on disk; where a folder may not be listed, this is left to the system."""
+    with suppress(PermissionError):
+        sync(path.absolute().parent)
+
+
+def make_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Create a folder, and its parents with their names on disk, unless it exists. Its own name is not synced."""
+    for parent in reversed(folder.absolute().parents):
+        if not parent.exists():
+            parent.mkdir(exist_ok=True)
+            sync_parent(parent)
+    folder.mkdir(mode=mode, exist_ok=True)

@@ -12,14 +12,15 @@ from itertools import islice
 from pathlib import Path
 
 from synthstream.config import StreamConfig
-from synthstream.counting import Count, Counting, CountsByTick, Rows, columns_of, encode, in_threads
+from synthstream.counting import BatchCounting, Count, CountsByTick, Rows, columns_of, encode, in_threads
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, CountsMismatch, SourceError
 from synthstream.io.contributions import Contributions
 from synthstream.io.cursors import CursorSource
+from synthstream.io.logs import opened
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Store
-from synthstream.logs import LogConfig, opened
+from synthstream.logs import LogConfig
 from synthstream.reading import Frame, slices
 
 _CHUNK_ROWS = 250_000
@@ -44,7 +45,7 @@ class Intake:
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
         self._people = Contributions(store, unit) if unit.of_persons else None
-        self._counting = None if unit.of_persons else Counting(config, count=count)
+        self._counting = None if unit.of_persons else BatchCounting(config, count=count)
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}
 

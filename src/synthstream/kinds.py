@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Literal, get_args
 
-# Counters: synthstream.kernel.counters and synthstream.papers.counters.
-CounterKind = Literal["auto", "simple", "block", "binary", "hybrid", "kary", "toeplitz", "blt"]
-COUNTERS: tuple[CounterKind, ...] = get_args(CounterKind)
+
+class Names:
+    """Names of one sort of part, and the module that has each: it is imported when the part is first asked for.
+
+    A module that is not part of this package registers its own parts where they are made, and that adds their names.
+
+    Args:
+        homes: module by name; what has no module of its own is made where all are.
+    """
+
+    def __init__(self, homes: Mapping[str, str | None]) -> None:
+        self._homes = dict(homes)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def add(self, name: str) -> None:
+        """Let a configuration use a name."""
+        self._homes.setdefault(name, None)
+
+    def load(self, name: str) -> None:
+        """Import the module that has a part, if it is not where all are made."""
+        home = self._homes.get(name)
+        if home is not None:
+            import_module(home)
+
+
+# Counters: see synthstream.kernel.counters.register.
+_PAPERS = "synthstream.papers.counters"
+COUNTERS = Names(
+    {
+        "auto": None,
+        "simple": None,
+        "block": _PAPERS,
+        "binary": _PAPERS,
+        "hybrid": _PAPERS,
+        "kary": None,
+        "toeplitz": None,
+        "blt": None,
+    }
+)
 
 # How a budget is divided among tables: synthstream.kernel.marginals.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from synthstream.errors import ConfigError, SchemaError
-from synthstream.kinds import COUNTERS, SPLITS
+from synthstream.kinds import SPLITS
 
 # Stands in a draft where a person must fill in what is publicly known.
 PUBLIC_BOUND = "TODO-public"
@@ -22,7 +22,6 @@ T = TypeVar("T")
 _WORDS: dict[str, Sequence[str]] = {
     "type": ("category", "boolean", "integer", "number", "datetime"),
     "neighbours": ("add-remove", "replace-one"),
-    "counter": COUNTERS,
     "budget": SPLITS,
     "part": ("hour", "weekday", "day", "month"),
 }

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from synthstream.assembly import parquet_sink, refuse_other_releases, simulated
 from synthstream.building import Builder
 from synthstream.clock import written
 from synthstream.columns import Column, Datetime
@@ -20,9 +19,11 @@ from synthstream.config import StreamConfig, load
 from synthstream.errors import NotReleased, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed
+from synthstream.outlets import parquet_sink, refuse_other_releases, simulated
 from synthstream.release import Release
 from synthstream.schema import Schema
-from synthstream.windows import Moment, Window, moment_of, window
+from synthstream.window import Moment, Window, moment_of
+from synthstream.windows import window
 from synthstream.workload import CodeArray, Workload
 
 

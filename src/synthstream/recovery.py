@@ -12,16 +12,15 @@ from typing import NamedTuple
 
 import polars as pl
 
-from synthstream.assembly import parquet_sink, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig
-from synthstream.environment import REAL, Env
+from synthstream.environment import REAL, Env, sync, sync_parent
 from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateError, StateLocked, StateMismatch
-from synthstream.io.disk import sync, sync_parent
 from synthstream.io.sinks import ParquetSink, Published, Sink
 from synthstream.io.store import Store
 from synthstream.kernel.gate import Gate
 from synthstream.opening import begin, identity_of, key_of
+from synthstream.outlets import parquet_sink, sink_of
 from synthstream.segments import whole
 from synthstream.stream import system_gate
 from synthstream.verification import Progress, builder_of, published

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from synthstream.errors import ConfigError, StateError
-from synthstream.io.sealing import KEY_BYTES
 from synthstream.synthesis import Section
+
+# Of a key: AES-256.
+KEY_BYTES = 32
 
 _PATIENCE = 60.0  # seconds
 

@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.assembly import genesis, places_of, simulated, sink_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig, load
 from synthstream.counting import CountsByTick, Rows
@@ -28,6 +27,7 @@ from synthstream.io.store import Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Committed
 from synthstream.opening import (
     begin,
@@ -37,12 +37,13 @@ from synthstream.opening import (
     refuse_lost_state,
     refuse_other_settings,
 )
+from synthstream.outlets import places_of, simulated, sink_of
 from synthstream.reading import Frame
 from synthstream.release import Model, Release, chain_head
 from synthstream.synthesizer import Models
-from synthstream.testing.gates import SeededGate
 from synthstream.turns import alone
-from synthstream.windows import Moment, Window, window
+from synthstream.window import Moment, Window
+from synthstream.windows import window
 
 
 def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A001 - the public name is synthstream.open
@@ -326,7 +327,7 @@ class Stream:
         """Number of closed ticks and chain head, from what was committed."""
         last = self._store.last()
         self.closed = 0 if last is None else last.tick + 1
-        self._head = genesis(self.config) if last is None else last.head
+        self._head = self.config.genesis if last is None else last.head
 
     def _publish_committed(self) -> None:
         """Publish every committed tick that has not been, in order: each starts from the rows of the one before."""

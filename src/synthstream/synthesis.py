@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from synthstream.errors import ConfigError
-from synthstream.kinds import CounterKind as CounterKind
+from synthstream.kinds import COUNTERS, Queries, Score, Split
 from synthstream.kinds import FitKind as FitKind
-from synthstream.kinds import Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import Budget
 from synthstream.problems import nearest
@@ -49,6 +49,15 @@ _OF_KIND: dict[str, tuple[Kind, ...]] = {
 }
 
 
+def _known_counter(name: str) -> str:
+    if name not in COUNTERS:
+        raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, COUNTERS))})
+    return name
+
+
+CounterName = Annotated[str, AfterValidator(_known_counter)]
+
+
 class Section(BaseModel):
     """A part of ``stream.toml``, read strictly."""
 
@@ -61,7 +70,7 @@ class SynthesizerSection(Section):
     kind: Kind = "table"
     order: int | None = Field(default=None, ge=1, le=8)
     marginals: list[list[str]] | None = None
-    counter: CounterKind = "auto"
+    counter: CounterName = "auto"
     budget: Split = "auto"
     measure: Measure = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
@@ -94,7 +103,7 @@ class SynthesizerConfig:
     """
 
     kind: Kind = "table"
-    counter: CounterKind = "auto"
+    counter: str = "auto"
     budget: Split = "auto"
     measure: Measure = "auto"
     growth: float = 1.5

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from synthstream.assembly import claim_of, genesis, sink_of
+from synthstream.assembly import claim_of
 from synthstream.building import Builder
 from synthstream.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
 from synthstream.io.sinks import FILES, ParquetSink
 from synthstream.io.store import Store
 from synthstream.kernel.ledger import Ledger
+from synthstream.outlets import sink_of
 
 # Wraps a long loop in a progress bar.
 Progress = Callable[[Iterable[int]], Iterable[int]]
@@ -156,7 +157,7 @@ def _check_sink(
     if marked is not None and marked[0] > last.tick:
         what = f"{marked[0] - last.tick} of the newest are missing; `synthstream recover --republish` puts them back"
         findings.append(Finding("releases", what))
-    previous: str | None = genesis(config)
+    previous: str | None = config.genesis
     for tick in progress(range(last.tick + 1)):
         where = sink.place(tick).name
         try:

@@ -6,10 +6,8 @@ All of it is post-processing of what was published, and needs no state.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from datetime import date, datetime
+from dataclasses import replace
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -21,12 +19,11 @@ from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import targets
 from synthstream.measured import Measured
-from synthstream.release import TableRelease, seed_of
+from synthstream.release import seed_of
 from synthstream.segments import Continued, Resumed
 from synthstream.synthesizer import Continual, FromBatches, InEpochs, Synthesizer
+from synthstream.window import Moment, Window, ticks_between
 from synthstream.workload import FloatArray, Workload
-
-Moment = str | date
 
 # Rows of a window follow the shares of all events up to its end, except where what was measured in it stands out of its
 # noise: they remember without end.
@@ -39,70 +36,6 @@ _WHY_NOT = {
     "hypercube": "what it publishes are counts of nodes above a noisy threshold, whose error is not known",
     "points": "its readings begin anew whenever the number of events has doubled, so they have no difference",
 }
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Window(TableRelease):
-    """Rows and tables of the events of some ticks alone. Never published; a pure function of what was.
-
-    ``measured`` in its tables is the difference of two measurements, and ``stderr`` that difference's own, from the
-    covariance of the counters. It has rows, tables, comparison and display as a release has.
-
-    Args:
-        first: its first tick; ``tick`` is its last one.
-    """
-
-    first: int
-
-    @property
-    def about(self) -> str:
-        """See :attr:`Release.about`."""
-        return f"events from {written(self.start)} to before {written(self.end)}, ticks {self.first} to {self.tick}"
-
-    def manifest(self) -> dict[str, Any]:
-        """See :meth:`Release.manifest`; ``since`` is the first tick."""
-        return {**super().manifest(), "since": self.first}
-
-
-def moment_of(moment: Moment, clock: Clock) -> datetime:
-    """A moment with its zone: a date or time, or one in ISO 8601, by default on the clock's own wall.
-
-    Raises:
-        NotReleased: it is none.
-    """
-    try:
-        found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    except ValueError:
-        raise NotReleased(f"{moment!r} is no date; write it like 2026-01-31, or 2026-01-31T12:00:00.") from None
-    if not isinstance(found, date):
-        raise TypeError(f"a moment must be a date, not {type(found).__name__}")
-    if not isinstance(found, datetime):
-        found = datetime(found.year, found.month, found.day)
-    return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(clock.timezone))
-
-
-def ticks_between(clock: Clock, start: Moment, end: Moment, *, newest: int) -> tuple[int, int]:
-    """First and last of the whole ticks that hold all from ``start`` to before ``end``.
-
-    Raises:
-        NotReleased: there are none, or they have not all been released.
-    """
-    begin, until = moment_of(start, clock), moment_of(end, clock)
-    first, ticks = clock.ended_before(begin), clock.ended_before(until)
-    if clock.boundary(ticks) < until:
-        ticks += 1
-    over = clock.boundary(newest + 1)
-    if begin >= until or ticks <= 0:
-        raise NotReleased(
-            f"between {start} and {end}: nothing lies there. Say the earlier moment first; the stream begins "
-            f"{written(clock.boundary(0))}."
-        )
-    if ticks - 1 > newest:
-        raise NotReleased(
-            f"between {start} and {end}: releases hold events before {written(over)} only. Ask for a "
-            "window that ends there, or wait."
-        )
-    return first, ticks - 1
 
 
 def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *, newest: int) -> Window:

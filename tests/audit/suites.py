@@ -24,12 +24,14 @@ from synthstream.evaluate.audit import audit, audit_counter
 from synthstream.evaluate.lower import delta_of
 from synthstream.evaluate.verdict import verdict
 from synthstream.kernel import gate
-from synthstream.kernel.counters import Binary, Block, Blt, Counter, Hybrid, Kary, Simple, Toeplitz
+from synthstream.kernel.counters import Blt, Counter, Kary, Simple, Toeplitz
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.privacy import Budget, Neighbours, delta_for
-from synthstream.testing.gates import Call, ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Workload
 from tests.audit.deaths import durability, interrupted_ticks, redraws
 from tests.audit.streams import ROWS, SIGNED, configured, extended, finished, seen

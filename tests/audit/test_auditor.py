@@ -17,8 +17,10 @@ from synthstream.evaluate.audit import Audit, Finding, OfCounter, audit, audit_c
 from synthstream.evaluate.lower import delta_of, epsilon_of, epsilon_seen, lattice, limits, mu_seen
 from synthstream.evaluate.trials import readings, trials
 from synthstream.evaluate.verdict import facts, verdict
-from synthstream.kernel.counters import Binary, Counter, Hybrid, Simple, Toeplitz
-from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.kernel.counters import Counter, Simple, Toeplitz
+from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.counters import Binary, Hybrid
+from synthstream.testing.gates import ExactGate
 from tests.audit.broken.noise import halved_gaussian_noise, halved_noise
 from tests.unit.test_counters import COUNTERS, name
 from tests.unit.test_stream import TOML

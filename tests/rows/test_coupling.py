@@ -21,7 +21,8 @@ from synthstream.kernel.counters.base import State
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
-from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TraceMismatch, TracingGate
+from synthstream.kernel.seeded import SeededGate
+from synthstream.testing.gates import Call, ReplayingGate, TraceMismatch, TracingGate
 from tests.rows.observing import INPUT, Observed, command_line, observe
 from tests.rows.streams import FILES, KINDS, Batches, Kind, Pair, Way, frame_of_rows, random_pair, write_file
 

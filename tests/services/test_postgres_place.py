@@ -23,7 +23,6 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.assembly import simulated
 from synthstream.cli import app
 from synthstream.environment import REAL, Env
 from synthstream.errors import PlaceError, SinkError
@@ -31,8 +30,9 @@ from synthstream.io import postgres_table as place_module
 from synthstream.io import servers
 from synthstream.io.places import Copied
 from synthstream.io.postgres_table import PostgresTable
+from synthstream.kernel.seeded import SeededGate
+from synthstream.outlets import simulated
 from synthstream.testing.environments import Interrupting, Recording, When, failing
-from synthstream.testing.gates import SeededGate
 from tests.services.postgres import Server
 from tests.unit.streams import TICKS, rows, text_of
 

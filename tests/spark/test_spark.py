@@ -25,11 +25,12 @@ from synthstream import Counting, CountsByTick, Stream, StreamConfig, releases
 from synthstream.config import load
 from synthstream.counting import encode
 from synthstream.errors import BatchConflict, ConfigError, EngineError, SchemaError, SourceError
+from synthstream.kernel.seeded import SeededGate
 from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
 from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, encode_rows, merge, rows_of, table_of
-from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.testing.gates import ExactGate
 from tests.unit.streams import PERSONS, TICKS, configured, published, rows, text_of
 
 if TYPE_CHECKING:

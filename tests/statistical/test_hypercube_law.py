@@ -14,8 +14,8 @@ from scipy.stats import chi2_contingency
 from synthstream.kernel.counters.sparse import Arrivals, Sparse
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.sampling import IntArray
+from synthstream.kernel.seeded import SeededGate
 from synthstream.privacy import Budget
-from synthstream.testing.gates import SeededGate
 
 pytestmark = pytest.mark.slow
 RIGHT, WRONG = 1e-7, 1e-9

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from synthstream import StreamConfig
-from synthstream.assembly import simulated
 from synthstream.errors import ConfigError
+from synthstream.outlets import simulated
 from synthstream.tablenames import TableName
 from tests.unit.streams import configured, text_of
 

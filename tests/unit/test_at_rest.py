@@ -26,8 +26,8 @@ from synthstream.errors import StateCorrupt, StateError
 from synthstream.io.blobs import packed, unpacked, unpacked_ints
 from synthstream.io.folder import file_system
 from synthstream.io.store import Store
+from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.environments import At
-from synthstream.testing.gates import SeededGate
 from synthstream.workload import IntArray
 
 TOML = """

@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from synthstream.bounds import CellNoise, baseline_bound, bound, covered, largest_error, noise_of, picks_rule
-from synthstream.kernel.counters import Binary, Block, Blt, Counter, Hybrid, Kary, Restarted, Simple, Toeplitz
+from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
 from synthstream.kernel.counters.base import Noise
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.sampling import laplace_variance
+from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.privacy import Budget
-from synthstream.testing.gates import ExactGate, SeededGate, TracingGate
+from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import Workload
 
 Floats = NDArray[np.float64]

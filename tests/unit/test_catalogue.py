@@ -16,12 +16,12 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.assembly import simulated
 from synthstream.catalogue import describe, descriptions
 from synthstream.errors import ConfigError, SinkError
 from synthstream.io.sinks import DESCRIPTIONS
+from synthstream.kernel.seeded import SeededGate
+from synthstream.outlets import simulated
 from synthstream.recovery import adopt, backup, republish
-from synthstream.testing.gates import SeededGate
 from synthstream.verification import verify
 from tests.unit.streams import KINDS, PERSONS, configured, published, rows
 

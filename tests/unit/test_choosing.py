@@ -15,7 +15,8 @@ from synthstream.kernel import choosing
 from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.sampling import FloatArray, IntArray
-from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TraceMismatch, TracingGate, path_cost
+from synthstream.kernel.seeded import SeededGate
+from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 
 def law(scores: list[int], rate: float) -> FloatArray:

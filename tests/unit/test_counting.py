@@ -18,8 +18,9 @@ from synthstream import Counting, CountsByTick, Stream, StreamConfig
 from synthstream.binning import bins_of
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, ConfigError, CountsMismatch, SchemaError
+from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.environments import At
-from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload
 from tests.unit.streams import KINDS, PERSONS, configured, published, rows
 

@@ -11,11 +11,12 @@ import pytest
 from synthstream.fit.pooling import pooled
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizer import InEpochs
-from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray, Workload
 
 SIZES = (2, 2, 2)

@@ -120,7 +120,7 @@ def test_what_is_simulated_in_proportion_agrees_with_what_is_simulated_in_full(m
 
 def test_a_stream_that_is_run_has_the_errors_of_its_rows_that_are_forecast() -> None:
     """The real synthesizer, tick by tick, on rows of the assumed shape."""
-    from synthstream.testing.gates import SeededGate
+    from synthstream.kernel.seeded import SeededGate
 
     made, rng = Continual(mechanism=always()), np.random.default_rng(5)
     workload, found = made.mechanism.workload, []

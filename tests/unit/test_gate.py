@@ -12,15 +12,8 @@ import pytest
 
 from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate
 from synthstream.kernel.sampling import LARGEST_SAMPLE, IntArray
-from synthstream.testing.gates import (
-    Call,
-    ExactGate,
-    ReplayingGate,
-    SeededGate,
-    TraceMismatch,
-    TracingGate,
-    path_cost,
-)
+from synthstream.kernel.seeded import SeededGate
+from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 VALUE = np.array([0, 5, -7, 10**12], dtype=np.int64)
 GATES: list[Gate] = [SystemGate(), ExactGate(), SeededGate(1), TracingGate(SystemGate())]

@@ -18,9 +18,10 @@ from synthstream.kernel.counters.sparse import Arrivals, Sparse
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import NodeCounts
 from synthstream.privacy import Budget, Unit
-from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 
 def cube(dimension: int = 2, depth: int = 3, epsilon: float = 1.0, **more: Any) -> Hypercube:

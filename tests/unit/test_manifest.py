@@ -15,8 +15,8 @@ import jsonschema
 import pytest
 
 from synthstream import Stream
+from synthstream.kernel.seeded import SeededGate
 from synthstream.recovery import adopt
-from synthstream.testing.gates import SeededGate
 from tests.unit.streams import KINDS, PERSONS, configured, rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "manifest.md"

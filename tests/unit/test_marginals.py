@@ -10,10 +10,11 @@ import pytest
 
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.seeded import SeededGate
 from synthstream.kinds import Split
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
-from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 
 WORKLOAD = Workload.all_up_to(2, sizes=(2, 3))

@@ -16,7 +16,7 @@ from synthstream.evaluate.accuracy import (
 )
 from synthstream.evaluate.metrics import ErrorsOverTime, table_errors
 from synthstream.kernel.counters import counter
-from synthstream.testing.gates import SeededGate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.workload import Workload
 
 WORKLOAD = Workload(sizes=(2, 3), marginals=((0,), (1,), (0, 1)))

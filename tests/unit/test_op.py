@@ -28,11 +28,12 @@ from synthstream.draft import draft
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateMismatch
 from synthstream.intake import _feed
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.planning import plan
 from synthstream.reading import polars_frame, signs
 from synthstream.synthesizer import TableMechanism
 from synthstream.testing.environments import At
-from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.testing.gates import ExactGate
 from tests.unit.test_privacy_factors import Aligned
 from tests.unit.test_stream import TOML, exact, finish, total
 

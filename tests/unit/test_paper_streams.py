@@ -16,8 +16,9 @@ from synthstream import Stream, StreamConfig
 from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.fit.rounds import Rounds
 from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.planning import plan
-from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray, IntArray
 
 TOML = """

@@ -18,7 +18,8 @@ from synthstream.kernel import passing
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.passing import _exp_minus, _fixed_point, _hazard, _minus_log_rest, passes
 from synthstream.kernel.sampling import FloatArray, IntArray
-from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TraceMismatch, TracingGate, path_cost
+from synthstream.kernel.seeded import SeededGate
+from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 Runs = list[tuple[int, int]]
 

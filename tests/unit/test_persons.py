@@ -28,8 +28,9 @@ from synthstream.counting import encode
 from synthstream.environment import Env
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCorrupt, StateMismatch
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.planning import plan
-from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.testing.gates import Call, ReplayingGate, TracingGate, path_cost
 from tests.unit.test_privacy_factors import Aligned, files
 from tests.unit.test_stream import TOML, exact, finish, seeded, total
 

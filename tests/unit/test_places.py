@@ -20,8 +20,8 @@ from synthstream.errors import ConfigError, PlaceError, SinkError
 from synthstream.io.delta import DeltaTable
 from synthstream.io.places import catch_up
 from synthstream.io.sinks import ParquetSink
+from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.environments import Recording, failing
-from synthstream.testing.gates import SeededGate
 from tests.unit.streams import TICKS, configured, rows, text_of
 
 ALSO = """

@@ -20,10 +20,10 @@ from synthstream.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.seeded import SeededGate
 from synthstream.planning import Plan, plan
 from synthstream.rates import Rate
 from synthstream.report.plan_page import plan_page
-from synthstream.testing.gates import SeededGate
 from tests.unit.streams import KINDS, text_of
 from tests.unit.test_config import GOOD
 

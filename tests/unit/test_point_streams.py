@@ -17,9 +17,9 @@ from synthstream.cli import app
 from synthstream.config import StreamConfig
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.evaluate.density import density
+from synthstream.kernel.seeded import SeededGate
 from synthstream.points import PointRelease
 from synthstream.stream import Stream
-from synthstream.testing.gates import SeededGate
 
 TOML = """
 name = "places"

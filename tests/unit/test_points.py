@@ -16,11 +16,12 @@ from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
 from synthstream.kernel.points import Points, _level_counter
 from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, differences, standing_out
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, cloud
 from synthstream.privacy import Budget, Neighbours, Unit
-from synthstream.testing.gates import ExactGate, ReplayingGate, SeededGate, TracingGate, path_cost
+from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 SMALL = Partition(dimension=1, depth=3)
 

@@ -16,7 +16,8 @@ from synthstream import Stream, StreamConfig
 from synthstream.counting import Rows
 from synthstream.intake import Intake
 from synthstream.kernel.gate import Gate
-from synthstream.testing.gates import Call, ReplayingGate, SeededGate, TraceMismatch, TracingGate
+from synthstream.kernel.seeded import SeededGate
+from synthstream.testing.gates import Call, ReplayingGate, TraceMismatch, TracingGate
 from tests.unit.test_stream import TOML, visits
 
 PURE = TOML.replace("delta = 1e-9", "delta = 0")

@@ -16,11 +16,12 @@ import synthstream
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.points import PointRelease
 from synthstream.published import codes_of
 from synthstream.recovery import adopt
 from synthstream.release import TableRelease
-from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.testing.gates import ExactGate
 from tests.unit.streams import KINDS, TICKS, configured, rows, text_of
 
 

@@ -18,18 +18,18 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.assembly import simulated
 from synthstream.cli import app
 from synthstream.errors import ConfigError, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
 from synthstream.evaluate.custodian_page import custodian_page
+from synthstream.kernel.seeded import SeededGate
+from synthstream.outlets import simulated
 from synthstream.report.association import beyond_noise, cramers_v, nonnegative, pairs
 from synthstream.report.page import check_place, render, write_page
 from synthstream.report.places import axes_of
 from synthstream.report.public import public_page
 from synthstream.report.published import Published, published
 from synthstream.report.theorems import STATEMENTS
-from synthstream.testing.gates import SeededGate
 from tests.unit import streams
 
 # A text that no page may hold: it is in the rows alone, never in the configuration.

@@ -20,7 +20,7 @@ from synthstream.kernel.sampling import (
     gaussian_variance,
     laplace_variance,
 )
-from synthstream.testing.gates import SeededGate
+from synthstream.kernel.seeded import SeededGate
 
 Sampler = Callable[..., IntArray]
 SIGN = 2**63

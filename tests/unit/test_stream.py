@@ -28,9 +28,10 @@ from synthstream.errors import (
     TickNotOver,
 )
 from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.release import NOT_PRIVATE
 from synthstream.testing.environments import At
-from synthstream.testing.gates import ExactGate, SeededGate
+from synthstream.testing.gates import ExactGate
 
 TOML = """
 name = "visits"

@@ -72,9 +72,9 @@ def check_output(config: Path, output: Path, *, page: bool) -> None:
     Not over the configuration or a file of the source, and not among the releases, real or simulated. A page ends in
     ``.html``, and replaces pages alone; other files stay out of the state too.
     """
-    from synthstream.assembly import simulated
     from synthstream.config import load
     from synthstream.errors import ConfigError
+    from synthstream.outlets import simulated
     from synthstream.report.page import check_place
 
     check_place(output)

@@ -13,10 +13,10 @@ def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
 
     Example: synthstream describe stream.toml
     """
-    from synthstream.assembly import simulated
     from synthstream.catalogue import describe, wanted
     from synthstream.config import load
     from synthstream.io.sinks import DESCRIPTIONS
+    from synthstream.outlets import simulated
 
     loaded = load(config)
     loaded = simulated(loaded) if simulate else loaded

@@ -29,8 +29,8 @@ def report_command(
 
     synthstream report stream.toml --custodian -o custodian.html
     """
-    from synthstream.assembly import simulated
     from synthstream.config import load
+    from synthstream.outlets import simulated
     from synthstream.report.page import write_page
 
     loaded = simulated(load(config)) if simulate else load(config)

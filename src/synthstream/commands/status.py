@@ -24,8 +24,8 @@ def status_command(config: ConfigPath, simulate: Simulate = False, as_json: AsJs
     synthstream status stream.toml
     synthstream status stream.toml --json
     """
-    from synthstream.assembly import simulated
     from synthstream.config import load
+    from synthstream.outlets import simulated
 
     loaded = load(config)
     found = facts(simulated(loaded) if simulate else loaded, simulate=simulate)

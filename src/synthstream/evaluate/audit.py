@@ -251,7 +251,7 @@ def audit_counter(
 
     Example:
         >>> from synthstream.kernel.counters import Simple
-        >>> from synthstream.testing.gates import SeededGate
+        >>> from synthstream.kernel.seeded import SeededGate
         >>> finding = audit_counter(Simple(noise="laplace"), multiplier=1.0, runs=2000, gate=SeededGate(0))
         >>> 0.6 < finding.seen <= finding.claimed == 1.0
         True

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from synthstream.assembly import simulated
 from synthstream.config import StreamConfig, load
 from synthstream.coordinates import Coordinate
 from synthstream.counting import columns_of
 from synthstream.errors import ConfigError, SynthstreamError
 from synthstream.io.sources import FileSource
+from synthstream.outlets import simulated
 from synthstream.outside import SourceConfig
 from synthstream.published import Releases
 from synthstream.workload import FloatArray

@@ -15,12 +15,12 @@ from synthstream.fit.cloud import Cloud
 from synthstream.foresight.shapes import Clusters
 from synthstream.foresight.transport import w1
 from synthstream.kernel.points import Points
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import Budget, delta_for
 from synthstream.synthesizer import History
-from synthstream.testing.gates import SeededGate
 from synthstream.workload import FloatArray
 
 # More events than this are simulated in proportion: fewer events, with less noise by the same factor.

@@ -15,10 +15,10 @@ from synthstream.fit.targets import MEMORY
 from synthstream.foresight.shapes import LatentClasses
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesizer import InEpochs
-from synthstream.testing.gates import SeededGate
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 # More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.

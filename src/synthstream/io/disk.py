@@ -1,12 +1,12 @@
-"""The disk under a state and its releases: names that outlast a loss of power, and what to say when it fails."""
+"""The disk under a state: its lock, and what to say when it fails."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
+from synthstream.environment import words
 from synthstream.errors import StateCorrupt, StateError
 
 # By the low byte of SQLite's code. Its own texts are not passed on: a message is made of fixed words alone.
@@ -19,35 +19,6 @@ _TROUBLE = {
     sqlite3.SQLITE_PERM: "it cannot be opened. Check its permissions",
     sqlite3.SQLITE_BUSY: "another program has it open. Close that program",
 }
-
-
-def words(error: OSError) -> str:
-    """What the operating system says about a failure, without names of files or anything read from them."""
-    return "it cannot be read or written" if error.errno is None else os.strerror(error.errno)
-
-
-def sync(path: Path) -> None:
-    """On return, a file's content, or the names in a folder, are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_parent(path: Path) -> None:
-    """On return, a name is on disk; where a folder may not be listed, this is left to the system."""
-    with suppress(PermissionError):
-        sync(path.absolute().parent)
-
-
-def make_folder(folder: Path, *, mode: int = 0o777) -> None:
-    """Create a folder, and its parents with their names on disk, unless it exists. Its own name is not synced."""
-    for parent in reversed(folder.absolute().parents):
-        if not parent.exists():
-            parent.mkdir(exist_ok=True)
-            sync_parent(parent)
-    folder.mkdir(mode=mode, exist_ok=True)
 
 
 class Lock:

@@ -8,8 +8,9 @@ import re
 import stat
 from pathlib import Path
 
+from synthstream.environment import make_folder, words
 from synthstream.errors import StateError, StateLocked
-from synthstream.io.disk import Lock, make_folder, words
+from synthstream.io.disk import Lock
 
 STORE = "store.db"
 _LOCK = "lock"

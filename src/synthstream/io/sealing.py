@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from synthstream.errors import StateCorrupt, StateError
 
-KEY_BYTES = 32
 FIRST = 32  # bytes of a sealed piece that tell it from all others: its checksum, or its nonce and tag
 _NONCE, _TAG = 12, 16
 _VERSION = "synthstream seal 1"

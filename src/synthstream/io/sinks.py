@@ -13,9 +13,8 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from synthstream.environment import REAL, Env
+from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
-from synthstream.io.disk import make_folder, sync, sync_parent, words
 from synthstream.measured import Committed
 from synthstream.release import NOT_PRIVATE, Release
 

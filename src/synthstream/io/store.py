@@ -22,12 +22,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from synthstream.counts import Counts
-from synthstream.environment import REAL, Env
+from synthstream.environment import REAL, Env, sync_parent
 from synthstream.errors import StateError, StateMismatch
 from synthstream.io import database
 from synthstream.io.blobs import Arrays, packed, packed_ints, unpacked, unpacked_ints
 from synthstream.io.database import Closed, Database
-from synthstream.io.disk import Lock, failed, sync_parent
+from synthstream.io.disk import Lock, failed
 from synthstream.io.folder import STORE, locked, make_private, refuse_exposed
 from synthstream.io.rows import Rows
 from synthstream.io.sealing import Cipher, Plain, Seal, damaged

@@ -14,7 +14,7 @@ import numpy as np
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kinds import CounterKind, Split
+from synthstream.kinds import Split
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.workload import FloatArray, IntArray, Workload
@@ -67,7 +67,7 @@ class Marginals:
     unit: Unit = EVENT
     neighbours: Neighbours = "add-remove"
     split: Split = "auto"
-    kind: CounterKind = "auto"
+    kind: str = "auto"
 
     def __post_init__(self) -> None:
         last = 10**11 if self.horizon is None else self.horizon - 1  # no tick of any stream comes later

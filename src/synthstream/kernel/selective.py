@@ -11,7 +11,6 @@ import numpy as np
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.rounds import RESOLUTION, Fitting, InRounds, inner, outer, shares
-from synthstream.kinds import CounterKind
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, IntArray
 
@@ -51,7 +50,7 @@ class Selective(InRounds):
 
     theorem: ClassVar[str] = "selective"
 
-    kind: CounterKind = "auto"
+    kind: str = "auto"
 
     @property
     def _counters(self) -> tuple[Counter, ...]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.config import StreamConfig
-from synthstream.counting import Counting, CountsByTick, Rows, columns_of
+from synthstream.counting import CountsByTick, Rows, columns_of
+from synthstream.counting_elsewhere import Counting
 from synthstream.errors import ConfigError, EngineError
 from synthstream.io.sources import FileSource
 from synthstream.reading import require

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from synthstream.assembly import genesis
 from synthstream.config import StreamConfig
-from synthstream.counting import Counting, CountsByTick, Rows, columns_of, encode
+from synthstream.counting import CountsByTick, Rows, columns_of, encode
+from synthstream.counting_elsewhere import Counting
 from synthstream.errors import ConfigError, EngineError, SynthstreamError
 from synthstream.io.sources import FileSource
 
@@ -56,7 +56,7 @@ class Job:
     def counting(self) -> Counting:
         """Made once in a worker."""
         self.check()
-        key = genesis(self.config)
+        key = self.config.genesis
         if key not in _known:
             _known[key] = Counting(self.config)
         return _known[key]

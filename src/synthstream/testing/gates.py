@@ -7,19 +7,16 @@ the gate.
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import count
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from synthstream.kernel.choosing import noisy_max
 from synthstream.kernel.gate import Gate, checked_choice, within_range
-from synthstream.kernel.passing import checked_paths, passes
-from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
+from synthstream.kernel.passing import checked_paths
+from synthstream.kernel.sampling import FloatArray, IntArray
 
 Kind = Literal["gaussian", "laplace", "choose", "passes"]
 Scale = float | FloatArray
@@ -67,44 +64,6 @@ class ExactGate:
         before = np.concatenate([[0], np.cumsum(repeats)])
         passed: IntArray = before[np.minimum(next_fail[starts[:-1]], starts[1:])] - before[starts[:-1]]
         return passed
-
-
-class SeededGate:
-    """The laws of the system's gate, from a seed: the same calls give the same answers.
-
-    Example:
-        >>> value = np.zeros(3, dtype=np.int64)
-        >>> bool(np.all(SeededGate(7).laplace(value, scale=9.0) == SeededGate(7).laplace(value, scale=9.0)))
-        True
-    """
-
-    secure = False
-
-    def __init__(self, seed: int | str) -> None:
-        self._seed = str(seed).encode()
-        self._requests = count()
-
-    def entropy(self, size: int) -> bytes:
-        """The next ``size`` bytes: SHAKE-256 of the seed and the number of the request."""
-        return hashlib.shake_256(b"%s/%d" % (self._seed, next(self._requests))).digest(size)
-
-    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
-        """See :meth:`Gate.gaussian`."""
-        return within_range(value) + discrete_gaussian(sigma, value.size, entropy=self.entropy)
-
-    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
-        """See :meth:`Gate.laplace`."""
-        return within_range(value) + discrete_laplace(scale, value.size, entropy=self.entropy)
-
-    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        """See :meth:`Gate.choose`."""
-        exact, rate = checked_choice(scores, sensitivity, epsilon)
-        return noisy_max(exact, rate=rate, entropy=self.entropy)
-
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
-        """See :meth:`Gate.passes`."""
-        checked_paths(margins, repeats, starts)
-        return passes(margins, repeats, starts, scale=scale, entropy=self.entropy)
 
 
 class TracingGate:

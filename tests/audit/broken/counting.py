@@ -16,13 +16,14 @@ from synthstream.io import contributions
 from synthstream.io.contributions import Contributions
 from synthstream.io.store import Store
 from synthstream.kernel import marginals
-from synthstream.kernel.counters import Binary, Kary, Simple, State, Toeplitz
+from synthstream.kernel.counters import Kary, Simple, State, Toeplitz
 from synthstream.kernel.counters.base import Encoded, MatrixCounter
 from synthstream.kernel.counters.binary import dyadic
 from synthstream.kernel.counters.nodes import NodeCounter, Span
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.papers.counters import Binary
 from synthstream.privacy import Unit
 from synthstream.reading import numbers
 from synthstream.schema import Schema

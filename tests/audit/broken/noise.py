@@ -12,7 +12,7 @@ import numpy as np
 from synthstream.kernel import gate
 from synthstream.kernel.gate import SystemGate
 from synthstream.kernel.sampling import IntArray
-from synthstream.testing.gates import SeededGate
+from synthstream.kernel.seeded import SeededGate
 from tests.audit import suites
 from tests.audit.broken import Patch, seen_by
 

@@ -16,9 +16,9 @@ from synthstream.intake import Intake
 from synthstream.io import database
 from synthstream.io.store import Store
 from synthstream.kernel.gate import SystemGate
+from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Committed
 from synthstream.release import Release
-from synthstream.testing.gates import SeededGate
 from tests.audit.broken import Patch, seen_by
 
 

@@ -3,44 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from synthstream.kernel.counters.base import Counter, Noise, State
-from synthstream.kernel.counters.binary import Binary
-from synthstream.kernel.counters.block import Block
 from synthstream.kernel.counters.blt import Blt
-from synthstream.kernel.counters.hybrid import Hybrid
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
 from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.counters.toeplitz import Toeplitz
-from synthstream.kinds import CounterKind
+from synthstream.kinds import COUNTERS
 
 __all__ = [
-    "Binary",
-    "Block",
     "Blt",
     "Counter",
-    "Hybrid",
     "Kary",
     "Restarted",
+    "Served",
     "Simple",
     "State",
     "Toeplitz",
     "counter",
+    "register",
 ]
-
-_LAPLACE: tuple[CounterKind, ...] = ("block", "binary", "hybrid", "kary")
-_BOUNDED: dict[CounterKind, Callable[..., Counter]] = {"binary": Binary, "kary": Kary, "toeplitz": Toeplitz, "blt": Blt}
 
 # Below these horizons the plainer counter is as good or better (docs/decisions/0002-counters.md).
 _SIMPLE_PURE, _TOEPLITZ = 24, 32
 
 
-def counter(kind: CounterKind, *, horizon: int | None, noise: Noise) -> Counter:
+class Served(NamedTuple):
+    """What a kind of counter serves.
+
+    Args:
+        make: the counter for a horizon in ticks (``None``: no end) and a law of noise.
+        noises: laws that it serves.
+        instead: the kind to use for a stream without end, where this one needs a horizon.
+    """
+
+    make: Callable[[int | None, Noise], Counter]
+    noises: tuple[Noise, ...]
+    instead: str | None = None
+
+
+_SERVED: dict[str, Served] = {}
+
+
+def register(kind: str, served: Served) -> None:
+    """Let configurations and :func:`counter` use a kind of counter. Raises ``ValueError`` if the name is taken."""
+    if kind in _SERVED:
+        raise ValueError(f"there is a counter {kind!r} already")
+    _SERVED[kind] = served
+    COUNTERS.add(kind)
+
+
+register("simple", Served(lambda horizon, noise: Simple(horizon=horizon, noise=noise), ("laplace", "gaussian")))
+register(
+    "kary",
+    Served(
+        lambda horizon, noise: Kary(horizon=horizon) if horizon is not None else Restarted(noise=noise), ("laplace",)
+    ),
+)
+register("toeplitz", Served(lambda horizon, noise: Toeplitz(horizon=horizon or 0), ("gaussian",), instead="blt"))
+register(
+    "blt",
+    Served(
+        lambda horizon, noise: Blt(horizon=horizon) if horizon is not None else Restarted(noise=noise), ("gaussian",)
+    ),
+)
+
+
+def counter(kind: str, *, horizon: int | None, noise: Noise) -> Counter:
     """The counter of a kind; ``auto`` takes the most accurate for the horizon and the noise.
 
     Raises:
-        ValueError: the kind does not serve this horizon or this noise.
+        ValueError: there is no such kind, or it does not serve this horizon or this noise.
 
     Example:
         >>> type(counter("auto", horizon=520, noise="gaussian")).__name__
@@ -50,24 +85,20 @@ def counter(kind: CounterKind, *, horizon: int | None, noise: Noise) -> Counter:
     """
     if kind == "auto":
         kind = _best(horizon, noise)
-    if kind == "simple":
-        return Simple(horizon=horizon, noise=noise)
-    if (kind in _LAPLACE) != (noise == "laplace"):
-        needs = "delta = 0 (Laplace noise)" if kind in _LAPLACE else "delta above 0 (Gaussian noise)"
+    if kind not in _SERVED:
+        COUNTERS.load(kind)
+    if kind not in _SERVED:
+        raise ValueError(f"there is no counter {kind!r}")
+    served = _SERVED[kind]
+    if noise not in served.noises:
+        needs = "delta = 0 (Laplace noise)" if "laplace" in served.noises else "delta above 0 (Gaussian noise)"
         raise ValueError(f"counter {kind!r} needs {needs}")
-    if kind == "block":
-        return Block(horizon=horizon)
-    if kind == "hybrid":
-        return Hybrid(horizon=horizon)
-    if horizon is None:
-        if kind in ("toeplitz", "binary"):
-            instead = "blt" if kind == "toeplitz" else "hybrid"
-            raise ValueError(f"counter {kind!r} needs a horizon in ticks; use {instead!r} for an unbounded stream")
-        return Restarted(noise=noise)
-    return _BOUNDED[kind](horizon=horizon)
+    if horizon is None and served.instead is not None:
+        raise ValueError(f"counter {kind!r} needs a horizon in ticks; use {served.instead!r} for an unbounded stream")
+    return served.make(horizon, noise)
 
 
-def _best(horizon: int | None, noise: Noise) -> CounterKind:
+def _best(horizon: int | None, noise: Noise) -> str:
     if noise == "laplace":
         return "simple" if horizon is not None and horizon <= _SIMPLE_PURE else "kary"
     return "toeplitz" if horizon is not None and horizon < _TOEPLITZ else "blt"

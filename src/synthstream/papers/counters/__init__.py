@@ -1,0 +1,14 @@
+"""Counters of the papers: block, binary and hybrid, for Laplace noise."""
+
+from __future__ import annotations
+
+from synthstream.kernel.counters import Served, register
+from synthstream.kernel.counters.binary import Binary
+from synthstream.kernel.counters.block import Block
+from synthstream.kernel.counters.hybrid import Hybrid
+
+__all__ = ["Binary", "Block", "Hybrid"]
+
+register("block", Served(lambda horizon, noise: Block(horizon=horizon), ("laplace",)))
+register("binary", Served(lambda horizon, noise: Binary(horizon=horizon or 0), ("laplace",), instead="hybrid"))
+register("hybrid", Served(lambda horizon, noise: Hybrid(horizon=horizon), ("laplace",)))
