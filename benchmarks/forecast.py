@@ -27,18 +27,18 @@ from benchmarks.data import EXAMPLES, adult_batches
 from benchmarks.environment import environment
 from synthstream.assembly import synthesizer_of
 from synthstream.config import StreamConfig, load
+from synthstream.contract import RowErrors, Synthesizer
 from synthstream.counting import encode
 from synthstream.counts import Counts
 from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.fit.pooling import pooled
-from synthstream.foresight import points, simulate, tables
-from synthstream.foresight.simulate import RowErrors
+from synthstream.foresight import points, tables
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.partition import Partition
 from synthstream.planning import Forecast, plan
 from synthstream.point_synthesizers import FromNodes
-from synthstream.synthesizer import Continual, InEpochs, Synthesizer
+from synthstream.synthesizer import Continual, InEpochs
 from synthstream.workload import FloatArray, Workload
 
 SEEDS = 3
@@ -151,7 +151,7 @@ def compared(case: Case) -> Iterator[dict[str, Any]]:
 
 def _told(made: Synthesizer, case: Case, ticks: int, events: int) -> dict[str, float]:
     """The forecast of rows for somebody who knows how many events there were: what is left is the shape's fault."""
-    pieces = simulate.pieces(made, case.config.schema, ticks=[ticks], events_per_tick=events / ticks, careful=True)
+    pieces = made.simulations(case.config.schema, ticks=[ticks], events_per_tick=events / ticks, careful=True)
     return _named(pieces[0]()[ticks])
 
 

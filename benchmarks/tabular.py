@@ -29,6 +29,7 @@ import numpy as np
 from benchmarks.data import Batches, adult_batches, evictions
 from benchmarks.environment import environment, peak_mb
 from synthstream.assembly import synthesizer_for
+from synthstream.contract import Models, Synthesizer
 from synthstream.counts import Counts
 from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, changed_share
@@ -39,7 +40,6 @@ from synthstream.kernel.selective import Selective
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesis import SynthesizerConfig
-from synthstream.synthesizer import Models, Synthesizer
 from synthstream.workload import FloatArray, IntArray, Workload
 
 LAST = 10
@@ -89,7 +89,7 @@ class Setting:
             return replace(found, picks=self.k) if self.k else found
         return SynthesizerConfig(
             kind=self.method,  # type: ignore[arg-type]
-            counter=self.counter,  # type: ignore[arg-type]
+            counter=self.counter,
             picks=self.k,
             events_per_tick=self.batches.expected,
             fit=self.fit,  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any
 
 from synthstream.bounds import picks_rule
 from synthstream.config import StreamConfig
+from synthstream.contract import Mechanism, Synthesizer
 from synthstream.coordinates import Coordinate
 from synthstream.errors import ConfigError
 from synthstream.fit.weights import domain
@@ -19,18 +20,12 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
+from synthstream.paper_synthesizers import FromBatches, FromSelection
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
 from synthstream.synthesis import SynthesizerConfig
-from synthstream.synthesizer import (
-    Continual,
-    FromBatches,
-    FromSelection,
-    InEpochs,
-    Mechanism,
-    Synthesizer,
-)
+from synthstream.synthesizer import Continual, InEpochs
 from synthstream.workload import Workload
 
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.

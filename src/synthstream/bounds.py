@@ -43,7 +43,6 @@ from synthstream.kernel.counters.base import Noise
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.sampling import gaussian_variance, laplace_variance
-from synthstream.synthesizer import Mechanism
 
 # How often a release may break the bound that `plan` prints.
 BETA = 0.05
@@ -93,20 +92,15 @@ class CellNoise:
         return min(1.0, 2 * math.exp(_log_chernoff(x, draws, largest)))
 
 
-def largest_error(mechanism: Mechanism, *, tick: int, beta: float = BETA) -> float | None:
-    """What no cell of any table measured at a tick is off by, with probability 1 - ``beta``, in events.
+def of_running_counts(mechanism: Marginals, tick: int, *, beta: float = BETA) -> float:
+    """What no cell of any running count after a tick is off by, with probability 1 - ``beta``, in events.
 
-    Before the fit, and apart from what has not been measured yet. For :class:`Marginals`, running counts: the error of
-    every count of the tables after that tick. For :class:`Epochs`, the running total, and the other tables over the
-    rows of the one epoch that ends; earlier epochs have errors of their own, and which tables are chosen is left open.
+    Before the fit.
 
     Args:
         mechanism: what measures.
         tick: 0-based.
         beta: probability of failure, for this tick alone, between 0 and 1.
-
-    Returns:
-        ``None`` if no bound is known for this kind of mechanism.
 
     Raises:
         ValueError: beta is out of range.
@@ -117,32 +111,24 @@ def largest_error(mechanism: Mechanism, *, tick: int, beta: float = BETA) -> flo
         >>> mechanism = Marginals(
         ...     workload=Workload.all_up_to(2, sizes=(4, 5, 6)), budget=Budget(epsilon=1.0, delta=1e-9), horizon=100
         ... )
-        >>> error, deviation = largest_error(mechanism, tick=99), float(mechanism.variance(99).max()) ** 0.5
+        >>> error, deviation = of_running_counts(mechanism, 99), float(mechanism.variance(99).max()) ** 0.5
         >>> round(error / deviation, 1)
         3.5
     """
-    if isinstance(mechanism, Marginals):
-        lengths, multipliers = mechanism.workload.lengths, mechanism.multipliers
-        alike = [
-            noise_of(mechanism.counter, tick, float(m), int(lengths[multipliers == m].sum()), mechanism.resolution / 2)
-            for m in np.unique(multipliers)
-        ]
-        return bound(alike, beta=beta)
-    if isinstance(mechanism, Epochs):
-        return bound(_in_epoch(mechanism, tick), beta=beta)
-    return None
+    lengths, multipliers = mechanism.workload.lengths, mechanism.multipliers
+    alike = [
+        noise_of(mechanism.counter, tick, float(m), int(lengths[multipliers == m].sum()), mechanism.resolution / 2)
+        for m in np.unique(multipliers)
+    ]
+    return bound(alike, beta=beta)
 
 
-def covered(mechanism: Mechanism) -> str:
-    """What :func:`largest_error` covers, as the end of a sentence; empty if no bound is known."""
-    if isinstance(mechanism, Marginals):
-        return "before the fit"
-    if isinstance(mechanism, Epochs):
-        return (
-            "before the fit, and apart from what has not been measured yet. A table that is measured once an epoch "
-            "counts the rows of that epoch alone"
-        )
-    return ""
+def of_an_epoch(mechanism: Epochs, tick: int, *, beta: float = BETA) -> float:
+    """As :func:`of_running_counts`: of the running total, and of the other tables over the one epoch that ends.
+
+    Earlier epochs have errors of their own, and which tables are chosen is left open.
+    """
+    return bound(_in_epoch(mechanism, tick), beta=beta)
 
 
 def bound(alike: Sequence[CellNoise], *, beta: float) -> float:

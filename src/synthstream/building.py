@@ -9,11 +9,11 @@ import numpy as np
 
 from synthstream.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.config import StreamConfig
+from synthstream.contract import Models, Synthesizer
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Reading
 from synthstream.release import Model, Release, chain_head, seed_of
 from synthstream.segments import Continued, Resumed, Segment, whole
-from synthstream.synthesizer import Models, Synthesizer
 from synthstream.workload import FloatArray
 
 
@@ -98,10 +98,10 @@ class Builder:
         s, t = sorted((s, t))
         start, synthesizer = next(part for part in reversed(self._parts) if part[0] <= t)
         if not isinstance(synthesizer, Resumed):
-            return np.asarray(synthesizer.mechanism.covariance(s, t))  # type: ignore[attr-defined]  # only of tables
+            return np.asarray(synthesizer.mechanism.covariance(s, t))
         if s < start:
             return self.covariance(s, start - 1)
-        own = synthesizer.inner.mechanism.covariance(s - start, t - start)  # type: ignore[attr-defined]
+        own = synthesizer.inner.mechanism.covariance(s - start, t - start)
         return np.asarray(self.covariance(start - 1, start - 1) + own)
 
     def previous(self, tick: int) -> str:

@@ -10,7 +10,6 @@ from typing import NamedTuple, Protocol
 
 from synthstream.assembly import group_factor, synthesizer_of
 from synthstream.config import StreamConfig
-from synthstream.kernel.marginals import Marginals
 from synthstream.privacy import Claim
 from synthstream.rates import Rate
 from synthstream.workload import Workload
@@ -223,11 +222,12 @@ def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
     """What it costs that the stream has no end, beside one that ends after so many ticks."""
     if config.clock.horizon is not None or config.workload is None:
         return []
-    endless = synthesizer_of(config).mechanism
-    ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None))).mechanism
-    if not (isinstance(endless, Marginals) and isinstance(ending, Marginals)):
+    endless = synthesizer_of(config)
+    ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None)))
+    without, ended = endless.tables, ending.tables
+    if without is None or ended is None or not (endless.every_tick and ending.every_tick):
         return []
-    ratio = math.sqrt(float(endless.variance(ticks - 1)[-1] / ending.variance(ticks - 1)[-1]))
+    ratio = math.sqrt(float(without.expected_variance(ticks - 1)[-1] / ended.expected_variance(ticks - 1)[-1]))
     if ratio < _DEARER:
         return []
     return [

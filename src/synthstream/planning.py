@@ -7,24 +7,21 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
 from synthstream.assembly import claim_facts, claim_of, synthesizer_of
-from synthstream.bounds import BETA, covered, largest_error
+from synthstream.bounds import BETA
 from synthstream.cautions import Caution, cautions_of, no_end, notes_of
 from synthstream.clock import Clock
 from synthstream.config import StreamConfig
+from synthstream.contract import RowErrors, Synthesizer, TableMechanism
 from synthstream.errors import ConfigError
-from synthstream.foresight import simulate
-from synthstream.foresight.simulate import RowErrors
 from synthstream.foresight.tables import box_variance
 from synthstream.moments import moments_of, until
-from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import Budget, Claim
 from synthstream.rates import Rate
-from synthstream.synthesizer import Continual, Synthesizer, TableMechanism
 
 # Budgets to compare with: parts of the configured epsilon.
 NEIGHBOURS = (0.5, 2.0)
@@ -243,9 +240,9 @@ def plan(
     per_tick = rate.per_tick(config.clock)
     exact = [[_forecast(m, config.clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in budgets]
     found = _simulated(config, budgets, exact, per_tick, track) if rows else exact
-    seconds = simulate.seconds(made, config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None
+    seconds = made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None
     forecasts = tuple(found[0])
-    table = None if isinstance(made, FromNodes | FromSparseCounts) else cast("TableMechanism", made.mechanism)
+    table = made.tables
     claim = claim_of(config, made.mechanism)
     return Plan(
         name=config.name,
@@ -256,18 +253,18 @@ def plan(
         meaning=claim.unit.meaning,
         how=made.mechanism.describe(),
         caveat="" if table is None else table.caveat,
-        exact=isinstance(made, Continual),
-        unforeseen=simulate.unforeseen(made),
+        exact=made.every_tick,
+        unforeseen=made.unforeseen,
         tables={} if table is None else _tables(table),
-        cells=cells_of(made),
-        state_bytes=_state_bytes(made, config.clock.horizon),
-        tick_bytes=100 if table is None else 3 * cells_of(made),  # measured: 2 to 3 bytes for each compressed count
+        cells=made.cells,
+        state_bytes=made.state_bytes(config.clock.horizon),
+        tick_bytes=100 if table is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
         release_seconds=seconds,
         expected=rate,
         assumed=expect is None,
         forecasts=forecasts,
         neighbours=tuple(map(_budgeted, others, found[1:])),
-        largest_words=_largest_words(forecasts, covered(made.mechanism)),
+        largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, forecasts, rate, assumed=expect is None), *no_end(config, max(moments))),
         notes=notes_of(config, moments),
     )
@@ -298,9 +295,9 @@ def _forecast(made: Synthesizer, clock: Clock, ticks: int, asked: str, per_tick:
     when = Forecast(
         ticks=ticks, asked=asked, until=until(clock, ticks), events=ticks * per_tick, stderr={}, table_error={}
     )
-    if isinstance(made, FromNodes | FromSparseCounts):
+    mechanism = made.tables
+    if mechanism is None:
         return when
-    mechanism = cast("TableMechanism", made.mechanism)
     workload, variance = mechanism.workload, mechanism.expected_variance(ticks - 1)
     order = np.array([len(m) for m in workload.marginals])
     box = box_variance(workload, variance)
@@ -312,7 +309,7 @@ def _forecast(made: Synthesizer, clock: Clock, ticks: int, asked: str, per_tick:
         stderr={int(k): float(np.sqrt(variance[seen][order[seen] == k].mean())) for k in np.unique(order[seen])},
         table_error={int(k): float(table_error[order[seen] == k].mean()) for k in np.unique(order[seen])},
         box=None if math.isnan(box) else math.sqrt(box),
-        largest=largest_error(mechanism, tick=ticks - 1),
+        largest=made.error_bound(ticks - 1, beta=BETA),
     )
 
 
@@ -327,7 +324,7 @@ def _simulated(
     ticks = [f.ticks for f in exact[0]]
     work: list[tuple[int, Callable[[], dict[int, RowErrors]]]] = []
     for k, made in enumerate(budgets):
-        pieces = simulate.pieces(made, config.schema, ticks=ticks, events_per_tick=per_tick, careful=k == 0)
+        pieces = made.simulations(config.schema, ticks=ticks, events_per_tick=per_tick, careful=k == 0)
         work += [(k, piece) for piece in pieces]
     found: list[dict[int, RowErrors]] = [{} for _ in budgets]
     for k, piece in track(work):
@@ -351,24 +348,6 @@ def _largest_words(forecasts: Sequence[Forecast], what: str) -> str:
 def _tables(mechanism: TableMechanism) -> dict[int, int]:
     orders = [len(m) for m in mechanism.workload.marginals]
     return {k: orders.count(k) for k in sorted(set(orders))}
-
-
-def cells_of(made: Synthesizer) -> int:
-    """Cells that are counted, at most."""
-    if isinstance(made, FromNodes | FromSparseCounts):
-        return made.partition.cells_number
-    return cast("TableMechanism", made.mechanism).workload.cells
-
-
-def _state_bytes(made: Synthesizer, horizon: int | None) -> int:
-    """Bytes of counter state at the horizon (or in the first segment)."""
-    cells = cells_of(made)
-    if isinstance(made, FromNodes | FromSparseCounts):
-        return 3 * 8 * cells  # the open epoch, its counters, the newest masses
-    first = made.mechanism.init()
-    state = sum(array.nbytes for array in first.values())
-    # Toeplitz remembers every tick.
-    return state + (16 * cells * (horizon or 0) if "counts" in first else 0)
 
 
 def _facts_of(budgeted: Budgeted, configured: bool) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from synthstream.contract import History, Models, Piece, Synthesizer, Targets
 from synthstream.counts import Counts
+from synthstream.evaluate import subjects as audit_targets
 from synthstream.fit.cloud import Cloud
 from synthstream.fit.consistency import consistent
 from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.foresight import simulate
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.hypercube import Hypercube
@@ -22,15 +25,15 @@ from synthstream.kernel.schedule import Shape
 from synthstream.measured import NodeCounts, TreeMeasured
 from synthstream.partition import Partition
 from synthstream.points import PointRelease
-from synthstream.synthesizer import History, Models
+from synthstream.schema import Schema
 from synthstream.workload import CodeArray, IntArray
 
 
-class _OfPoints(ABC):
+class _OfPoints(Synthesizer):
     """What synthesizers of points have in common."""
 
-    # Whether an epoch or a segment ends, and so how much is drawn, depends on what was drawn before.
-    journaled = True
+    # Whether a simulation may leave out ticks: what is drawn at one depends on how many events have come, not on time.
+    skips_ticks = False
 
     @property
     @abstractmethod
@@ -38,19 +41,39 @@ class _OfPoints(ABC):
         """Of the box."""
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         return Counts.at(self.partition.cells(codes), weights)
 
-    def replay(self, measured: Any, models: Models) -> Models:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
-        return {}
+    @property
+    def cells(self) -> int:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return self.partition.cells_number
+
+    def state_bytes(self, horizon: int | None) -> int:
+        """See :class:`synthstream.contract.Synthesizer`: the open epoch, its counters, the newest masses."""
+        return 3 * 8 * self.cells
+
+    @property
+    def unforeseen(self) -> str:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return simulate.unforeseen_of_points(self.partition)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return simulate.of_points(self, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return simulate.seconds_of_points(self, ticks, events_per_tick)
 
     def model(self, arrays: Models) -> Cloud:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         return Cloud.from_arrays(self.partition, arrays)
 
     def release(self, **facts: Any) -> PointRelease:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         return PointRelease(**facts)
 
 
@@ -60,6 +83,17 @@ class FromNodes(_OfPoints):
 
     mechanism: Points
 
+    skips_ticks = True
+    no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return audit_targets.of_points(self.mechanism)
+
+    def expected_distance(self, events: int) -> float:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return forecast(self, events)
+
     @property
     def partition(self) -> Partition:
         """Of the box."""
@@ -68,12 +102,12 @@ class FromNodes(_OfPoints):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, TreeMeasured, Models]:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.masses, last.moving)
         return *self.mechanism.step(state, counts, gate, shape), {}
 
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         now: TreeMeasured = history(tick)
         return cloud([*(history(t) for t in now.needs), now], self.mechanism)
 
@@ -84,6 +118,12 @@ class FromSparseCounts(_OfPoints):
 
     mechanism: Hypercube
 
+    no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return audit_targets.of_hypercube(self.mechanism)
+
     @property
     def partition(self) -> Partition:
         """Of the box."""
@@ -92,12 +132,12 @@ class FromSparseCounts(_OfPoints):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, NodeCounts, Models]:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         cells = np.repeat(counts.cells, counts.numbers)
         return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
 
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         now: NodeCounts = history(tick)
         return counted_cloud(now, self.partition)
 

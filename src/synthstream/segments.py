@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.contract import History, Mechanism, Models, Synthesizer
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.fit.population import Population
@@ -17,7 +18,6 @@ from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
 from synthstream.release import Model, Release
-from synthstream.synthesizer import History, Mechanism, Models, Synthesizer
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
@@ -110,28 +110,28 @@ class ResumedMechanism:
         return replace(claim, theorems=(*claim.theorems, "segments"))
 
     def describe(self) -> str:
-        """See :class:`synthstream.synthesizer.Mechanism`."""
+        """See :class:`synthstream.contract.Mechanism`."""
         return self.inner.describe()
 
     def fingerprint(self) -> str:
-        """See :class:`synthstream.synthesizer.Mechanism`."""
+        """See :class:`synthstream.contract.Mechanism`."""
         return self.inner.fingerprint()
 
     def init(self) -> State:
-        """See :class:`synthstream.synthesizer.Mechanism`."""
+        """See :class:`synthstream.contract.Mechanism`."""
         return self.inner.init()
 
     def pack(self, measured: Continued) -> IntArray:
-        """See :class:`synthstream.synthesizer.Mechanism`."""
+        """See :class:`synthstream.contract.Mechanism`."""
         return self.inner.pack(measured.own)
 
     def unpack(self, tick: int, released: IntArray) -> Continued:
-        """See :class:`synthstream.synthesizer.Mechanism`."""
+        """See :class:`synthstream.contract.Mechanism`."""
         return Continued(tick=tick, start=self.start, own=self.inner.unpack(tick - self.start, released))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resumed:
+class Resumed(Synthesizer):
     """A synthesizer that begins afresh, and adds what it finds to what was published before.
 
     Privacy:
@@ -151,32 +151,32 @@ class Resumed:
 
     @property
     def mechanism(self) -> ResumedMechanism:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         return ResumedMechanism(inner=self.inner.mechanism, start=self.segment.start)
 
     @property
     def journaled(self) -> bool:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         return self.inner.journaled
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         return self.inner.count(codes, weights)
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Model | None, models: Models
     ) -> tuple[State, Continued, Models]:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         tick = int(state["t"]) + self.segment.start
         after, measured, models = self.inner.step(state, counts, gate, self._own(last), models)
         return after, Continued(tick=tick, start=self.segment.start, own=measured), models
 
     def replay(self, measured: Continued, models: Models) -> Models:
-        """See :class:`synthstream.synthesizer.Synthesizer`. The first tick of a segment begins with nothing."""
+        """See :class:`synthstream.contract.Synthesizer`. The first tick of a segment begins with nothing."""
         return self.inner.replay(measured.own, {} if measured.tick == self.segment.start else models)
 
     def fit(self, tick: int, history: History, last: Model | None, models: Models, *, seed: int) -> Joined:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         start = self.segment.start
 
         def own(t: int) -> Any:
@@ -185,17 +185,36 @@ class Resumed:
         return self._with_base(self.inner.fit(tick - start, own, self._own(last), models, seed=seed))
 
     def model(self, arrays: Models) -> Joined:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         return self._with_base(self.inner.model(arrays))
 
     def release(self, **facts: Any) -> Release:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        """See :class:`synthstream.contract.Synthesizer`."""
         all_of_it = {"measured": self.whole(facts["measured"]), "model": whole(facts["model"])}
         return self.inner.release(**(facts | all_of_it))
 
     def whole(self, measured: Continued) -> Reading:
-        """What is published as measured: running counts of tables over all segments, all else of this one alone."""
+        """See :class:`synthstream.contract.Synthesizer`: running counts of tables go on, all else begins afresh."""
         return added(self.segment, measured)
+
+    def own(self, measured: Continued) -> Any:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return measured.own
+
+    @property
+    def start(self) -> int:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return self.segment.start
+
+    @property
+    def first(self) -> Synthesizer:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return self.inner
+
+    @property
+    def cells(self) -> int:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return self.inner.cells
 
     def _own(self, last: Model | None) -> Model | None:
         return last.own if isinstance(last, Joined) and last.start == self.segment.start else None

@@ -15,6 +15,7 @@ import polars as pl
 
 from synthstream.building import Builder
 from synthstream.config import StreamConfig, load
+from synthstream.contract import Models
 from synthstream.counting import CountsByTick, Rows
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
@@ -40,7 +41,6 @@ from synthstream.opening import (
 from synthstream.outlets import places_of, simulated, sink_of
 from synthstream.reading import Frame
 from synthstream.release import Model, Release, chain_head
-from synthstream.synthesizer import Models
 from synthstream.turns import alone
 from synthstream.window import Moment, Window
 from synthstream.windows import window

@@ -2,139 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from synthstream import bounds, windowing
+from synthstream.contract import History, Models, Past, Piece, Synthesizer, TableMechanism, Targets, Windowed
 from synthstream.counts import Counts
+from synthstream.evaluate import subjects as audit_targets
 from synthstream.fit.pooling import pooled
-from synthstream.fit.population import Population, fit, without
-from synthstream.fit.rounds import Mixture, Rounds
-from synthstream.kernel.batchwise import Batchwise
+from synthstream.fit.population import Population, fit
+from synthstream.foresight import simulate
 from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.selective import Selective
-from synthstream.kinds import FitKind
 from synthstream.measured import Measured
-from synthstream.privacy import Claim
-from synthstream.release import Model, Release, TableRelease
+from synthstream.release import TableRelease
+from synthstream.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
-
-# Looks up what was measured at a tick: a ``Measured`` or ``TreeMeasured``, as the mechanism gives it.
-History = Callable[[int], Any]
-
-# What was fitted while a tick was drawn, as it is stored; empty for those who draw first and fit then. Public.
-Models = Mapping[str, NDArray[Any]]
-
-
-class Mechanism(Protocol):
-    """What synthesizers' mechanisms have in common; everything here follows from the configuration alone."""
-
-    def claim(self) -> Claim:
-        """What it promises for its whole life."""
-
-    def describe(self) -> str:
-        """How it measures, in a few plain words."""
-
-    def fingerprint(self) -> str:
-        """Hash of every number that decides what is drawn and with how much noise."""
-
-    def init(self) -> State:
-        """The private state before the first tick."""
-
-    def pack(self, measured: Any) -> IntArray:
-        """What passed the gate at one tick as integers."""
-
-    def unpack(self, tick: int, released: IntArray) -> Any:
-        """The measurement that ``pack`` was given."""
-
-
-class TableMechanism(Mechanism, Protocol):
-    """A mechanism that measures tables."""
-
-    @property
-    def workload(self) -> Workload:
-        """The tables that it may measure."""
-
-    @property
-    def caveat(self) -> str:
-        """What its expected variance is the error of, in a sentence."""
-
-    def covariance(self, s: int, t: int) -> FloatArray:
-        """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
-
-        What was measured over the ticks after s, up to t, therefore has variance C(t, t) - 2 C(s, t) + C(s, s). NaN
-        where it is not known.
-        """
-
-    def expected_variance(self, tick: int) -> FloatArray:
-        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
-
-        NaN for tables that are never measured.
-        """
-
-
-class Synthesizer(Protocol):
-    """Counts rows, measures ticks and makes rows."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """What is measured, and what it costs."""
-
-    @property
-    def journaled(self) -> bool:
-        """Whether what is drawn in a tick, or whether it is, depends on what was drawn before in the same tick.
-
-        Each answer is then committed before the next is drawn: if a tick could be tried again with fresh draws, a
-        failure that depends on them would tell more than the claim covers.
-        """
-
-    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """Exact counts of rows. Linear: counts of parts add up."""
-
-    def step(self, state: State, counts: Counts, gate: Gate, last: Any, models: Models) -> tuple[State, Any, Models]:
-        """Close one tick: see ``step`` of the mechanisms.
-
-        Args:
-            last: the model of the newest release, ``None`` before the first.
-            models: what was fitted while the tick before was drawn.
-
-        Returns:
-            The next state, what was measured, and what was fitted meanwhile.
-        """
-
-    def replay(self, measured: Any, models: Models) -> Models:
-        """What ``step`` fitted meanwhile: a pure function of what was measured, and of what the tick before fitted."""
-
-    def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
-        """The model for a tick: a pure function of measurements, models, the model before, and the seed."""
-
-    def model(self, arrays: Models) -> Model:
-        """The model whose ``arrays()`` these are."""
-
-    def release(self, **facts: Any) -> Release:
-        """A release with these facts: those of :class:`synthstream.release.Release`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfTables:
+class OfTables(Synthesizer):
     """What synthesizers of tables have in common."""
 
     mechanism: TableMechanism
 
+    @property
+    def cells(self) -> int:
+        """See :class:`Synthesizer`."""
+        return self.mechanism.workload.cells
+
+    @property
+    def tables(self) -> TableMechanism:
+        """See :class:`Synthesizer`."""
+        return self.mechanism
+
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """See :class:`Synthesizer`."""
         return Counts.of(self.mechanism.workload.count(codes, weights))
-
-    def replay(self, measured: Measured, models: Models) -> Models:
-        """See :class:`Synthesizer`."""
-        return {}
 
     def model(self, arrays: Models) -> Population:
         """See :class:`Synthesizer`."""
@@ -149,12 +59,12 @@ class _OfTables:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continual(_OfTables):
+class Continual(OfTables):
     """All tables at every tick, and a living population fitted to them."""
 
     mechanism: Marginals
 
-    journaled = False
+    journaled = False  # all is drawn at once
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
@@ -166,9 +76,35 @@ class Continual(_OfTables):
         """See :class:`Synthesizer`."""
         return fit(history(tick), start=last, seed=seed)
 
+    every_tick = True
+
+    def error_bound(self, tick: int, *, beta: float) -> float:
+        """See :class:`Synthesizer`: of every running count after that tick."""
+        return bounds.of_running_counts(self.mechanism, tick, beta=beta)
+
+    bound_covers = "before the fit"
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return audit_targets.of_marginals(self.mechanism)
+
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """See :class:`Synthesizer`: differences of running counts."""
+        return windowing.of_running_counts(past, first, last, seed=seed)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        """See :class:`Synthesizer`."""
+        return simulate.every_tick(self.mechanism, schema, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
+        """See :class:`Synthesizer`."""
+        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
 
 @dataclass(frozen=True, kw_only=True)
-class InEpochs(_OfTables):
+class InEpochs(OfTables):
     """The total at every tick, other tables once an epoch, and a living population fitted to all epochs together."""
 
     mechanism: Epochs
@@ -193,6 +129,33 @@ class InEpochs(_OfTables):
         known = pooled([*(history(t) for t in ends), history(tick)], signed=self.mechanism.unit.signed)
         return fit(known, start=last, seed=seed, memory=0.0)
 
+    def error_bound(self, tick: int, *, beta: float) -> float:
+        """See :class:`Synthesizer`: of the running total, and of the tables of the one epoch that ends."""
+        return bounds.of_an_epoch(self.mechanism, tick, beta=beta)
+
+    bound_covers = (
+        "before the fit, and apart from what has not been measured yet. A table that is measured once an epoch counts "
+        "the rows of that epoch alone"
+    )
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return audit_targets.of_epochs(self.mechanism)
+
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """See :class:`Synthesizer`: whole epochs of one segment."""
+        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        """See :class:`Synthesizer`."""
+        return simulate.in_epochs(self, schema, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
+        """See :class:`Synthesizer`."""
+        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
     def _ends(self, tick: int) -> Sequence[int]:
         """Ticks up to this one at which an epoch ended."""
         ends, begin = [], self.mechanism.begin(tick + 1)
@@ -200,71 +163,6 @@ class InEpochs(_OfTables):
             ends.append(begin - 1)
             begin = self.mechanism.begin(begin - 1)
         return ends[::-1]
-
-
-@dataclass(frozen=True, kw_only=True)
-class FromSelection(_OfTables):
-    """Paper 2, main: a few selected tables at every tick, and rows drawn from the models fitted to them."""
-
-    mechanism: Selective
-    kind: FitKind
-
-    journaled = True
-
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
-    ) -> tuple[State, Measured, Models]:
-        """See :class:`Synthesizer`. The models of a tick begin with those of the tick before."""
-        rounds = self._rounds(models)
-        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
-
-    def replay(self, measured: Measured, models: Models) -> Models:
-        """See :class:`Synthesizer`."""
-        rounds = self._rounds(models)
-        self.mechanism.replay(measured, rounds)
-        return rounds.result().arrays()
-
-    def _rounds(self, models: Models) -> Rounds:
-        workload = self.mechanism.workload
-        return Rounds(workload, self.kind, Mixture.from_arrays(workload.sizes, models) if models else None)
-
-    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
-        """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
-        workload = self.mechanism.workload
-        number = round(float(history(tick).marginal(())[0]))
-        rows = Mixture.from_arrays(workload.sizes, models).rows(max(number, 0), np.random.default_rng(seed))
-        return Population.of(workload, rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class FromBatches(_OfTables):
-    """Paper 2, baseline: each tick's rows are fitted on their own, and added to those before."""
-
-    mechanism: Batchwise
-    kind: FitKind
-
-    journaled = True
-
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
-    ) -> tuple[State, Measured, Models]:
-        """See :class:`Synthesizer`."""
-        rounds = Rounds(self.mechanism.workload, self.kind)
-        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
-
-    def replay(self, measured: Measured, models: Models) -> Models:
-        """See :class:`Synthesizer`."""
-        rounds = Rounds(self.mechanism.workload, self.kind)
-        self.mechanism.replay(measured, rounds)
-        return rounds.result().arrays()
-
-    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
-        """See :class:`Synthesizer`. Of a batch with fewer than no rows, rows like those drawn are taken away."""
-        workload, rng = self.mechanism.workload, np.random.default_rng(seed)
-        number = round(float(history(tick).marginal(())[0]))
-        rows = Mixture.from_arrays(workload.sizes, models).rows(abs(number), rng)
-        before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if last is None else last.codes.astype(np.int32)
-        return Population.of(workload, without(before, rows, rng) if number < 0 else np.concatenate([before, rows]))
 
 
 def guessed(workload: Workload, rows: Population | None, events: float) -> FloatArray:

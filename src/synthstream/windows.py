@@ -6,7 +6,6 @@ All of it is post-processing of what was published, and needs no state.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,27 +14,37 @@ from synthstream.building import Builder
 from synthstream.clock import Clock, written
 from synthstream.config import StreamConfig
 from synthstream.errors import NotReleased
-from synthstream.fit.pooling import pooled
-from synthstream.fit.population import Population, fit
-from synthstream.fit.targets import targets
-from synthstream.measured import Measured
+from synthstream.measured import Reading
 from synthstream.release import seed_of
-from synthstream.segments import Continued, Resumed
-from synthstream.synthesizer import Continual, FromBatches, InEpochs, Synthesizer
 from synthstream.window import Moment, Window, ticks_between
-from synthstream.workload import FloatArray, Workload
+from synthstream.workload import FloatArray
 
-# Rows of a window follow the shares of all events up to its end, except where what was measured in it stands out of its
-# noise: they remember without end.
-_ALL = np.inf
-# So many dates are named where a window has to begin and end with epochs.
-_NAMED = 12
 
-_WHY_NOT = {
-    "selective": "which tables were measured differs from tick to tick, so two ticks have no difference",
-    "hypercube": "what it publishes are counts of nodes above a noisy threshold, whose error is not known",
-    "points": "its readings begin anew whenever the number of events has doubled, so they have no difference",
-}
+class _Past:
+    """What was measured before: see :class:`synthstream.contract.Past`."""
+
+    def __init__(self, builder: Builder, clock: Clock, last: int) -> None:
+        self._builder, self._clock = builder, clock
+        self.start = builder.synthesizer(last).start
+
+    def own(self, tick: int) -> Any:
+        return self._builder.synthesizer(tick).own(self._builder.measured(tick))
+
+    def whole(self, tick: int) -> Reading:
+        return self._builder.whole(tick)
+
+    def variance(self, first: int, last: int) -> FloatArray:
+        covariance = self._builder.covariance
+        variance = covariance(last, last)
+        if first:
+            variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
+        return np.maximum(variance, 0.0)
+
+    def seed(self, tick: int) -> int:
+        return seed_of(self._builder.previous(tick + 1), "fit")
+
+    def begins(self, tick: int) -> str:
+        return written(self._clock.boundary(tick))
 
 
 def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *, newest: int) -> Window:
@@ -50,33 +59,23 @@ def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *
     Raises:
         NotReleased: not all of it has been released, or streams of this kind have no windows, or not this one.
     """
-    kind = config.synthesizer.kind
-    if kind in _WHY_NOT:
+    made = builder.newest.first
+    if made.no_window:
         raise NotReleased(
-            f'between: streams of kind = "{kind}" have no windows: {_WHY_NOT[kind]}. Take a release as a whole; a '
-            'stream of kind = "table" has windows.'
+            f'between: streams of kind = "{config.synthesizer.kind}" have no windows: {made.no_window}. Take a release '
+            'as a whole; a stream of kind = "table" has windows.'
         )
     first, last = ticks_between(config.clock, start, end, newest=newest)
     before, after = builder.previous(first), builder.previous(last + 1)
     head = hashlib.sha256(f"between {before} {after}".encode()).hexdigest()
-    at, synthesizer = _own(builder, last)
-    if isinstance(synthesizer, Continual):
-        measured = _difference(builder, first, last)
-        model = _rows(measured, _whole(builder, last) if first else None, seed=seed_of(head, "fit"))
-    elif isinstance(synthesizer, InEpochs):
-        _refuse_broken_epochs(config.clock, synthesizer, at, first, last, newest)
-        measured, pool, all_of_it = _epochs(builder, synthesizer, at, first, last)
-        model = _rows(pool, all_of_it, seed=seed_of(head, "fit"))
-    elif isinstance(synthesizer, FromBatches):
-        measured, model = _batches(builder, first, last)
-    else:
-        raise TypeError(f"a synthesizer without windows: {type(synthesizer).__name__}")
+    past = _Past(builder, config.clock, last)
+    found = made.window(past, first, last, newest=newest, seed=seed_of(head, "fit"))
     return Window(
         name=config.name,
         schema=config.schema,
-        workload=synthesizer.mechanism.workload,
-        measured=measured,
-        model=model,
+        workload=found.measured.workload if made.tables is None else made.tables.workload,
+        measured=found.measured,
+        model=found.model,
         start=config.clock.boundary(first),
         end=config.clock.boundary(last + 1),
         facts={"claim": builder.claim, "chain": {"previous": before, "head": head}},
@@ -85,129 +84,3 @@ def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *
         covariance=builder.covariance,
         first=first,
     )
-
-
-def _own(builder: Builder, tick: int) -> tuple[int, Synthesizer]:
-    """First tick of the segment that holds a tick, and the stream's synthesizer."""
-    found = builder.synthesizer(tick)
-    return (found.segment.start, found.inner) if isinstance(found, Resumed) else (0, found)
-
-
-def _measured(builder: Builder, tick: int) -> Measured:
-    """What passed the gate at a tick: of its own segment."""
-    found: Any = builder.measured(tick)
-    own: Measured = found.own if isinstance(found, Continued) else found
-    return own
-
-
-def _variance(builder: Builder, first: int, last: int) -> FloatArray:
-    """Variance of what was measured of ticks ``first..last``, for each table of the workload."""
-    variance = builder.covariance(last, last)
-    if first:
-        variance = variance - 2 * builder.covariance(first - 1, last) + builder.covariance(first - 1, first - 1)
-    return np.maximum(variance, 0.0)
-
-
-def _whole(builder: Builder, tick: int) -> Measured:
-    """What was measured of all events up to a tick, over all segments."""
-    found = builder.whole(tick)
-    if not isinstance(found, Measured):
-        raise TypeError(f"no tables were measured: {type(found).__name__}")
-    return found
-
-
-def _difference(builder: Builder, first: int, last: int) -> Measured:
-    """Of running counts of all tables."""
-    now = _whole(builder, last)
-    if first == 0:
-        return now
-    before = _whole(builder, first - 1)
-    since = np.full(len(now.workload.marginals), first, dtype=np.int64)
-    variance = _variance(builder, first, last)
-    return replace(now, values=now.values - before.values, variance=variance, since=since)
-
-
-def _rows(own: Measured, all_of_it: Measured | None, *, seed: int) -> Population:
-    """Rows for a window's measurement, near the shares of all events up to its end.
-
-    Noise is as large for a month as for years, and would drown it. So rows begin as those of all events, and move where
-    the window's own measurement stands out of its noise (the same empirical Bayes step as between releases).
-
-    Args:
-        all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
-    """
-    if all_of_it is None:
-        return fit(own, seed=seed, memory=0.0)
-    rows, number = fit(all_of_it, seed=seed, memory=0.0), targets(own).rows
-    if rows.number == 0:
-        return fit(own, seed=seed, memory=0.0)
-    drawn = np.random.default_rng(seed).choice(rows.number, size=number, replace=number > rows.number)
-    start = Population(workload=rows.workload, codes=rows.codes[drawn])
-    return fit(own, start=start, seed=seed, memory=_ALL)
-
-
-def _refuse_broken_epochs(clock: Clock, synthesizer: InEpochs, at: int, first: int, last: int, newest: int) -> None:
-    """Raise unless ticks are whole epochs of one segment: all tables but the total were measured over epochs alone."""
-    mechanism = synthesizer.mechanism
-    if first >= at and mechanism.begin(first - at) == first - at and mechanism.ends(last - at):
-        return
-    begins = [at + t for t in range(newest - at + 2) if mechanism.begin(t) == t]
-    dates = ", ".join(written(clock.boundary(tick)) for tick in begins[-_NAMED:])
-    raise NotReleased(
-        "between: with delta = 0 this stream measures its tables once an epoch, so a window must begin and end with "
-        f'one. Choose two of: {dates}. (A stream with delta above 0, or measure = "always", has all windows.)'
-    )
-
-
-def _epochs(
-    builder: Builder, synthesizer: InEpochs, at: int, first: int, last: int
-) -> tuple[Measured, Measured, Measured | None]:
-    """Sums of whole epochs, exactly; the pooled estimate of the window; and that of all epochs, if there are others."""
-    mechanism, begun = synthesizer.mechanism, first - at
-    history = [_measured(builder, at + tick) for tick in range(last - at + 1) if mechanism.ends(tick)]
-    inside = [known for known in history if known.tick >= begun]
-    base = float(_measured(builder, first - 1).marginal(())[0]) if begun else 0.0
-    variance = dict(zip(mechanism.workload.marginals, _variance(builder, first, last).tolist(), strict=True))
-    marginals = [m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in inside)]
-    values = [sum(known.marginal(m)[0].reshape(-1) for known in inside) for m in marginals if m]
-    total = float(inside[-1].marginal(())[0]) - base
-    exact = Measured(
-        tick=last,
-        workload=Workload(sizes=mechanism.workload.sizes, marginals=tuple(sorted(marginals, key=len))),
-        values=np.concatenate([[total], *values]),
-        variance=np.array([variance[m] for m in sorted(marginals, key=len)]),
-        since=np.full(len(marginals), first, dtype=np.int64),
-    )
-    signed = mechanism.unit.signed
-    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], signed=signed)
-    return exact, replace(pool, tick=last), pooled(history, signed=signed) if begun else None
-
-
-def _from(known: Measured, begun: int, base: float, variance: float) -> Measured:
-    """A measurement as it would be if the stream had begun with a later tick."""
-    place = known.workload.marginals.index(())
-    values, variances = known.values.copy(), known.variance.copy()
-    values[known.workload.slice_of(())] -= base
-    variances[place] = variance
-    since = np.where(np.arange(known.since.size) == place, 0, known.since - begun)
-    return replace(known, tick=known.tick - begun, values=values, variance=variances, since=since)
-
-
-def _batches(builder: Builder, first: int, last: int) -> tuple[Measured, Population]:
-    """The number of events in all batches together, and the rows that were fitted to each of them."""
-    rows: Any = None
-    totals: list[float] = []
-    for tick in range(first, last + 1):
-        (_, synthesizer), known = _own(builder, tick), _measured(builder, tick)
-        models, seed = synthesizer.replay(known, {}), seed_of(builder.previous(tick + 1), "fit")
-        rows = synthesizer.fit(known.tick, lambda _, known=known: known, rows, models, seed=seed)  # type: ignore[misc]
-        totals.append(float(known.marginal(())[0]))
-    found: Population = rows
-    measured = Measured(
-        tick=last,
-        workload=Workload(sizes=found.workload.sizes, marginals=((),)),
-        values=np.array([sum(totals)]),
-        variance=_variance(builder, first, last)[[found.workload.marginals.index(())]],
-        since=np.array([first]),
-    )
-    return measured, found

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from synthstream import StreamConfig
 from synthstream.cli import app
+from synthstream.contract import CounterTarget
 from synthstream.evaluate.audit import Audit, Finding, OfCounter, audit, audit_counter, spanned
 from synthstream.evaluate.lower import delta_of, epsilon_of, epsilon_seen, lattice, limits, mu_seen
 from synthstream.evaluate.trials import readings, trials
@@ -120,15 +121,14 @@ def test_the_noise_of_readings_is_that_of_one_draw_each(c: Counter) -> None:
 
 def found(claimed: float, true: float, runs: int, seed: str, *, ticks: int = 1) -> Finding:
     """One count with noise for one epsilon, held against the claim of another."""
-    target = OfCounter(
+    target = CounterTarget(
         name="a count",
         counter=Simple(noise="laplace"),
         multipliers=np.array([1 / true]),
         moved=np.ones(1),
-        ticks=ticks,
         claimed=claimed,
     )
-    return target.audit(SeededGate(seed), runs=runs, alpha=0.001, progress=lambda share: None)
+    return OfCounter(target, ticks).audit(SeededGate(seed), runs=runs, alpha=0.001, progress=lambda share: None)
 
 
 @pytest.mark.parametrize("epsilon", ENOUGH)
@@ -152,7 +152,9 @@ def test_every_counter_shows_most_of_its_claim(c: Counter) -> None:
 
 def test_bounds_of_parts_add_up() -> None:
     """Three cells that one event moves claim three times what one does, and show nearly as much."""
-    three = OfCounter(name="three", counter=Binary(horizon=4), multipliers=np.full(3, 2.0), moved=np.ones(3), ticks=4)
+    three = OfCounter(
+        CounterTarget(name="three", counter=Binary(horizon=4), multipliers=np.full(3, 2.0), moved=np.ones(3)), 4
+    )
     finding = three.audit(SeededGate(3), runs=8000, alpha=0.001, progress=lambda share: None)
     assert finding.claimed == 1.5
     assert 0.85 * 1.5 < finding.seen <= 1.5

@@ -9,7 +9,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from synthstream.bounds import CellNoise, baseline_bound, bound, covered, largest_error, noise_of, picks_rule
+from synthstream.bounds import (
+    BETA,
+    CellNoise,
+    baseline_bound,
+    bound,
+    noise_of,
+    of_an_epoch,
+    of_running_counts,
+    picks_rule,
+)
+from synthstream.contract import Synthesizer
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
 from synthstream.kernel.counters.base import Noise
 from synthstream.kernel.epochs import Epochs
@@ -18,6 +28,7 @@ from synthstream.kernel.sampling import laplace_variance
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.privacy import Budget
+from synthstream.synthesizer import Continual, InEpochs
 from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import Workload
 
@@ -134,8 +145,7 @@ def test_marginals_keep_the_bound_over_all_tables(delta: float, loose: float) ->
         for _ in range(12):
             state, measured = mechanism.step(state, none, gate)
         largest.append(np.abs(measured.values).max())
-    x = largest_error(mechanism, tick=11)
-    assert x is not None
+    x = of_running_counts(mechanism, 11)
     assert np.mean(np.array(largest) > x) <= 0.05
     assert x / np.quantile(largest, 0.95) < loose
 
@@ -148,21 +158,20 @@ def test_epochs_keep_the_bound_over_what_an_epoch_measures(picks: int) -> None:
     for run in range(1500):
         _, measured = mechanism.step(mechanism.init(), none, SeededGate(run), lambda events: np.zeros(workload.cells))
         largest.append(np.abs(measured.values).max())
-    x = largest_error(mechanism, tick=0)
-    assert x is not None
+    x = of_an_epoch(mechanism, 0)
     assert np.mean(np.array(largest) > x) <= 0.05
     assert x / np.quantile(largest, 0.95) < 1.25
-    assert "that epoch alone" in covered(mechanism)
+    assert "that epoch alone" in InEpochs(mechanism=mechanism).bound_covers
 
 
 def test_beta_is_checked_and_smaller_ones_cost_more() -> None:
     mechanism = Marginals(
         workload=Workload.all_up_to(1, sizes=(2, 3)), budget=Budget(epsilon=1.0, delta=1e-9), horizon=9
     )
-    found = [largest_error(mechanism, tick=8, beta=beta) or 0.0 for beta in (0.5, 0.05, 1e-6)]
+    found = [of_running_counts(mechanism, 8, beta=beta) for beta in (0.5, 0.05, 1e-6)]
     assert 0 < found[0] < found[1] < found[2]
     with pytest.raises(ValueError, match="beta must be between 0 and 1"):
-        largest_error(mechanism, tick=8, beta=1.0)
+        of_running_counts(mechanism, 8, beta=1.0)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
@@ -171,11 +180,11 @@ def test_beta_is_checked_and_smaller_ones_cost_more() -> None:
 def test_any_budget_has_a_bound(epsilon: float, delta: float, horizon: int | None) -> None:
     workload = Workload.all_up_to(2, sizes=(2, 3))
     budget = Budget(epsilon=epsilon, delta=delta)
-    mechanisms: list[Marginals | Epochs] = [Marginals(workload=workload, budget=budget, horizon=horizon)]
+    made: list[Synthesizer] = [Continual(mechanism=Marginals(workload=workload, budget=budget, horizon=horizon))]
     if budget.pure:
-        mechanisms.append(Epochs(workload=workload, budget=budget, horizon=horizon, picks=1))
-    for mechanism in mechanisms:
-        found = [largest_error(mechanism, tick=0 if horizon == 1 else tick) for tick in (0, 30)]
+        made.append(InEpochs(mechanism=Epochs(workload=workload, budget=budget, horizon=horizon, picks=1)))
+    for synthesizer in made:
+        found = [synthesizer.error_bound(0 if horizon == 1 else tick, beta=BETA) for tick in (0, 30)]
         assert all(x is not None and 0 <= x * min(epsilon, 2.0) < 1e4 for x in found)
 
 

@@ -24,6 +24,7 @@ import synthstream
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.assembly import synthesizer_of
 from synthstream.cli import app
+from synthstream.contract import TableMechanism
 from synthstream.draft import draft
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateMismatch
 from synthstream.intake import _feed
@@ -31,7 +32,6 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.planning import plan
 from synthstream.reading import polars_frame, signs
-from synthstream.synthesizer import TableMechanism
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from tests.unit.test_privacy_factors import Aligned

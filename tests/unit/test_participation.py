@@ -143,7 +143,7 @@ def test_known_factors(how: Counter | None, unit: Unit, factor: int) -> None:
 @pytest.mark.parametrize("kind", ["simple", "toeplitz", "blt"])
 @pytest.mark.parametrize("horizon", [1, 2, 31, 365])
 def test_factors_grow_with_events_and_stay_below_their_number(kind: str, horizon: int) -> None:
-    how = counter(kind, horizon=horizon, noise="gaussian")  # type: ignore[arg-type]
+    how = counter(kind, horizon=horizon, noise="gaussian")
     for per_tick in (1, 2, 5):
         found = [factor_of(how, person(m, per_tick)) for m in range(1, 30)]
         assert all(a <= b for a, b in pairwise(found))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from synthstream.contract import Models, Synthesizer
 from synthstream.counts import Counts
 from synthstream.fit.rounds import Mixture, Rounds
 from synthstream.kernel.batchwise import Batchwise
@@ -21,8 +22,8 @@ from synthstream.kernel.selective import Selective
 from synthstream.kinds import COUNTERS, QUERIES, SCORES, Queries, Score
 from synthstream.kinds import FitKind as FitKind
 from synthstream.measured import Measured
+from synthstream.paper_synthesizers import FromBatches, FromSelection
 from synthstream.privacy import Budget, Neighbours
-from synthstream.synthesizer import FromBatches, FromSelection, Models, Synthesizer
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 

@@ -15,13 +15,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.assembly import group_factor, synthesizer_of
 from synthstream.config import StreamConfig
+from synthstream.contract import POWER, CounterTarget, DrawTarget, Measure
 from synthstream.evaluate.lower import epsilon_of, epsilon_seen, lattice, mu_seen
 from synthstream.evaluate.trials import readings, trials
 from synthstream.kernel.counters import Counter
@@ -29,10 +29,6 @@ from synthstream.kernel.gate import Gate, SystemGate
 
 FloatArray = NDArray[np.float64]
 Progress = Callable[[float], None]
-Measure = Literal["epsilon", "mu"]
-
-# As many events are added as make the claim for all of them about this large, where an event is best told.
-_POWER = 1.25
 # Cells of one vector of simulated counters.
 _CELLS = 200_000
 
@@ -114,50 +110,40 @@ class Audit:
         return epsilon_of(self.whole.seen, self.delta)
 
 
-class Target(ABC):
+class Auditing(ABC):
     """Something whose claim can be compared with what is seen."""
-
-    name: str
-    measure: Measure
-    claimed: float
 
     @abstractmethod
     def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
         """Simulate ``runs`` runs on each side. The bound is wrong with probability at most ``alpha``."""
 
 
-@dataclass(kw_only=True)
-class OfCounter(Target):
+class OfCounter(Auditing):
     """A counter over those cells that one event changes.
 
     Args:
-        multipliers: noise of each cell per unit of sensitivity, shape ``(cells,)``.
-        moved: by how much one event changes each cell, shape ``(cells,)``.
-        claimed: for all cells together; left out: what the multipliers say.
+        target: the counter.
         ticks: how many are released.
     """
 
-    name: str
-    counter: Counter
-    multipliers: FloatArray
-    moved: FloatArray
-    ticks: int
-    claimed: float = 0.0
-
-    def __post_init__(self) -> None:
+    def __init__(self, target: CounterTarget, ticks: int) -> None:
+        self.name, self.counter = target.name, target.counter
+        self.multipliers, self.moved = target.multipliers, target.moved
+        self.ticks = spanned(target.counter, ticks)
         self.measure: Measure = "epsilon" if self.counter.noise == "laplace" else "mu"
         loss = self.moved / self.multipliers
-        self.claimed = self.claimed or float(loss.sum() if self.measure == "epsilon" else np.sqrt(np.sum(loss**2)))
+        together = float(loss.sum() if self.measure == "epsilon" else np.sqrt(np.sum(loss**2)))
+        self.claimed = together if target.claimed is None else target.claimed
 
     def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
-        """See :class:`Target`."""
+        """See :class:`Auditing`."""
         look = readings(self.counter, self.ticks)
         loss = self.moved / self.multipliers
         if self.measure == "epsilon":
             power = loss * look.shares.max()
         else:
             power = np.full(loss.size, np.sqrt(np.sum(loss**2)) * look.shares[0])
-        events = np.maximum(np.rint(_POWER / power), 1).astype(np.int64)
+        events = np.maximum(np.rint(POWER / power), 1).astype(np.int64)
         together = max(1, min(_CELLS // loss.size, runs))
         sides: list[FloatArray] = []
         for side in (0, 1):
@@ -194,47 +180,35 @@ class OfCounter(Target):
         return np.asarray(found[:, :, 0] @ weights / (weights @ self.moved))[:, None]
 
 
-@dataclass(kw_only=True)
-class OfDraws(Target):
-    """Readings of runs that are simulated one by one.
+class OfDraws(Auditing):
+    """Readings of runs that are simulated one by one."""
 
-    Args:
-        draw: readings of a run without events beside the fixed ones (0) or with ``events`` more (1), shape
-            ``(readings,)``, moved by ``shift`` if there are more; NaN for one that was not taken.
-        shift: shape ``(readings,)``.
-        events: how many are added.
-    """
-
-    name: str
-    measure: Measure
-    claimed: float
-    draw: Callable[[int, Gate], FloatArray]
-    shift: FloatArray
-    events: int
-    room: float = 1.0
+    def __init__(self, target: DrawTarget) -> None:
+        self._target = target
 
     def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
-        """See :class:`Target`."""
-        sides = []
+        """See :class:`Auditing`."""
+        target, sides = self._target, []
+        room = 1.0 if target.grid is None else lattice(*target.grid)
         for side in (0, 1):
-            found = np.full((runs, self.shift.size), np.nan)
+            found = np.full((runs, target.shift.size), np.nan)
             for run in range(runs):
-                found[run] = self.draw(side, gate)
+                found[run] = target.draw(side, gate)
                 if run % 100 == 99:
                     progress((side + (run + 1) / runs) / 2)
             sides.append(found)
-        if self.measure == "epsilon":
-            total = float(epsilon_seen(sides[0], sides[1], self.shift, alpha=alpha).sum())
+        if target.measure == "epsilon":
+            total = float(epsilon_seen(sides[0], sides[1], target.shift, alpha=alpha).sum())
         else:
-            total = float(np.sqrt(np.sum(mu_seen(sides[0], sides[1], self.shift, alpha=alpha) ** 2)))
+            total = float(np.sqrt(np.sum(mu_seen(sides[0], sides[1], target.shift, alpha=alpha) ** 2)))
         return Finding(
-            what=self.name,
-            measure=self.measure,
-            claimed=self.claimed,
-            seen=total / self.events / self.room,
-            events=(self.events, self.events),
+            what=target.name,
+            measure=target.measure,
+            claimed=target.claimed,
+            seen=total / target.events / room,
+            events=(target.events, target.events),
             runs=runs,
-            room=self.room,
+            room=room,
         )
 
 
@@ -258,10 +232,10 @@ def audit_counter(
     """
     name = f"one cell of the counter {type(counter).__name__.lower()}"
     one = np.ones(1)
-    target = OfCounter(
-        name=name, counter=counter, multipliers=one * multiplier, moved=one, ticks=spanned(counter, ticks)
+    target = CounterTarget(name=name, counter=counter, multipliers=one * multiplier, moved=one)
+    return OfCounter(target, ticks).audit(
+        gate or SystemGate(), runs=runs, alpha=1 - confidence, progress=lambda share: None
     )
-    return target.audit(gate or SystemGate(), runs=runs, alpha=1 - confidence, progress=lambda share: None)
 
 
 def spanned(counter: Counter, ticks: int) -> int:
@@ -291,13 +265,12 @@ def audit(
         ConfigError: the configuration cannot be run.
         ValueError: an argument is out of range.
     """
-    from synthstream.evaluate.subjects import subjects
-
     if runs < 10 or ticks < 1 or not 0 < confidence < 1:
         raise ValueError("an audit needs at least 10 runs and 1 tick, and a confidence between 0 and 1")
-    mechanism: Any = synthesizer_of(config).mechanism
-    counters, parts, caveat = subjects(mechanism, ticks)
-    targets = [*counters, *parts]
+    made = synthesizer_of(config)
+    mechanism = made.mechanism
+    counters, parts, caveat = made.audit_targets()
+    targets = [OfDraws(t) if isinstance(t, DrawTarget) else OfCounter(t, ticks) for t in (*counters, *parts)]
     alpha = (1 - confidence) / len(targets)
     found = []
     for number, target in enumerate(targets):

@@ -26,7 +26,6 @@ from synthstream.evaluate.custodian import (
     truth_of_tables,
 )
 from synthstream.evaluate.wasserstein import w1_grid, w1_line
-from synthstream.point_synthesizers import FromNodes, forecast
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.page import render
@@ -283,9 +282,9 @@ def _distances(found: Published, truth: Truth, shape: tuple[int, ...], progress:
 def _forecasts(found: Published, ticks: Sequence[Tick]) -> list[Series]:
     """What the noise foresees for as many events as were published; nothing for kinds without a forecast."""
     made = synthesizer_of(found.config)
-    if not isinstance(made, FromNodes):
+    y = [made.expected_distance(tick.rows) if tick.rows > 0 else None for tick in ticks]
+    if not any(y):
         return []
-    y = [forecast(made, tick.rows) if tick.rows > 0 else None for tick in ticks]
     return [Series(name="forecast", x=[tick.end.timestamp() for tick in ticks], y=y)]
 
 

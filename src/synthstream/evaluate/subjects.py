@@ -1,18 +1,20 @@
-"""What can be audited of each mechanism: its counters, and one tick of what has no counter."""
+"""What can be audited of each mechanism: its counters, and one tick of what has no counter.
+
+Here it is only described; :mod:`synthstream.evaluate.audit` draws and measures.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.contract import POWER, CounterTarget, DrawTarget, Targets
 from synthstream.counts import Counts
-from synthstream.evaluate.audit import _POWER, Measure, OfCounter, OfDraws, Target, spanned
-from synthstream.evaluate.lower import lattice
 from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
@@ -20,68 +22,23 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
+from synthstream.kernel.rounds import InRounds
 from synthstream.kernel.schedule import Shape, differences
 from synthstream.kernel.selective import Selective
 from synthstream.measured import Measured
 from synthstream.partition import Partition
-from synthstream.testing.gates import ExactGate, TracingGate
-from synthstream.workload import IntArray, Workload
-
-FloatArray = NDArray[np.float64]
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # Halvings of a simulated partition: finer ones cost time and are measured alike.
 _DEPTH = 10
 _EPOCH = 9
 
 
-class Subjects(NamedTuple):
-    """Single counters, parts of the whole, and what was left out."""
+def of_marginals(mechanism: Marginals) -> Targets:
+    """Of tables that are all measured at every tick.
 
-    counters: list[Target]
-    parts: list[Target]
-    caveat: str
-
-
-def subjects(mechanism: Any, ticks: int) -> Subjects:
-    """What to audit of a mechanism. Raises ``TypeError`` for an unknown one."""
-    if isinstance(mechanism, Marginals):
-        return _of_marginals(mechanism, ticks)
-    if isinstance(mechanism, Epochs):
-        total = _one_cell("the number of events", mechanism.counter, mechanism.total_multiplier, ticks)
-        caveat = "Choices of tables were not audited, and count as nothing seen." if mechanism.chooses else ""
-        return Subjects([], [total, *_tables(mechanism)], caveat)
-    if isinstance(mechanism, Selective | Batchwise):
-        own = mechanism.total_counter if isinstance(mechanism, Selective) else mechanism.counter
-        total = _one_cell("the number of events", own, mechanism.total_multiplier, ticks)
-        single = _one_cell("one cell of a table", mechanism.counter, mechanism.multiplier, ticks)
-        caveat = "Weaker: choices of tables were not audited, and of measured ones the first tick alone."
-        return Subjects([single], [total, *_tables(mechanism)], caveat)
-    if isinstance(mechanism, Points):
-        known = mechanism.total
-        scale = mechanism.scale(mechanism.parts[0]) if known is not None else 1.0
-        first = [] if known is None else [_one_cell("the number of events", known, scale, ticks)]
-        caveat = "Weaker: of the nodes, the end of one epoch was audited; what it keeps back for its course was not."
-        return Subjects([], [*first, _nodes(mechanism)], caveat)
-    if isinstance(mechanism, Hypercube):
-        caveat = "Much weaker: one canary cell was audited. Comparisons with a noisy threshold hardly show."
-        return Subjects([], [_canary(mechanism)], caveat)
-    raise TypeError(f"no way is known to audit a {type(mechanism).__name__}")
-
-
-def _one_cell(name: str, counter: Counter, multiplier: float, ticks: int) -> OfCounter:
-    one = np.ones(1)
-    kind = type(counter).__name__.lower()
-    return OfCounter(
-        name=f"{name}, by the counter {kind}",
-        counter=counter,
-        multipliers=multiplier * one,
-        moved=one,
-        ticks=spanned(counter, ticks),
-    )
-
-
-def _of_marginals(mechanism: Marginals, ticks: int) -> Subjects:
-    """A row that comes moves one cell of every table; one that is replaced moves two, or one by two with its sign."""
+    A row that comes moves one cell of every table; one that is replaced moves two, or one by two with its sign.
+    """
     multipliers = _used(mechanism)
     moved = np.ones(multipliers.size)
     if mechanism.neighbours == "replace-one" and mechanism.unit.signed:
@@ -90,25 +47,98 @@ def _of_marginals(mechanism: Marginals, ticks: int) -> Subjects:
         several = mechanism.workload.lengths > 1
         multipliers, moved = np.repeat(multipliers[several], 2), np.repeat(moved[several], 2)
     claim = mechanism.claim()
-    whole = OfCounter(
+    whole = CounterTarget(
         name=f"all {len(mechanism.multipliers)} tables",
         counter=mechanism.counter,
         multipliers=multipliers,
         moved=moved,
-        ticks=spanned(mechanism.counter, ticks),
         claimed=math.sqrt(2 * claim.rho) if claim.pure is None else float(claim.pure),
     )
-    single = _one_cell("one cell of a table", mechanism.counter, float(mechanism.multipliers.min()), ticks)
-    return Subjects([single], [whole], "")
+    single = _one_cell("one cell of a table", mechanism.counter, float(mechanism.multipliers.min()))
+    return Targets([single], [whole], "")
+
+
+def of_epochs(mechanism: Epochs) -> Targets:
+    """Of tables that are measured once an epoch."""
+    total = _one_cell("the number of events", mechanism.counter, mechanism.total_multiplier)
+    caveat = "Choices of tables were not audited, and count as nothing seen." if mechanism.chooses else ""
+    workload = mechanism.workload
+    singles = mechanism.scales[mechanism.order == 1].tolist()
+    larger = mechanism.scales[mechanism.order == 2].tolist()[: mechanism.measured_larger]
+
+    def guess(events: float) -> FloatArray:
+        return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
+
+    def measured(counts: IntArray, gate: Gate) -> Measured:
+        return mechanism.step(mechanism.init(), counts, gate, guess)[1]
+
+    tables = _tables(mechanism, np.array(singles + larger), measured, gaussian=False)
+    return Targets([], [total, tables], caveat)
+
+
+def of_rounds(mechanism: Selective | Batchwise, total: Counter) -> Targets:
+    """Of the methods of paper 2; ``total`` counts the rows."""
+    own = _one_cell("the number of events", total, mechanism.total_multiplier)
+    single = _one_cell("one cell of a table", mechanism.counter, mechanism.multiplier)
+
+    def measured(counts: IntArray, gate: Gate) -> Measured:
+        return mechanism.step(mechanism.init(), counts, gate, _Unfitted(mechanism.workload))[1]
+
+    scales = np.full(mechanism.picks, mechanism.multiplier)
+    tables = _tables(mechanism, scales, measured, gaussian=not mechanism.budget.pure)
+    caveat = "Weaker: choices of tables were not audited, and of measured ones the first tick alone."
+    return Targets([single], [own, tables], caveat)
+
+
+def of_points(mechanism: Points) -> Targets:
+    """Of points measured epoch by epoch."""
+    known = mechanism.total
+    scale = mechanism.scale(mechanism.parts[0]) if known is not None else 1.0
+    first = [] if known is None else [_one_cell("the number of events", known, scale)]
+    caveat = "Weaker: of the nodes, the end of one epoch was audited; what it keeps back for its course was not."
+    return Targets([], [*first, _nodes(mechanism)], caveat)
+
+
+def of_hypercube(mechanism: Hypercube) -> Targets:
+    """Of the algorithm of paper 1."""
+    caveat = "Much weaker: one canary cell was audited. Comparisons with a noisy threshold hardly show."
+    return Targets([], [_canary(mechanism)], caveat)
+
+
+def _one_cell(name: str, counter: Counter, multiplier: float) -> CounterTarget:
+    kind, one = type(counter).__name__.lower(), np.ones(1)
+    return CounterTarget(
+        name=f"{name}, by the counter {kind}", counter=counter, multipliers=multiplier * one, moved=one
+    )
+
+
+class _Scales:
+    """A gate that adds nothing, and notes the scale that it was asked for first."""
+
+    secure = False
+
+    def __init__(self) -> None:
+        self.first: FloatArray | None = None
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        return self._noted(value, sigma)
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        return self._noted(value, scale)
+
+    def _noted(self, value: IntArray, scale: float | FloatArray) -> IntArray:
+        if self.first is None:
+            self.first = np.asarray(scale, dtype=np.float64)
+        return value.copy()
 
 
 def _used(mechanism: Marginals) -> FloatArray:
     """Multipliers of the first cell of each table, as a step of the mechanism really uses them, shape ``(tables,)``."""
 
-    def asked(draw: Callable[[Gate], object]) -> FloatArray:
-        tracing = TracingGate(ExactGate())
-        draw(tracing)
-        return np.asarray(tracing.trace[0].scale, dtype=np.float64)
+    def asked(draw: Callable[[Any], object]) -> FloatArray:
+        gate = _Scales()
+        draw(gate)
+        return np.zeros(0) if gate.first is None else gate.first
 
     counter, cells = mechanism.counter, mechanism.workload.cells
     none = np.zeros(cells, dtype=np.int64)
@@ -138,50 +168,31 @@ class _Unfitted:
         return self._tables
 
 
-def _tables(mechanism: Epochs | Selective | Batchwise) -> list[Target]:
+def _tables(
+    mechanism: Epochs | InRounds, scales: FloatArray, step: Callable[[IntArray, Gate], Measured], *, gaussian: bool
+) -> DrawTarget:
     """The tables that are measured in the first tick; an epoch ends with it."""
-    if isinstance(mechanism, Epochs):
-        singles = mechanism.scales[mechanism.order == 1].tolist()
-        larger = mechanism.scales[mechanism.order == 2].tolist()[: mechanism.measured_larger]
-        scales, gaussian = np.array(singles + larger), False
-    else:
-        scales, gaussian = np.full(mechanism.picks, mechanism.multiplier), not mechanism.budget.pure
     loss = mechanism.changed / scales
-    events = max(1, round(_POWER / float(np.median(1 / scales))))
+    events = max(1, round(POWER / float(np.median(1 / scales))))
     without, present = _neighbours(mechanism, events)
-    measure: Measure = "mu" if gaussian else "epsilon"
 
     def draw(side: int, gate: Gate) -> FloatArray:
-        measured = _step(mechanism, present if side else without, gate)
+        measured = step(present if side else without, gate)
         return _changed_cells(mechanism.workload, measured, without, present - without, len(scales))
 
     moved = float(np.abs(present - without).max())
-    return [
-        OfDraws(
-            name=f"{len(scales)} tables measured in one tick",
-            measure=measure,
-            claimed=float(np.sqrt(np.sum(loss**2)) if gaussian else loss.sum()),
-            draw=draw,
-            shift=np.full(2 * len(scales), moved),
-            events=events,
-            room=lattice(float(scales.min()), moved) if gaussian else 1.0,
-        )
-    ]
+    return DrawTarget(
+        name=f"{len(scales)} tables measured in one tick",
+        measure="mu" if gaussian else "epsilon",
+        claimed=float(np.sqrt(np.sum(loss**2)) if gaussian else loss.sum()),
+        draw=draw,
+        shift=np.full(2 * len(scales), moved),
+        events=events,
+        grid=(float(scales.min()), moved) if gaussian else None,
+    )
 
 
-def _step(mechanism: Epochs | Selective | Batchwise, counts: IntArray, gate: Gate) -> Measured:
-    """What is measured in the first tick."""
-    workload = mechanism.workload
-    if isinstance(mechanism, Epochs):
-
-        def guess(events: float) -> FloatArray:
-            return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
-
-        return mechanism.step(mechanism.init(), counts, gate, guess)[1]
-    return mechanism.step(mechanism.init(), counts, gate, _Unfitted(workload))[1]
-
-
-def _neighbours(mechanism: Epochs | Selective | Batchwise, events: int) -> tuple[IntArray, IntArray]:
+def _neighbours(mechanism: Epochs | InRounds, events: int) -> tuple[IntArray, IntArray]:
     """Counts of no rows and of some equal ones; or of these, and of as many others in their place."""
     workload = mechanism.workload
     row = workload.count(np.zeros((1, len(workload.sizes)), dtype=np.int32)) * events
@@ -209,7 +220,7 @@ def _changed_cells(
     return out
 
 
-def _nodes(mechanism: Points) -> Target:
+def _nodes(mechanism: Points) -> DrawTarget:
     """Halves of a box with some fixed events, at the end of the first epoch, which its first tick ends."""
     partition = mechanism.partition
     depth = max(min(partition.depth, _DEPTH), partition.dimension)
@@ -218,7 +229,7 @@ def _nodes(mechanism: Points) -> Target:
     cost = mechanism.parts[1]
     claimed = cost if mechanism.budget.pure else math.sqrt(2 * cost)
     each = claimed / (levels if mechanism.budget.pure else math.sqrt(levels))
-    events = max(1, round(_POWER / each))
+    events = max(1, round(POWER / each))
     without = np.zeros(2**depth, dtype=np.int64)
     without[0] = math.ceil(1.4 * 2**_EPOCH / mechanism.budget.epsilon) + events
     present = without.copy()
@@ -241,18 +252,18 @@ def _nodes(mechanism: Points) -> Target:
         return np.asarray(np.sign(shift) * (values - before)[differ])
 
     scale = mechanism.scale(cost)  # of a level that has all of the epoch's budget; no level has less noise
-    return OfDraws(
+    return DrawTarget(
         name=f"{levels} levels of halves at the end of an epoch",
         measure="epsilon" if mechanism.budget.pure else "mu",
         claimed=claimed,
         draw=draw,
         shift=np.abs(shift).astype(np.float64),
         events=events,
-        room=1.0 if mechanism.budget.pure else lattice(scale, float(events)),
+        grid=None if mechanism.budget.pure else (scale, float(events)),
     )
 
 
-def _canary(mechanism: Hypercube) -> Target:
+def _canary(mechanism: Hypercube) -> DrawTarget:
     """Points that move from one half of the box to the other."""
     budget = mechanism.budget
     number = min(math.ceil(128 / budget.epsilon), mechanism.points)
@@ -264,7 +275,7 @@ def _canary(mechanism: Hypercube) -> Target:
         _, counts = mechanism.step(mechanism.init(), sides[side], np.arange(number), gate)
         return np.array([float(counts.levels[0][1]) if counts.levels else np.nan])
 
-    return OfDraws(
+    return DrawTarget(
         name="the noisy count of one half of the box",
         measure="epsilon",
         claimed=float(mechanism.claim().pure or 0),

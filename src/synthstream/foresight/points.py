@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from synthstream.contract import History
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.foresight.shapes import Clusters
 from synthstream.foresight.transport import w1
-from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
-from synthstream.point_synthesizers import FromNodes, FromSparseCounts
 from synthstream.privacy import Budget, delta_for
-from synthstream.synthesizer import History
 from synthstream.workload import FloatArray
 
 # More events than this are simulated in proportion: fewer events, with less noise by the same factor.
@@ -120,20 +118,18 @@ class Run:
         seconds: of the newest release: noise and fit.
     """
 
-    def __init__(
-        self, made: FromNodes | FromSparseCounts, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0
-    ) -> None:
-        most = _MOST_EVENTS if isinstance(made, FromNodes) else _MOST_COUNTED
+    def __init__(self, made: Any, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0) -> None:
+        most = _MOST_EVENTS if made.skips_ticks else _MOST_COUNTED
         self._scale = max(1.0, ticks[-1] * events_per_tick / most)
         self._ticks, self._rate, self._seed = list(ticks), events_per_tick, seed
         self._made = self._simulated(made)
         self._partition = self._made.partition
         self.seconds = 0.0
 
-    def _simulated(self, made: FromNodes | FromSparseCounts) -> FromNodes | FromSparseCounts:
+    def _simulated(self, made: Any) -> Any:
         """The synthesizer for events that stand for ``scale`` events each: noise is smaller by as much."""
         budget = _louder(made.mechanism.budget, self._scale)
-        if isinstance(made, FromSparseCounts):
+        if not made.skips_ticks:
             return replace(made, mechanism=replace(made.mechanism, budget=budget))
         whole = made.mechanism.partition
         partition = replace(whole, depth=min(whole.depth, max(_DEEPEST, whole.dimension)))
@@ -151,7 +147,7 @@ class Run:
             counts = self._counts(shape, self._number(tick) - self._number(before))
             true[counts.cells] += counts.numbers
             begin = time.perf_counter()
-            state = state | ({"t": np.array(tick - 1)} if isinstance(made, FromNodes) else {})
+            state = state | ({"t": np.array(tick - 1)} if made.skips_ticks else {})
             state, measured, _ = made.step(state, counts, gate, last, {})
             history[tick - 1] = measured
             if tick in self._ticks or getattr(measured, "closing", False):
@@ -188,7 +184,7 @@ class Run:
     def _lacking(self, measured: object, steps: int, rng: np.random.Generator) -> float:
         """Factor for masses whose total has the noise of its tick: its counter was stepped fewer times."""
         mechanism = self._made.mechanism
-        if not isinstance(mechanism, Points) or mechanism.total is None or not isinstance(measured, TreeMeasured):
+        if not self._made.skips_ticks or mechanism.total is None or not isinstance(measured, TreeMeasured):
             return 1.0
         multiplier = mechanism.scale(mechanism.parts[0])
         lacking = measured.variance - mechanism.total.variance(steps - 1, multiplier=multiplier)
@@ -196,8 +192,9 @@ class Run:
         return float(max(1 + wrong / max(measured.total, 1.0), 0.0))
 
 
-def _fitted(made: FromNodes | FromSparseCounts, tick: int, history: History, last: Cloud | None) -> Cloud:
-    return made.fit(tick, history, last, {}, seed=0)
+def _fitted(made: Any, tick: int, history: History, last: Cloud | None) -> Cloud:
+    fitted: Cloud = made.fit(tick, history, last, {}, seed=0)
+    return fitted
 
 
 def _louder(budget: Budget, factor: float) -> Budget:

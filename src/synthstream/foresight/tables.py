@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.synthesizer import InEpochs
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 # More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.
@@ -153,9 +153,12 @@ def _memory(tick: int, left_out: int) -> float:
 
 
 def in_epochs(
-    made: InEpochs, shape: LatentClasses, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0
+    made: Any, shape: LatentClasses, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0
 ) -> dict[int, TableErrors]:
     """Errors of rows fitted to tables that are measured once an epoch, after so many ticks: by running the mechanism.
+
+    Args:
+        made: a synthesizer whose mechanism is an :class:`Epochs`.
 
     The real mechanism is stepped at the end of each epoch, and at the ticks asked for, with seeded noise. What comes in
     between is counted there.
