@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import polars as pl
 
 from synthstream.errors import SchemaError
-from synthstream.release import Release, TableRelease
+from synthstream.measured import Measured
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # A difference of so many standard errors is called more than noise: by chance alone about 3 cells in 1,000 are, where
@@ -16,9 +17,27 @@ from synthstream.workload import FloatArray, IntArray, Workload
 BEYOND = 3.0
 
 
-def compared(now: TableRelease, then: Release, columns: Sequence[str] | None) -> pl.DataFrame:
-    """See :meth:`TableRelease.compare`."""
-    earlier = _comparable(now, then)
+class Tables(Protocol):
+    """What is compared: a :class:`synthstream.release.TableRelease`."""
+
+    @property
+    def tick(self) -> int: ...
+    @property
+    def workload(self) -> Workload: ...
+    @property
+    def measured(self) -> Measured: ...
+    @property
+    def covariance(self) -> Callable[[int, int], FloatArray] | None: ...
+    @property
+    def running(self) -> bool: ...
+    @property
+    def tables(self) -> pl.DataFrame: ...
+    def table(self, columns: Sequence[str]) -> pl.DataFrame: ...
+    def marginal_of(self, columns: Sequence[str]) -> Workload: ...
+
+
+def compared(now: Tables, earlier: Tables, columns: Sequence[str] | None) -> pl.DataFrame:
+    """See :meth:`synthstream.release.TableRelease.compare`."""
     if columns is None:
         workload, new, old = now.workload, now.tables, earlier.tables
     else:
@@ -41,25 +60,7 @@ def compared(now: TableRelease, then: Release, columns: Sequence[str] | None) ->
     return frame.sort(order, descending=True, nulls_last=True, maintain_order=True)
 
 
-def _comparable(now: TableRelease, then: Release) -> TableRelease:
-    if not isinstance(then, Release):
-        raise TypeError(f"compare: takes an earlier release, not {type(then).__name__}")
-    if not isinstance(then, TableRelease) or type(then) is not type(now):
-        raise SchemaError(
-            f"compare: a {type(now).__name__} is compared with another one of its stream, not with a "
-            f"{type(then).__name__}"
-        )
-    if (now.name, now.schema.hash, now.facts["claim"]) != (then.name, then.schema.hash, then.facts["claim"]):
-        raise SchemaError(f"compare: {now.name!r} and {then.name!r} are not releases of one stream")
-    if then.tick >= now.tick:
-        raise SchemaError(
-            f"compare: tick {then.tick} is not earlier than tick {now.tick}; ask the later one, as in "
-            "later.compare(earlier)"
-        )
-    return then
-
-
-def _variances(now: TableRelease, then: TableRelease, workload: Workload) -> FloatArray:
+def _variances(now: Tables, then: Tables, workload: Workload) -> FloatArray:
     """Of the difference of what was measured, for each table; NaN where it is not known or means nothing."""
     places = [now.workload.marginals.index(m) if m in now.workload.marginals else -1 for m in workload.marginals]
     (since, own), (before, past) = (_extent(release, workload) for release in (now, then))
@@ -68,11 +69,11 @@ def _variances(now: TableRelease, then: TableRelease, workload: Workload) -> Flo
         here = (since == pair[0]) & (before == pair[1])
         shared[here] = _shared(now.covariance, (pair[0], now.tick), (pair[1], then.tick))[np.array(places)[here]]
     # Of releases, running counts alone have a difference that counts something; windows count what lies in each.
-    running = (since == 0) & (before == 0) if type(now) is TableRelease else np.ones(len(places), dtype=np.bool_)
+    running = (since == 0) & (before == 0) if now.running else np.ones(len(places), dtype=np.bool_)
     return np.where(running, np.maximum(own + past - 2 * shared, 0.0), np.nan)
 
 
-def _extent(release: TableRelease, workload: Workload) -> tuple[IntArray, FloatArray]:
+def _extent(release: Tables, workload: Workload) -> tuple[IntArray, FloatArray]:
     """First tick that each table counts, and its variance; -1 and NaN if it was not measured."""
     known = {m: q for q, m in enumerate(release.measured.workload.marginals)}
     found = [known.get(marginal, -1) for marginal in workload.marginals]

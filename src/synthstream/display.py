@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
+
+import polars as pl
 
 from synthstream.errors import SinkError
-
-if TYPE_CHECKING:
-    from synthstream.release import Release
+from synthstream.measured import NOT_PRIVATE
 
 # Rows that are shown.
 _PREVIEW = 5
@@ -22,10 +23,24 @@ _WARNING = """<p style="color: #b00020; font-weight: bold; margin: 0.5em 0">{wor
 """
 
 
-def card(release: Release) -> str:
-    """A release as a small card in HTML: what it is, what is promised, and its first rows. Everything is escaped."""
-    from synthstream.release import NOT_PRIVATE
+class Shown(Protocol):
+    """What is shown: a :class:`synthstream.release.Release`."""
 
+    @property
+    def name(self) -> str: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+    @property
+    def secure(self) -> bool: ...
+    @property
+    def about(self) -> str: ...
+    def rows(self) -> pl.DataFrame: ...
+
+
+def card(release: Shown) -> str:
+    """A release as a small card in HTML: what it is, what is promised, and its first rows. Everything is escaped."""
     words = str(release.facts["claim"]["words"])
     return _CARD.format(
         name=escape(release.name),
@@ -38,9 +53,7 @@ def card(release: Release) -> str:
     )
 
 
-def _preview(release: Release) -> str:
-    import polars as pl
-
+def _preview(release: Shown) -> str:
     try:
         with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
             return release.rows().head(_PREVIEW)._repr_html_()

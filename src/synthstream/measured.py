@@ -10,6 +10,9 @@ import numpy as np
 
 from synthstream.workload import FloatArray, IntArray, Workload
 
+# Stamped on everything that a test gate has touched.
+NOT_PRIVATE = "NOT PRIVATE: made with simulated noise"
+
 
 class Reading(Protocol):
     """What passed the gate at one tick, of any kind."""

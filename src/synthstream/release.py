@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import polars as pl
@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 
 from synthstream.cells import cells, grid
 from synthstream.clock import written
+from synthstream.comparing import compared
 from synthstream.conditions import condition, like
+from synthstream.display import card
 from synthstream.errors import SchemaError
-from synthstream.measured import Measured, Reading
+from synthstream.measured import NOT_PRIVATE, Measured, Reading
 from synthstream.workload import FloatArray, IntArray, Workload
 
 if TYPE_CHECKING:
     from synthstream.schema import Schema
-
-# Stamped on everything that a test gate has touched.
-NOT_PRIVATE = "NOT PRIVATE: made with simulated noise"
 
 
 class Model(Protocol):
@@ -92,8 +91,6 @@ class Release(ABC):
 
     def _repr_html_(self) -> str:
         """How a notebook shows it."""
-        from synthstream.display import card
-
         return card(self)
 
     @property
@@ -201,6 +198,9 @@ class TableRelease(Release):
     measured: Measured
     model: Rows
 
+    # Whether its tables count all events up to its tick; those of a window count what lies in it.
+    running: ClassVar[bool] = True
+
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         codes = self.model.codes
         if n is not None:
@@ -270,9 +270,24 @@ class TableRelease(Release):
 
         Example: ``release.compare(releases.at("2015-01-01"), ["zone"])``
         """
-        from synthstream.comparing import compared
+        return compared(self, self._comparable(earlier), columns)
 
-        return compared(self, earlier, columns)
+    def _comparable(self, then: Release) -> TableRelease:
+        if not isinstance(then, Release):
+            raise TypeError(f"compare: takes an earlier release, not {type(then).__name__}")
+        if not isinstance(then, TableRelease) or type(then) is not type(self):
+            raise SchemaError(
+                f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
+                f"{type(then).__name__}"
+            )
+        if (self.name, self.schema.hash, self.facts["claim"]) != (then.name, then.schema.hash, then.facts["claim"]):
+            raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
+        if then.tick >= self.tick:
+            raise SchemaError(
+                f"compare: tick {then.tick} is not earlier than tick {self.tick}; ask the later one, as in "
+                "later.compare(earlier)"
+            )
+        return then
 
     @cached_property
     def tables(self) -> pl.DataFrame:

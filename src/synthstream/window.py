@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from synthstream.clock import Clock, written
@@ -26,6 +26,8 @@ class Window(TableRelease):
     """
 
     first: int
+
+    running: ClassVar[bool] = False
 
     @property
     def about(self) -> str:

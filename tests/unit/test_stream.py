@@ -29,7 +29,7 @@ from synthstream.errors import (
 )
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.release import NOT_PRIVATE
+from synthstream.measured import NOT_PRIVATE
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 

@@ -127,7 +127,7 @@ def _chosen(found: Releases, at: str | None, between: tuple[str, str] | None) ->
 
 
 def _write(rows: pl.DataFrame, output: Path | None, form: str, *, stamped: bool) -> None:
-    from synthstream.release import NOT_PRIVATE
+    from synthstream.measured import NOT_PRIVATE
 
     target = BytesIO() if output is None else output
     if form == "csv":

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
-from synthstream.measured import Committed
-from synthstream.release import NOT_PRIVATE, Release
+from synthstream.measured import NOT_PRIVATE, Committed
+from synthstream.release import Release
 
 # What a release is made of, beside its manifest.
 FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
