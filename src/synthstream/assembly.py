@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -211,10 +212,18 @@ def simulated(config: StreamConfig) -> StreamConfig:
     return replace(config, state=state, sink=sink, also=tuple(aside(place) for place in config.also))
 
 
-def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
-    """A claim as it stands in the ledger, in the chain and in every manifest."""
+def claim_facts(claim: Claim, budget: Budget, *, written: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """A claim as it stands in the ledger, in the chain and in every manifest.
+
+    Args:
+        claim: what is promised.
+        budget: what it was charged to.
+        written: what stands in the ledger or in a manifest of a running stream: it keeps its wording of the claim.
+    """
+    known = claim.wordings(budget)
+    said = [words for facts in written for words in known if str(facts.get("words")).endswith(words)]  # or stamped
     return {
-        "words": claim.words(budget),
+        "words": (said or known)[0],
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "unit": claim.unit.kind,

@@ -22,6 +22,9 @@ _MARGIN = 1e-9
 # A delta outside of this promises nothing, or is beyond what floats can tell from none.
 _SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
 
+# What a row is replaced by; earlier versions left it to the theorems.
+_SAME_TICK = " by another one of the same tick"
+
 # Less than this for one event is no budget: noise of a million events, and conversions lose their digits.
 _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
 
@@ -133,8 +136,8 @@ class Budget:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= _SMALLEST_EPSILON):
             raise ValueError(
-                f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: with less, the "
-                "noise for one event is larger than a million events"
+                f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: with less, "
+                "the noise for one event is larger than a million events"
             )
         if self.delta != 0 and not _SMALLEST_DELTA <= self.delta < _LARGEST_DELTA:
             raise ValueError(f"delta must be 0, or between 1e-100 and 0.5, not {self.delta}")
@@ -256,8 +259,13 @@ class Claim:
             if budget.pure
             else f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"
         )
-        change = {"add-remove": "added or removed", "replace-one": "replaced"}[self.neighbours]
+        change = {"add-remove": "added or removed", "replace-one": f"replaced{_SAME_TICK}"}[self.neighbours]
         return f"All releases together, {span}, satisfy {kind} for {self.unit.words} being {change}."
+
+    def wordings(self, budget: Budget) -> tuple[str, ...]:
+        """The sentence as it is said now, and as earlier versions said it: their streams keep theirs, in the chain."""
+        now = self.words(budget)
+        return tuple(dict.fromkeys([now, now.replace(_SAME_TICK, "")]))
 
 
 def compose(claims: Iterable[Claim]) -> tuple[Fraction, Fraction | None]:

@@ -202,7 +202,7 @@ def _write(
         pass  # each starts from the one before; the newest is what the segment goes on from
     starts = sink.manifest(last).get("segments", [])
     store = Store(folder, key=key_of(config), env=env)
-    begin(config, store, identity_of(config, secure=secure, seed=seed))
+    begin(config, store, identity_of(config, secure=secure, seed=seed), written=[builder.claim])
     with closing(store), store.transaction("adoption"):
         for tick in range(last + 1):
             committed = sink.measured(tick)
@@ -255,7 +255,8 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
                 "one that was changed, move its folder out of the place of publication, and say this again."
             )
         secure = store.meta("secure") == "True"
-        builder = Builder(config, store.measurement, segments=store.segments(), secure=secure)
+        segments, written = store.segments(), store.ledger()
+        builder = Builder(config, store.measurement, segments=segments, secure=secure, written=written)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
             if tick in missing:
                 sink.publish(release)

@@ -129,14 +129,15 @@ class Stream:
             begin(self.config, self._store, identity)
         else:
             refuse_other_settings(self.config, self._store, identity)
+        ledger, segments = self._store.ledger(), self._store.segments()
         self._builder = Builder(
-            self.config, self._store.measurement, segments=self._store.segments(), secure=self._secure
+            self.config, self._store.measurement, segments=segments, secure=self._secure, written=ledger
         )
         self._synthesizer = self._builder.newest
         self.mechanism: Any = self._synthesizer.mechanism
         self._claim = self._builder.claim
         self._intake = Intake(self.config, self._store, self._synthesizer.count, first=self._builder.start)
-        if self._store.ledger() != [self._claim]:
+        if ledger != [self._claim]:
             raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
         self._where_it_stands()
         if self.closed and self._builder.head_after(self.closed - 1) != self._head:
