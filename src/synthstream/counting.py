@@ -43,6 +43,9 @@ class Rows(NamedTuple):
     weights: IntArray | None = None
     people: pl.Series | None = None
 
+    def __repr__(self) -> str:
+        return "Rows(private)"  # a line in a log would show them, or how many there are
+
     def content(self) -> tuple[bytes, ...]:
         """All that decides what these rows count for, as bytes."""
         numbers = tuple(part.tobytes() for part in (self.codes, self.ticks, self.weights) if part is not None)

@@ -29,7 +29,7 @@ _KEY = b"custodian"
 Count = Callable[[CodeArray, IntArray | None], IntArray]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Truth:
     """True counts, as far as the source still tells.
 
@@ -42,6 +42,9 @@ class Truth:
     ticks: tuple[Tick, ...]
     counts: IntArray
     events: int
+
+    def __repr__(self) -> str:
+        return "Truth(private)"
 
 
 @dataclass(frozen=True, kw_only=True)

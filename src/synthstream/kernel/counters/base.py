@@ -122,6 +122,9 @@ class Encoded(NamedTuple):
     state: State
     value: IntArray
 
+    def __repr__(self) -> str:
+        return "Encoded(private)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixCounter(Counter):
