@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ import pytest
 from synthstream import Stream
 from synthstream.cli import COMMANDS
 from synthstream.commands import manners
+from synthstream.commands.plan import plan_command
+from synthstream.commands.run import run_command
 from synthstream.config import load
 from tests.unit.streams import configured, published, rows
 from tests.unit.test_cli import synthstream
@@ -124,6 +128,23 @@ def test_what_verbose_says_depends_on_no_row(tmp_path: Path) -> None:
     assert said[0] == said[1]
     assert f"reading {tmp_path / 'same'}/rows-1.parquet" in said[0][2]
     assert "closing tick 3" in said[0][2]
+
+
+@pytest.mark.parametrize(("command", "timed"), [(run_command, False), (plan_command, True)])
+def test_the_bar_of_progress_tells_no_time_where_rows_are_at_work(
+    folder: Path,
+    command: Callable[[Path], None],
+    timed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan_command(folder / "stream.toml")  # imports what would otherwise keep the streams of this test
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "100")
+    command(folder / "stream.toml")
+    shown = capsys.readouterr().err
+    assert re.search(r"\d/\d", shown)
+    assert bool(re.search(r"\d:\d\d|-:--", shown)) is timed
 
 
 def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
