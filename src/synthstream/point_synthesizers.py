@@ -29,9 +29,6 @@ from synthstream.workload import CodeArray, IntArray
 class _OfPoints(ABC):
     """What synthesizers of points have in common."""
 
-    # Whether an epoch or a segment ends, and so how much is drawn, depends on what was drawn before.
-    journaled = True
-
     @property
     @abstractmethod
     def partition(self) -> Partition:

@@ -20,7 +20,7 @@ from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateEr
 from synthstream.io.disk import sync, sync_parent
 from synthstream.io.sinks import ParquetSink, Published, Sink
 from synthstream.io.store import Store
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, is_secure
 from synthstream.opening import begin, identity_of, key_of
 from synthstream.segments import whole
 from synthstream.stream import system_gate
@@ -194,7 +194,7 @@ def _write(
     progress: Progress,
 ) -> None:
     """A new state that goes on after tick ``last``."""
-    secure = gates(0).secure
+    secure = is_secure(gates(0))
     if secure == ("warning" in sink.manifest(last)):
         raise RecoveryRefused("Releases with real noise and with simulated noise never go on from each other.")
     builder = builder_of(config, sink, secure=secure)

@@ -153,11 +153,6 @@ class Resumed:
         """See :class:`synthstream.synthesizer.Synthesizer`."""
         return ResumedMechanism(inner=self.inner.mechanism, start=self.segment.start)
 
-    @property
-    def journaled(self) -> bool:
-        """See :class:`synthstream.synthesizer.Synthesizer`."""
-        return self.inner.journaled
-
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """See :class:`synthstream.synthesizer.Synthesizer`."""
         return self.inner.count(codes, weights)

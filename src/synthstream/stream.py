@@ -27,7 +27,7 @@ from synthstream.io.sinks import ParquetSink
 from synthstream.io.store import Committed, Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
-from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.gate import Gate, SystemGate, is_secure
 from synthstream.opening import (
     begin,
     compare_with_sink,
@@ -96,7 +96,7 @@ class Stream:
         self.closed: int
         self.new = 0  # releases published since it was opened
         self._head: str
-        self._secure = gates(0).secure
+        self._secure = is_secure(gates(0))
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink, self._places = sink_of(config, env), places_of(config, env)
         refuse_lost_state(config, self._sink)
@@ -289,7 +289,7 @@ class Stream:
     def _commit(self, gate: Gate) -> None:
         """Draw, and write down what was drawn, in one transaction, before anyone can see it."""
         tick = self.closed
-        if gate.secure != self._secure:
+        if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state = self._counter if self._counter is not None else self._store.counter()
         self._counter = None  # dead until the commit has happened
@@ -299,12 +299,10 @@ class Stream:
                 "drawn. Restore the folder whole."
             )
         try:
-            if self._synthesizer.journaled:
-                gate = JournalGate(gate, self._store, tick)
-            counts = self._intake.pending(tick)
-            models = self._models(tick - 1) or {}
+            counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
+            journal = JournalGate(gate, self._store, tick)
             after, measured, models = self._env.do(
-                "draw", partial(self._synthesizer.step, state, counts, gate, self._model, models)
+                "draw", partial(self._synthesizer.step, state, counts, journal, self._model, models)
             )
             with self._store.transaction("measurement"):
                 head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)

@@ -85,14 +85,6 @@ class Synthesizer(Protocol):
     def mechanism(self) -> Mechanism:
         """What is measured, and what it costs."""
 
-    @property
-    def journaled(self) -> bool:
-        """Whether what is drawn in a tick, or whether it is, depends on what was drawn before in the same tick.
-
-        Each answer is then committed before the next is drawn: if a tick could be tried again with fresh draws, a
-        failure that depends on them would tell more than the claim covers.
-        """
-
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """Exact counts of rows. Linear: counts of parts add up."""
 
@@ -152,8 +144,6 @@ class Continual(_OfTables):
 
     mechanism: Marginals
 
-    journaled = False
-
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
@@ -170,11 +160,6 @@ class InEpochs(_OfTables):
     """The total at every tick, other tables once an epoch, and a living population fitted to all epochs together."""
 
     mechanism: Epochs
-
-    @property
-    def journaled(self) -> bool:
-        """See :class:`Synthesizer`: tables are chosen before they are measured."""
-        return self.mechanism.chooses
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
@@ -207,8 +192,6 @@ class FromSelection(_OfTables):
     mechanism: Selective
     kind: Kind
 
-    journaled = True
-
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
@@ -240,8 +223,6 @@ class FromBatches(_OfTables):
 
     mechanism: Batchwise
     kind: Kind
-
-    journaled = True
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models

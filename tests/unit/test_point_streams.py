@@ -300,7 +300,7 @@ class Broken:
     """Fails at one call of the gate, after it has answered those before."""
 
     def __init__(self, gate: Any, fails_at: int) -> None:
-        self._gate, self._left, self.secure = gate, fails_at, gate.secure
+        self._gate, self._left = gate, fails_at
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **scales: Any) -> Any:
