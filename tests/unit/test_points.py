@@ -165,7 +165,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="is for delta = 0"):
         mechanism(delta=1e-9, schedule="fixed")
     with pytest.raises(ValueError, match="too small for points"):
-        mechanism(1e-9)
+        mechanism(1e-6, delta=1e-9)
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
