@@ -18,7 +18,6 @@ from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, counted_cloud
 from synthstream.privacy import Budget
 from synthstream.testing.gates import SeededGate
-from synthstream.tree import TreeMeasured
 
 FloatArray = NDArray[np.float64]
 
@@ -54,7 +53,7 @@ def scheduled(
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
     mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours="replace-one", **settings)
-    made, history = FromNodes(mechanism=mechanism), dict[int, TreeMeasured]()
+    made, history = FromNodes(mechanism=mechanism), dict[int, Any]()
     gate, state, last = SeededGate(seed), mechanism.init(), None
     begin = time.perf_counter()
     for tick, span in enumerate(ticks(number, epsilon)):

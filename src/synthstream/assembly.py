@@ -27,6 +27,7 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
+from synthstream.kernel.turnstile import Turnstile
 from synthstream.outside import AlsoConfig, SinkConfig
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
@@ -99,7 +100,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
     if config.synthesizer.kind == "hypercube":
         return FromSparseCounts(mechanism=_literal(config, partition))
-    mechanism = Points(
+    points = Points(
         partition=partition,
         budget=budget,
         horizon=config.clock.horizon,
@@ -107,7 +108,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         neighbours=config.privacy.neighbours,
         schedule=config.synthesizer.schedule,
     )
-    return FromNodes(mechanism=mechanism)
+    return FromNodes(mechanism=points if config.op is None else Turnstile(side=points))
 
 
 def _literal(config: StreamConfig, partition: Partition) -> Hypercube:

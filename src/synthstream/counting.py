@@ -121,7 +121,7 @@ class CountsByTick:
             CountsMismatch: they belong to streams with other settings.
             OverflowError: a sum leaves 64 bits. No number of rows that can be counted is so large.
         """
-        _refuse_other(self.stream, other.stream)
+        _refuse_other(self, other)
         both = dict(self.ticks)
         for tick, counts in other.ticks.items():
             both[tick] = both[tick].plus(counts) if tick in both else counts
@@ -231,7 +231,9 @@ class Counting:
             )
         self._config, self._count = config, count or synthesizer_of(config).count
         columns, workload = config.schema.columns, config.workload
-        self._cells = math.prod(column.size for column in columns) if workload is None else workload.cells
+        # Points that are taken away are counted in cells of their own.
+        sides = 1 if config.op is None else 2
+        self._cells = sides * math.prod(column.size for column in columns) if workload is None else workload.cells
         self._stream = genesis(config)
 
     @property
@@ -272,9 +274,11 @@ def in_threads(work: Callable[[_T], _R], parts: Iterable[_T], *, threads: int) -
             yield running.popleft().result()
 
 
-def _refuse_other(stream: str, other: str) -> None:
-    if stream != other:
+def _refuse_other(ours: CountsByTick, other: CountsByTick) -> None:
+    if ours.stream != other.stream:
         raise CountsMismatch(
-            f"counts of the stream {other[:12]} cannot go with those of the stream {stream[:12]}: privacy, clock, "
-            "columns and synthesizer must be the same. Count the rows again."
+            f"counts of the stream {other.stream[:12]} cannot go with those of the stream {ours.stream[:12]}: privacy, "
+            "clock, columns and synthesizer must be the same. Count the rows again."
         )
+    if ours.cells != other.cells:
+        raise CountsMismatch("these counts were made by another version. Count the rows again.")

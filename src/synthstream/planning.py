@@ -355,7 +355,9 @@ def _tables(mechanism: TableMechanism) -> dict[int, int]:
 
 def cells_of(made: Synthesizer) -> int:
     """Cells that are counted, at most."""
-    if isinstance(made, FromNodes | FromSparseCounts):
+    if isinstance(made, FromNodes):
+        return made.mechanism.cells_number
+    if isinstance(made, FromSparseCounts):
         return made.partition.cells_number
     return cast("TableMechanism", made.mechanism).workload.cells
 

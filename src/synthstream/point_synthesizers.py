@@ -19,10 +19,11 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape
+from synthstream.kernel.turnstile import Turnstile
 from synthstream.partition import Partition
 from synthstream.points import PointRelease
 from synthstream.synthesizer import History, Models
-from synthstream.tree import NodeCounts, TreeMeasured
+from synthstream.tree import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.workload import CodeArray, IntArray
 
 
@@ -53,26 +54,36 @@ class _OfPoints(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class FromNodes(_OfPoints):
-    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
+    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together.
 
-    mechanism: Points
+    Where rows may take events away, the masses of what was taken away are fitted for themselves, and subtracted.
+    """
+
+    mechanism: Points | Turnstile
 
     @property
     def partition(self) -> Partition:
         """Of the box."""
         return self.mechanism.partition
 
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`synthstream.synthesizer.Synthesizer`."""
+        return self.mechanism.count(self.partition.cells(codes), weights)
+
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
-    ) -> tuple[State, TreeMeasured, Models]:
+    ) -> tuple[State, TreeMeasured | TurnstileMeasured, Models]:
         """See :class:`synthstream.synthesizer.Synthesizer`."""
-        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.masses, last.moving)
+        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
         return *self.mechanism.step(state, counts, gate, shape), {}
 
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         """See :class:`synthstream.synthesizer.Synthesizer`."""
-        now: TreeMeasured = history(tick)
-        return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+        now = history(tick)
+        if isinstance(self.mechanism, Points):
+            return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+        came = cloud([*(history(t).came for t in now.came.needs), now.came], self.mechanism.side)
+        return came.minus(cloud([*(history(t).gone for t in now.gone.needs), now.gone], self.mechanism.side))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +153,8 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     )
 
 
-def forecast(made: FromNodes, events: int) -> float:
+def forecast(mechanism: Points, events: int) -> float:
     """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
-    mechanism = made.mechanism
     depth = mechanism.depth_of(events)
     noise = mechanism.expected_variance(events)
     even, errors = (

@@ -121,7 +121,7 @@ def config_of(kind: str, folder: Path) -> StreamConfig:
 @settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(seed=st.integers(0, 2**32), parts=st.integers(1, 9), kind=st.sampled_from(["always", "points"]))
+@given(seed=st.integers(0, 2**32), parts=st.integers(1, 9), kind=st.sampled_from(["always", "points", "points-signed"]))
 def test_any_split_in_any_order_merges_to_the_same_bytes(tmp_path: Path, seed: int, parts: int, kind: str) -> None:
     counting, rng = Counting(configured(tmp_path / kind, kind)), np.random.default_rng(seed)
     frame = rows(300, seed)
@@ -176,6 +176,10 @@ def test_counts_of_others_are_refused(tmp_path: Path) -> None:
         ours.count(frame).merge(theirs.count(frame))
     with Stream(config_of("always", tmp_path / "always")) as stream, pytest.raises(CountsMismatch):
         stream.add(theirs.count(frame))
+    signed = Counting(configured(tmp_path / "signed", "points-signed"))
+    older = replace(signed.count(frame), cells=signed.nothing.cells // 2)
+    with pytest.raises(CountsMismatch, match="another version"):
+        signed.nothing.merge(older)
     with pytest.raises(ConfigError, match="protects persons"):
         Counting(configured(tmp_path / PERSONS, PERSONS))
     with Stream(config_of(PERSONS, tmp_path / "who")) as stream, pytest.raises(CountsMismatch, match="rows only"):

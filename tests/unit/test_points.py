@@ -37,6 +37,7 @@ def drawn(points: Points, batches: list[list[tuple[int, int]]], gate: Any) -> li
     for batch in batches:
         cells, signs = (np.array(part, dtype=np.int64) for part in (zip(*batch, strict=True) if batch else ((), ())))
         state, measured, _ = made.step(state, Counts.at(cells, signs), gate, last, {})
+        assert isinstance(measured, TreeMeasured)
         history.append(points.unpack(measured.tick, points.pack(measured)))
         last = made.fit(measured.tick, history.__getitem__, last, {}, seed=0)
     return history

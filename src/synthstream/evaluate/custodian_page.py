@@ -26,6 +26,7 @@ from synthstream.evaluate.custodian import (
     truth_of_tables,
 )
 from synthstream.evaluate.wasserstein import w1_grid, w1_line
+from synthstream.kernel.points import Points
 from synthstream.point_synthesizers import FromNodes, forecast
 from synthstream.release import FloatArray
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
@@ -282,11 +283,14 @@ def _distances(found: Published, truth: Truth, shape: tuple[int, ...], progress:
 
 
 def _forecasts(found: Published, ticks: Sequence[Tick]) -> list[Series]:
-    """What the noise foresees for as many events as were published; nothing for kinds without a forecast."""
+    """What the noise foresees for as many events as were published; nothing for kinds without a forecast.
+
+    Where rows may take events away, noise grows with how many came and went, which no release tells.
+    """
     made = synthesizer_of(found.config)
-    if not isinstance(made, FromNodes):
+    if not isinstance(made, FromNodes) or not isinstance(made.mechanism, Points):
         return []
-    y = [forecast(made, tick.rows) if tick.rows > 0 else None for tick in ticks]
+    y = [forecast(made.mechanism, tick.rows) if tick.rows > 0 else None for tick in ticks]
     return [Series(name="forecast", x=[tick.end.timestamp() for tick in ticks], y=y)]
 
 

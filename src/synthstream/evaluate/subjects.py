@@ -22,6 +22,7 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape, differences
 from synthstream.kernel.selective import Selective
+from synthstream.kernel.turnstile import Turnstile
 from synthstream.partition import Partition
 from synthstream.release import Measured
 from synthstream.testing.gates import ExactGate, TracingGate
@@ -56,6 +57,9 @@ def subjects(mechanism: Any, ticks: int) -> Subjects:
         single = _one_cell("one cell of a table", mechanism.counter, mechanism.multiplier, ticks)
         caveat = "Weaker: choices of tables were not audited, and of measured ones the first tick alone."
         return Subjects([single], [total, *_tables(mechanism)], caveat)
+    if isinstance(mechanism, Turnstile):
+        side = subjects(mechanism.side, ticks)
+        return side._replace(caveat=f"{side.caveat} Rows that add were; those that take away are measured alike.")
     if isinstance(mechanism, Points):
         known = mechanism.total
         scale = mechanism.scale(mechanism.parts[0]) if known is not None else 1.0
@@ -222,11 +226,11 @@ def _nodes(mechanism: Points) -> Target:
     without = np.zeros(2**depth, dtype=np.int64)
     without[0] = math.ceil(1.4 * 2**_EPOCH / mechanism.budget.epsilon) + events
     present = without.copy()
-    if small.number_is_public:
+    if mechanism.neighbours == "replace-one":
         present[0] -= events
         present[-1] += events
     else:
-        present[0] += events * (2 if mechanism.neighbours == "replace-one" else 1)
+        present[0] += events
     before, after = (np.concatenate(differences(cells, levels)) for cells in (without, present))
     differ = np.flatnonzero(after - before)
     shift = (after - before)[differ]
