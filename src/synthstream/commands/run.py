@@ -62,8 +62,7 @@ def run_command(
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
     from synthstream import stream as streams
 
-    if seed and not simulate:
-        raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
+    _refuse(seed=seed and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment = moment_of(until)
     shown = console()
     no_core_dump()
@@ -73,8 +72,6 @@ def run_command(
         if simulate:
             warn(shown)
         if follow:
-            if engine is not Engine.LOCAL:
-                raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
             if new_files:
                 stream.ingest(new_files=True)
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
@@ -91,6 +88,14 @@ def run_command(
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
         if failed is not None:
             raise failed
+
+
+def _refuse(*, seed: bool | int, spark: bool) -> None:
+    """End here if options were given that do not go together."""
+    if seed:
+        raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
+    if spark:
+        raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:
