@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from typer.testing import CliRunner
@@ -12,10 +14,11 @@ from typer.testing import CliRunner
 from synthstream import Counting, Stream, StreamConfig
 from synthstream.cli import app
 from synthstream.config import load
-from synthstream.errors import SourceError
+from synthstream.errors import SourceError, StateError
 from synthstream.filenames import FileNames
 from synthstream.io.store import Store
 from synthstream.reading import Frame
+from synthstream.testing.environments import failing
 from tests.unit.streams import rows, text_of
 from tests.unit.test_stream import exact, total
 
@@ -320,3 +323,27 @@ def test_of_a_file_and_links_to_it_one_counts(tmp_path: Path) -> None:
     (tmp_path / "rows-1.parquet").unlink()
     (tmp_path / "rows-1.parquet").symlink_to("rows-3.parquet")
     assert "0 new file(s) counted" in run(tmp_path)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_new_names_are_taken_all_or_none(tmp_path: Path, when: Literal["before", "after"]) -> None:
+    stream_in(tmp_path, "old/rows-*.parquet")
+    written(*(tmp_path / "old" / f"rows-{i}.parquet" for i in range(2)))
+    run(tmp_path)
+    (tmp_path / "old").rename(tmp_path / "new")
+    config = stream_in(tmp_path, "new/rows-*.parquet", moved="old", until="2026-01-04")
+    env = failing(errno.ENOSPC, at="commit names", when=when)
+    with Stream(config, env=env) as stream, pytest.raises(StateError):
+        stream.ingest()
+    assert [Path(name).parent.name for name in names_in(config)] == ["new" if when == "after" else "old"] * 2
+    assert "0 new file(s) counted, 1 new release(s)" in run(tmp_path)
+
+
+def test_following_takes_the_answer_for_what_is_there_when_it_begins(tmp_path: Path) -> None:
+    stream_in(tmp_path, "old/rows-*.parquet")
+    written(tmp_path / "old" / "rows-0.parquet")
+    run(tmp_path)
+    (tmp_path / "old").rename(tmp_path / "new")
+    config = stream_in(tmp_path, "new/rows-*.parquet", until="2026-01-04")
+    assert "1 new release(s), 3 in all" in run(tmp_path, "--follow", "--new-files")
+    assert names_in(config) == ["new/rows-0.parquet", "old/rows-0.parquet"]

@@ -62,7 +62,7 @@ def run_command(
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
     from synthstream import stream as streams
 
-    _refuse(seed=seed and not simulate, spark=follow and engine is not Engine.LOCAL)
+    _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment = moment_of(until)
     shown = console()
     no_core_dump()
@@ -90,7 +90,7 @@ def run_command(
             raise failed
 
 
-def _refuse(*, seed: bool | int, spark: bool) -> None:
+def _refuse(*, seed: bool, spark: bool) -> None:
     """End here if options were given that do not go together."""
     if seed:
         raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
