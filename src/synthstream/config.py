@@ -270,7 +270,11 @@ def _publication(section: PublicationSection) -> PublicationConfig:
 
 def _files(section: SourceSection, base: Path) -> SourceConfig | None:
     found = section.files()
-    return None if found is None else SourceConfig(kind=found[0], path=base / found[1])
+    if found is None:
+        return None
+    kind, path = found
+    moved = None if section.moved is None else os.path.normpath(os.path.expanduser(section.moved))
+    return SourceConfig(kind=kind, path=base / path, root=None if os.path.isabs(path) else base, moved=moved)
 
 
 def _of_its_own(file: File) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -15,6 +15,7 @@ from synthstream.config import StreamConfig
 from synthstream.counting import Count, Counting, CountsByTick, Rows, columns_of, encode, in_threads
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, CountsMismatch, SourceError
+from synthstream.filenames import FileNames, item_of
 from synthstream.io.contributions import Contributions
 from synthstream.io.cursors import CursorSource
 from synthstream.io.sources import FileSource
@@ -80,6 +81,7 @@ class Intake:
         open_tick: int,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
         elsewhere: Callable[[Sequence[Path]], CountsByTick] | None = None,
+        new_files: bool = False,
     ) -> int:
         """See :meth:`synthstream.Stream.ingest`."""
         config, log = self._config.source, self._config.log
@@ -88,7 +90,9 @@ class Intake:
         if config is None:
             return 0
         source = FileSource(kind=config.kind, path=config.path, columns=columns_of(self._config))
-        files, new = self._not_counted(source, progress), 0
+        names = FileNames(source=config, base=self._config.base)
+        named = names.settle(self._store, source.files(), new_files=new_files)
+        files, new = self._not_counted(source, named, progress), 0
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             paths = [path for path, _, _ in group]
             found = None if elsewhere is None else self._ours(elsewhere(paths))
@@ -105,11 +109,11 @@ class Intake:
         return new
 
     def _not_counted(
-        self, source: FileSource, progress: Callable[[list[Path]], Iterable[Path]]
+        self, source: FileSource, named: Mapping[Path, str], progress: Callable[[list[Path]], Iterable[Path]]
     ) -> Iterator[tuple[Path, str, str]]:
         """Files that have not been counted, with their item and fingerprint in the store."""
-        for path in progress(source.files()):
-            item = f"file {_relative(path, self._config.base)}"
+        for path in progress(list(named)):
+            item = item_of(named[path])
             mac = self._keyed()
             _feed(mac, source.fingerprint(path).encode())
             content = mac.hexdigest()
@@ -168,9 +172,7 @@ class Intake:
 
     def batches(self, prefix: str) -> list[str]:
         """See :meth:`synthstream.Stream.batches`."""
-        item = f"batch {prefix}"
-        found = "SELECT item FROM ingested WHERE substr(item, 1, ?) = ? ORDER BY item"
-        return [str(row[0])[len("batch ") :] for row in self._store.db.execute(found, (len(item), item))]
+        return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
 
     def _ours(self, counts: CountsByTick) -> CountsByTick:
         """Counts that were made elsewhere. Raises ``CountsMismatch`` if they are not this stream's."""
@@ -220,8 +222,3 @@ def _conflict(batch_id: str | None) -> BatchConflict:
 def _feed(mac: hmac.HMAC, *parts: bytes) -> None:
     for part in parts:
         mac.update(len(part).to_bytes(8, "big") + part)
-
-
-def _relative(path: Path, base: Path) -> str:
-    real, root = path.resolve(), base.resolve()
-    return str(real.relative_to(root)) if real.is_relative_to(root) else str(real)

@@ -18,8 +18,8 @@ Kind = Literal["parquet", "csv", "postgres", "kafka"]
 
 # Keys of [source] beside its kind; the first ones are required.
 _KEYS: dict[Kind, tuple[int, tuple[str, ...]]] = {
-    "parquet": (1, ("path",)),
-    "csv": (1, ("path",)),
+    "parquet": (1, ("path", "moved")),
+    "csv": (1, ("path", "moved")),
     "postgres": (2, ("table", "sequence", "service", "moved")),
     "kafka": (1, ("topic", "config_file")),
 }

@@ -194,27 +194,29 @@ class Stream:
         *,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
         elsewhere: Callable[[Sequence[Path]], CountsByTick] | None = None,
+        new_files: bool = False,
     ) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
 
-        A file is known by its path, links resolved. The same rows in another file count again. Of a log, such as a
+        A file is known by its path as configured. The same rows in another file count again. Of a log, such as a
         table or topic, everything is counted that came since, up to where it ends now; how much that was is private.
 
         Args:
             progress: wraps the loop over all files of the source, as a progress bar does.
             elsewhere: counts the rows of some files, on other machines; files are then committed in groups. Left out:
                 they are counted here.
+            new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
 
         Returns:
             Number of files that were new; 0 for a log.
 
         Raises:
-            SourceError: a file is missing, unreadable, or not what it was when it was counted; a log cannot be reached,
-                or is another one.
+            SourceError: a file is missing, unreadable, or not what it was when it was counted; files that were counted
+                seem to be moved; a log cannot be reached, or is another one.
             SchemaError: a column is missing.
         """
         self._finish_half_drawn()
-        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere)
+        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files)
 
     # -- releasing ----------------------------------------------------------------------------------------------
 

@@ -335,6 +335,29 @@ def test_the_command_counts_on_spark(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+def test_the_command_asks_about_files_that_seem_to_be_moved(spark: SparkSession, tmp_path: Path) -> None:
+    from synthstream.cli import app
+
+    def said(path: str, more: str = "", *options: str, status: int = 0) -> str:
+        text = text_of("always").replace('path = "rows-*.parquet"', f'path = "{path}/*.parquet"{more}')
+        (tmp_path / "stream.toml").write_text(text)
+        done = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--engine", "spark", *options])
+        assert done.exit_code == status, done.output
+        return done.output
+
+    (tmp_path / "old").mkdir()
+    files(tmp_path / "old", count=1)
+    assert "1 new file(s) counted, 2 new release(s)" in said("old", "", "--until", "2026-01-03")
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert 'moved = "old"' in said("new", status=2)
+    assert len(releases(tmp_path / "stream.toml")) == 2
+    files(tmp_path / "new", count=2)  # the second one is new indeed
+    assert "1 new file(s) counted, 1 new release(s)" in said("new", '\nmoved = "old"', "--until", "2026-01-04")
+    (tmp_path / "new").rename(tmp_path / "newer")
+    assert "2 new file(s) counted, 5 new release(s)" in said("newer", "", "--new-files")
+
+
+@pytest.mark.slow
 def test_counts_of_any_number_of_tasks_are_merged_in_a_tree(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path, "always")
     parts = [rows(30, seed) for seed in range(20)]

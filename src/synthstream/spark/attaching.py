@@ -99,7 +99,8 @@ def attach(
     which of a person's rows count. Its memory bounds the micro-batch then (``maxFilesPerTrigger`` and the like).
 
     The source must be one that Spark can read again (files, Kafka, Delta; not a
-    socket). Spark's watermark decides nothing: a row counts in its own tick, or in the open one if that is later.
+    socket). Spark knows files by their full path: ones that were moved count again. Leave a link where they were. Its
+    watermark decides nothing: a row counts in its own tick, or in the open one if that is later.
 
     Args:
         frame: streaming, with the columns of the stream.

@@ -95,7 +95,7 @@ def selected(frame: DataFrame, config: StreamConfig) -> DataFrame:
     return frame.select(*("`" + name.replace("`", "``") + "`" for name in columns))
 
 
-def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
+def ingest(stream: Stream, spark: SparkSession | None = None, *, new_files: bool = False) -> int:
     """Count every file of the configured source that was not counted before, as :meth:`Stream.ingest` does.
 
     A file counts once under its name, whichever engine counted it. Executors read the files under the same path as the
@@ -104,13 +104,14 @@ def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
     Args:
         stream: open.
         spark: left out: the active session, or a new one on this machine.
+        new_files: see :meth:`Stream.ingest`.
 
     Returns:
         Number of files that were new.
 
     Raises:
         ConfigError: the stream's rows cannot be counted apart from its state.
-        SourceError: a file is missing, or not what it was when it was counted.
+        SourceError: a file is missing, or not what it was when it was counted; or files seem to be moved.
         EngineError: Spark does not start or fails, or a file cannot be read.
     """
     config = stream.config
@@ -134,4 +135,4 @@ def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
         frame = running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
         return total_of(Counting(config), frame.mapInArrow(partial(count_files, job), RESULT))
 
-    return stream.ingest(elsewhere=counted)
+    return stream.ingest(elsewhere=counted, new_files=new_files)
