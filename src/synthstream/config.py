@@ -153,6 +153,8 @@ class StreamConfig:
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
+            # It says what a row is, and the claim depends on it.
+            **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
@@ -270,7 +272,9 @@ def _publication(section: PublicationSection) -> PublicationConfig:
 
 def _files(section: SourceSection, base: Path) -> SourceConfig | None:
     found = section.files()
-    return None if found is None else SourceConfig(kind=found[0], path=base / found[1])
+    if found is None:
+        return None
+    return SourceConfig(kind=found[0], path=base / found[1], multiline=bool(section.multiline))
 
 
 def _of_its_own(file: File) -> None:

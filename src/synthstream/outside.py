@@ -12,10 +12,15 @@ from synthstream.io.sources import Kind as SourceKind
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig:
-    """Files to count."""
+    """Files to count.
+
+    Args:
+        multiline: of CSV files: whether a cell in quotation marks may hold line ends.
+    """
 
     kind: SourceKind
     path: Path
+    multiline: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,6 +58,7 @@ def run_command(
     stream: Stream | None = None
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
     from synthstream import stream as streams
+    from synthstream.following import tell
 
     if seed and not simulate:
         raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
@@ -85,7 +86,10 @@ def run_command(
         _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
         if failed is not None:
+            for words in stream.findings.values():
+                fail(words)
             raise failed
+        tell(stream)
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:

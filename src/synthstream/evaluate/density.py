@@ -16,10 +16,9 @@ import polars as pl
 from synthstream.assembly import simulated
 from synthstream.config import StreamConfig, load
 from synthstream.coordinates import Coordinate
-from synthstream.counting import columns_of
+from synthstream.counting import files_of
 from synthstream.errors import ConfigError, SynthstreamError
 from synthstream.io.sources import FileSource
-from synthstream.outside import SourceConfig
 from synthstream.published import Releases
 from synthstream.release import FloatArray
 
@@ -42,11 +41,12 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
     """
     from matplotlib.figure import Figure  # an extra; slow to load
 
-    if config.source is None or config.sink is None:
+    files = files_of(config)
+    if files is None or config.sink is None:
         raise ConfigError("a picture needs [source] and [sink]")
     last = Releases(config).last
     synthetic, tick = last.rows(), last.tick
-    true = _events(config, config.source, tick)
+    true = _events(config, files, tick)
     columns = {column.name: column for column in config.schema.columns if isinstance(column, Coordinate)}
     names = list(columns)
     axes = [across or names[min(1, len(names) - 1)], up or names[0]][: min(2, len(names))]
@@ -66,10 +66,10 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
     figure.savefig(path, dpi=130)
 
 
-def _events(config: StreamConfig, source: SourceConfig, tick: int) -> pl.DataFrame:
+def _events(config: StreamConfig, files: FileSource, tick: int) -> pl.DataFrame:
     """True events of ticks up to one."""
-    files = FileSource(kind=source.kind, path=source.path, columns=columns_of(config))
-    parts = []
+    nothing = np.empty((0, len(config.schema.columns)), dtype=np.int32)
+    parts = [config.schema.decode(nothing, np.random.default_rng(0))]
     for path in files.files():
         for chunk in files.read(path, chunk_rows=_CHUNK):
             here = config.clock.ticks_of(chunk) <= tick
