@@ -30,6 +30,7 @@ from tests.rows.test_coupling import Aligned
 
 Source = Literal["parquet", "csv", "updates", "log"]
 How = Literal["run", "follow", "python"]
+HOWS: tuple[How, ...] = ("run", "follow", "python")
 Row = tuple[str | None, str | None, str | None]
 
 FIRST, SECOND = "2026-01-03", "2026-01-06"
@@ -170,8 +171,8 @@ def in_files(kind: str, name: str | None, folder: Path) -> tuple[Callable[[], No
 
 
 def world(
-    folder: Path, source: Source, places: str, how: How, name: str | None, gates: Any, capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    folder: Path, source: Source, places: str, how: How, name: str | None, gates: Any,
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> World:  # fmt: skip
     """Run a stream: something comes, two ticks close; more comes, three more close. Then the folder is gone."""
     (folder / INPUT).mkdir(parents=True)
@@ -226,11 +227,12 @@ def both(
 
 
 def cases() -> Iterator[Any]:
-    for source in ("parquet", "csv", "updates", "log"):
+    sources: tuple[Source, ...] = ("parquet", "csv", "updates", "log")
+    for source in sources:
         names = [*ODD, *CHANGES] if source in ("parquet", "csv") else [*ODD, *(["damaged"] * (source == "updates"))]
         for i, name in enumerate(names):
             # Every change on every source; ways to run and places take turns, but for those that once were wrong.
-            hows: list[How] = ["run", "follow", "python"] if name in CHANGES else [("run", "follow", "python")[i % 3]]  # type: ignore[list-item]
+            hows = HOWS if name in CHANGES else (HOWS[i % 3],)
             for j, how in enumerate(hows):
                 places = list(PLACES)[(i + j) % 3]
                 yield pytest.param(source, places, how, name, id=f"{source}, {name}, {how}, {places}")

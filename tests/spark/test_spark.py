@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -220,8 +221,9 @@ def test_a_file_that_cannot_be_counted_leaves_out_itself_alone(spark: SparkSessi
         rows(9, 9).drop("x").write_parquet(tmp_path / "spark" / "rows-b.parquet")
         rows(2000, 9).write_parquet(tmp_path / "spark" / "rows-c.parquet", row_group_size=500, compression="snappy")
         content = bytearray((tmp_path / "spark" / "rows-c.parquet").read_bytes())
-        middle = len(content) * 6 // 10
-        content[middle : middle + 2000] = b"\xff" * 2000
+        group = pq.read_metadata(tmp_path / "spark" / "rows-c.parquet").row_group(2)
+        (page,) = (group.column(i).data_page_offset for i in range(5) if group.column(i).path_in_schema == "x")
+        content[page : page + 16] = b"\xff" * 16
         (tmp_path / "spark" / "rows-c.parquet").write_bytes(content)
         assert ingest(stream) == 3
         assert sorted(path.stem for path in stream.findings) == ["rows-a", "rows-b", "rows-c"]

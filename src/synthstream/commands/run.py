@@ -75,8 +75,9 @@ def run_command(
                 raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
             return
+        upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
         files = _counted(stream, engine)
-        first, due = stream.closed, stream.due(until=moment)
+        first, due = stream.closed, max(0, upto - stream.closed)
         if first == 0:
             _before_the_first(shown, stream)
         if due > 1:

@@ -134,8 +134,7 @@ class FileSource:
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            lines = (line.replace("\0", "\N{REPLACEMENT CHARACTER}") for line in file)
-            rows = csv.reader(lines) if self.multiline else map(cells_of, lines)
+            rows = csv.reader(map(_without_nulls, file)) if self.multiline else map(cells_of, file)
             header = next(rows, None)
             if header is None:
                 raise FileDamaged(f"{path} is empty: it has not even a header. Nothing of it was counted.")
@@ -166,10 +165,14 @@ def cells_of(line: str) -> list[str]:
         >>> cells_of('red,"a, b",\n'), cells_of('red,"never closed, 5\n')
         (['red', 'a, b', ''], ['red', 'never closed, 5'])
     """
-    line = line.rstrip("\r\n")
+    line = _without_nulls(line).rstrip("\r\n")
     if '"' in line:
         return next(csv.reader((line,)))
     return line.split(",") if line else []  # what the reader gives too, for a third of the time
+
+
+def _without_nulls(line: str) -> str:
+    return line.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _is_made(kind: pa.DataType) -> bool:

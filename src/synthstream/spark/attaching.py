@@ -204,7 +204,7 @@ class _Taker:
             raise BatchConflict(
                 f"Spark brought batch {batch} again with other rows than before. Its source does not keep what it gave "
                 "(a file was changed or removed, a topic was cut, a socket cannot be read again). It counts as it came "
-                "first. All other batches were counted, and all that is due is published. Bring what is new in a new file."
+                "first; all others were counted, and all that is due is published. Bring what is new in a new file."
             ) from error
 
     def refuse_gap(self, place: str, batch: int) -> None:
