@@ -46,6 +46,9 @@ from synthstream.workload import Workload
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
 _LONG = 1000
 
+# What a claim takes for granted where a row of a CSV file may have many lines.
+_CLOSED = "every quotation mark of a CSV file is closed within its row"
+
 
 def synthesizer_of(config: StreamConfig) -> Synthesizer:
     """The mechanism and the fit that a configuration describes. Touches no data.
@@ -73,10 +76,12 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
 def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
     """What a stream promises: what its mechanism promises for one event, carried over to the unit of the stream."""
     unit = replace(config.privacy.unit, signed=config.op is not None)
-    if not unit.of_persons:
-        return mechanism.claim()
-    factor = group_factor(config)
-    return mechanism.claim().of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+    claim = mechanism.claim()
+    if unit.of_persons:
+        factor = group_factor(config)
+        claim = claim.of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+    many = config.source is not None and config.source.multiline
+    return replace(claim, provided=(_CLOSED,)) if many else claim
 
 
 def _measures(config: StreamConfig) -> str:
@@ -235,7 +240,7 @@ def claim_facts(claim: Claim, budget: Budget, *, written: Sequence[Mapping[str, 
         "rho": above(claim.rho),
         "pure_epsilon": None if claim.pure is None else above(claim.pure),
         "theorems": list(claim.theorems),
-        "trusts": list(claim.trusts),
+        "trusts": [*claim.trusts, *claim.provided],
     }
 
 

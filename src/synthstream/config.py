@@ -153,6 +153,8 @@ class StreamConfig:
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
+            # It says what a row is, and the claim depends on it.
+            **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
@@ -273,8 +275,13 @@ def _files(section: SourceSection, base: Path) -> SourceConfig | None:
     if found is None:
         return None
     kind, path = found
-    moved = None if section.moved is None else os.path.normpath(os.path.expanduser(section.moved))
-    return SourceConfig(kind=kind, path=base / path, root=None if os.path.isabs(path) else base, moved=moved)
+    return SourceConfig(
+        kind=kind,
+        path=base / path,
+        root=None if os.path.isabs(path) else base,
+        moved=None if section.moved is None else os.path.normpath(os.path.expanduser(section.moved)),
+        multiline=bool(section.multiline),
+    )
 
 
 def _of_its_own(file: File) -> None:

@@ -18,6 +18,7 @@ from synthstream.clock import FURTHEST
 from synthstream.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, CountsMismatch
+from synthstream.io.sources import FileSource
 from synthstream.reading import Frame, polars_frame, signs, texts
 from synthstream.workload import CodeArray, IntArray
 
@@ -66,6 +67,14 @@ def columns_of(config: StreamConfig) -> tuple[str, ...]:
     """Every column that a frame must have: those of the schema, the time, the op, the person."""
     extra = [name for name in (config.clock.column, config.op, config.privacy.person) if name is not None]
     return tuple(dict.fromkeys([*config.schema.names, *extra]))
+
+
+def files_of(config: StreamConfig) -> FileSource | None:
+    """The files of the configured source; ``None`` if rows come from elsewhere."""
+    source = config.source
+    if source is None:
+        return None
+    return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
 
 
 def encode(config: StreamConfig, frame: Frame) -> Rows:

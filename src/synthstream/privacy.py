@@ -210,6 +210,7 @@ class Claim:
         horizon: number of ticks covered; ``None`` for no end.
         theorems: ids of files in ``docs/theorems``.
         trusts: what the proof takes for granted.
+        provided: what must hold of the data; part of the promise in words.
     """
 
     unit: Unit
@@ -219,6 +220,7 @@ class Claim:
     horizon: int | None
     theorems: tuple[str, ...]
     trusts: tuple[str, ...] = ()
+    provided: tuple[str, ...] = ()
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon that this claim gives at ``delta``, rounded up."""
@@ -260,7 +262,8 @@ class Claim:
             else f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"
         )
         change = {"add-remove": "added or removed", "replace-one": f"replaced{_SAME_TICK}"}[self.neighbours]
-        return f"All releases together, {span}, satisfy {kind} for {self.unit.words} being {change}."
+        provided = "".join(f", provided that {fact}" for fact in self.provided)
+        return f"All releases together, {span}, satisfy {kind} for {self.unit.words} being {change}{provided}."
 
     def wordings(self, budget: Budget) -> tuple[str, ...]:
         """The sentence as it is said now, and as earlier versions said it: their streams keep theirs, in the chain."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,8 @@ from synthstream.config import StreamConfig, load
 from synthstream.counting import CountsByTick, Rows
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
-from synthstream.following import follow, released
-from synthstream.intake import Intake
+from synthstream.following import follow, released, tell
+from synthstream.intake import Elsewhere, Intake
 from synthstream.io.disk import failed
 from synthstream.io.places import copy_all
 from synthstream.io.sinks import ParquetSink
@@ -193,27 +193,26 @@ class Stream:
         self,
         *,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
-        elsewhere: Callable[[Sequence[Path]], CountsByTick] | None = None,
+        elsewhere: Elsewhere | None = None,
         new_files: bool = False,
     ) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
 
-        A file is known by its path as configured. The same rows in another file count again. Of a log, such as a
-        table or topic, everything is counted that came since, up to where it ends now; how much that was is private.
+        A file is known by its path as configured. The same rows in another file count again. One that is damaged,
+        lacks a column or was changed after it was counted is left out, and noted in :attr:`findings`: what files hold
+        decides about no tick. Of a log everything is counted that came since, up to where it ends now.
 
         Args:
             progress: wraps the loop over all files of the source, as a progress bar does.
-            elsewhere: counts the rows of some files, on other machines; files are then committed in groups. Left out:
-                they are counted here.
+            elsewhere: counts files on other machines, and raises ``FilesLeftOut`` for some; committed in groups.
             new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
 
         Returns:
-            Number of files that were new; 0 for a log.
+            Number of files that were counted now; 0 for a log.
 
         Raises:
-            SourceError: a file is missing, unreadable, or not what it was when it was counted; files that were counted
-                seem to be moved; a log cannot be reached, or is another one.
-            SchemaError: a column is missing.
+            SourceError, SchemaError: files, their folder or a log cannot be reached; files that were counted seem to
+                be moved; a log is another, lacks a column.
         """
         self._finish_half_drawn()
         return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files)
@@ -258,9 +257,16 @@ class Stream:
         return self._newest()
 
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
-        """Count new files of the source, then close every tick that is due. See :func:`following.released`."""
+        """Count new files, then close every tick that is due (:func:`following.released`), then tell of findings."""
+        upto = self.closed + self.due(until=until)  # by the clock before rows are counted, which takes its time
         self.ingest()
-        yield from released(self, self.due(until=until), until=until)
+        yield from released(self, max(0, upto - self.closed), until=until)
+        tell(self)
+
+    @property
+    def findings(self) -> dict[Path, str]:
+        """Files that :meth:`ingest` left out when it last looked, and why. Never publish it."""
+        return self._intake.findings
 
     @alone
     def publish_copies(self) -> int:

@@ -61,6 +61,7 @@ def run_command(
     stream: Stream | None = None
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
     from synthstream import stream as streams
+    from synthstream.following import tell
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment = moment_of(until)
@@ -76,8 +77,9 @@ def run_command(
                 stream.ingest(new_files=True)
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
             return
+        upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
         files = _counted(stream, engine, new_files=new_files)
-        first, due = stream.closed, stream.due(until=moment)
+        first, due = stream.closed, max(0, upto - stream.closed)
         if first == 0:
             _before_the_first(shown, stream)
         if due > 1:
@@ -87,7 +89,10 @@ def run_command(
         _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
         if failed is not None:
+            for words in stream.findings.values():
+                fail(words)
             raise failed
+        tell(stream)
 
 
 def _refuse(*, seed: bool, spark: bool) -> None:

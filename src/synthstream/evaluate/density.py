@@ -16,10 +16,9 @@ import polars as pl
 from synthstream.assembly import simulated
 from synthstream.config import StreamConfig, load
 from synthstream.coordinates import Coordinate
-from synthstream.counting import columns_of, encode
+from synthstream.counting import encode, files_of
 from synthstream.errors import ConfigError, SynthstreamError
 from synthstream.io.sources import FileSource
-from synthstream.outside import SourceConfig
 from synthstream.published import Releases
 from synthstream.release import FloatArray
 from synthstream.workload import IntArray
@@ -46,11 +45,12 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
     """
     from matplotlib.figure import Figure  # an extra; slow to load
 
-    if config.source is None or config.sink is None:
+    files = files_of(config)
+    if files is None or config.sink is None:
         raise ConfigError("a picture needs [source] and [sink]")
     last = Releases(config).last
     synthetic, tick = last.rows(), last.tick
-    true, weights = _events(config, config.source, tick)
+    true, weights = _events(config, files, tick)
     columns = {column.name: column for column in config.schema.columns if isinstance(column, Coordinate)}
     names = list(columns)
     axes = [across or names[min(1, len(names) - 1)], up or names[0]][: min(2, len(names))]
@@ -73,10 +73,11 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
     figure.savefig(path, dpi=130)
 
 
-def _events(config: StreamConfig, source: SourceConfig, tick: int) -> _Events:
+def _events(config: StreamConfig, files: FileSource, tick: int) -> _Events:
     """Rows of ticks up to one, and what each adds to the true events: 1 or -1."""
-    files = FileSource(kind=source.kind, path=source.path, columns=columns_of(config))
-    parts, weights = [], [np.zeros(0, dtype=np.int64)]
+    nothing = np.empty((0, len(config.schema.columns)), dtype=np.int32)
+    parts = [config.schema.decode(nothing, np.random.default_rng(0))]
+    weights = [np.zeros(0, dtype=np.int64)]
     for path in files.files():
         for chunk in files.read(path, chunk_rows=_CHUNK):
             rows = encode(config, chunk)

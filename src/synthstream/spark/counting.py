@@ -8,12 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.config import StreamConfig
-from synthstream.counting import Counting, CountsByTick, Rows, columns_of
-from synthstream.errors import ConfigError, EngineError
-from synthstream.io.sources import FileSource
+from synthstream.counting import Counting, CountsByTick, Rows, columns_of, files_of
+from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut
 from synthstream.reading import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
-from synthstream.spark.tasks import RESULT, TASK, Job, count_files, count_rows, encode_rows, encoded, merge, rows_of
+from synthstream.spark.tasks import (
+    RESULT,
+    TASK,
+    Job,
+    count_files,
+    count_rows,
+    encode_rows,
+    encoded,
+    merge,
+    merged,
+    rows_of,
+)
 from synthstream.stream import Stream
 
 if TYPE_CHECKING:
@@ -34,6 +44,10 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
         counting: of the stream.
         parts: what tasks gave.
         tasks: about how many there are; left out: as many as Spark runs at once.
+
+    Raises:
+        FilesLeftOut: some files cannot be counted; ask again for the others.
+        EngineError: Spark fails.
     """
     from pyspark.errors import PySparkException
 
@@ -47,12 +61,11 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
         found = parts.collect()
     except PySparkException:  # its text may quote a row, and a traceback would show it
         raise EngineError(_FAILED) from None
-    total = counting.nothing
-    for row in found:
-        if row["error"] is not None:
-            raise EngineError(row["error"])
-        total = total.merge(CountsByTick.from_bytes(bytes(row["counts"])))
-    return total
+    left = dict[str, str]()
+    total = merged(found, left)
+    if left:
+        raise FilesLeftOut({Path(path): why for path, why in left.items()})
+    return counting.nothing if total is None else total
 
 
 def count(frame: DataFrame, config: StreamConfig) -> CountsByTick:
@@ -111,25 +124,29 @@ def ingest(stream: Stream, spark: SparkSession | None = None, *, new_files: bool
 
     Raises:
         ConfigError: the stream's rows cannot be counted apart from its state.
-        SourceError: a file is missing, or not what it was when it was counted; or files seem to be moved.
-        EngineError: Spark does not start or fails, or a file cannot be read.
+        SourceError: a file, or the folder of the source, is away; or files seem to be moved.
+        EngineError: Spark does not start or fails, or the system cannot read a file.
     """
     config = stream.config
     refuse(config)
     refuse_persons(config)
-    if config.source is None:
+    source = files_of(config)
+    if source is None:
         raise ConfigError(
             "source: Spark counts files here, of kind parquet or csv. Leave --engine out; or feed the stream from "
             "Spark's own sources, by synthstream.spark.attach"
         )
-    job, columns, source = Job.of(config), columns_of(config), config.source
+    job = Job.of(config)
 
     def counted(paths: Sequence[Path]) -> CountsByTick:
-        tasks = [
-            (str(path), part)
-            for path in paths
-            for part in range(FileSource(kind=source.kind, path=path, columns=columns).parts(path))
-        ]
+        tasks, left = [], dict[Path, str]()
+        for path in paths:
+            try:
+                tasks += [(str(path), part) for part in range(source.parts(path))]
+            except FileDamaged as error:
+                left[path] = str(error)
+        if left:
+            raise FilesLeftOut(left)
         running = spark or session(f"synthstream {config.name}")
         most = 4 * running.sparkContext.defaultParallelism
         frame = running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
