@@ -47,7 +47,7 @@ class Aligned:
     @contextlib.contextmanager
     def kary(self, run: Run) -> Iterator[None]:
         """While it lasts, estimates of k-ary counters are noted in the first run, and repeated in every other one."""
-        self._repeated = 0
+        self._repeated, self._traces[run] = 0, {}
 
         def step(
             counter: Kary, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray
@@ -68,6 +68,10 @@ class Aligned:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Kary, "step", step)
             yield
+
+    def traces(self, run: Run) -> dict[int, list[Call]]:
+        """Calls of each tick of a run, the newest one of its name."""
+        return {tick: _together(traces) for tick, traces in self._traces[run].items()}
 
     def calls(self) -> tuple[dict[int, int], dict[int, int]]:
         """Number of calls at each tick of each run."""

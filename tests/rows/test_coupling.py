@@ -21,6 +21,7 @@ from tests.rows.aligned import Aligned, Run
 from tests.rows.observing import INPUT, Observed, command_line, observe
 from tests.rows.streams import FILES, KINDS, Batches, Kind, Pair, Way, frame_of_rows, random_pair, write_file
 
+
 class Seen(NamedTuple):
     """What can be seen of two runs."""
 

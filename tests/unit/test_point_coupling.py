@@ -1,4 +1,4 @@
-"""Coupling for points, on streams that are long enough: whatever is measured when, and how, follows from releases alone."""
+"""Coupling of points, on streams that are long enough: what is measured, and when, follows from releases alone."""
 
 from __future__ import annotations
 
@@ -174,5 +174,4 @@ def test_a_schedule_that_follows_exact_counts_is_seen(leak: Any, monkeypatch: py
         run.replayed(run.other("add-remove"))
     if leak in SEEN_BY_ONE_EVENT:
         with pytest.raises((AssertionError, TraceMismatch)):
-            for tick in run.times():
-                run.replayed(run.changed(tick, "add-remove"))
+            [run.replayed(run.changed(tick, "add-remove")) for tick in run.times()]
