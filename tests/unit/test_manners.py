@@ -19,10 +19,9 @@ from synthstream import Stream
 from synthstream.cli import COMMANDS
 from synthstream.commands import manners
 from synthstream.config import load
+from tests.support.command import MAIN, synthstream
 from tests.unit.streams import configured, published, rows
-from tests.unit.test_cli import synthstream
 
-MAIN = "from synthstream.__main__ import main; main()"
 # Not pydantic: typer itself reads switches with it.
 HEAVY = {"numpy", "polars", "numba", "scipy", "pyarrow", "pandas", "sqlite3", "jinja2"}
 LINES = [["schema", "init"], *([name] for name in COMMANDS if name != "schema")]
