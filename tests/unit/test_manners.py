@@ -387,7 +387,8 @@ COMMANDS_STOPPED = [
 def stopped(module: str, owner: str, *arguments: str, cwd: Path, real: bool) -> tuple[int, str]:
     """Exit status and errors of a command that is stopped in a function.
 
-    By a real Ctrl-C, in a process of its own, when it says that it is there; or by the exception that Python makes of it.
+    By a real Ctrl-C, in a process of its own, when it says that it is there; or by the exception that Python makes of
+    it.
     """
     if not real:
         with mock.patch(f"synthstream.{module}.{owner}", side_effect=KeyboardInterrupt):
