@@ -1,7 +1,7 @@
 """Real processes, real kills, real files: nothing lost, nothing counted twice, nothing drawn again, nothing to repair.
 
-How many: a dozen with the quick tests, some hundred with ``-m slow``, 1,000 and 10,000 with ``-m soak``. The controls
-are wrong on purpose, and must be found out.
+How many: a dozen with the quick tests, 1,000 with ``-m slow``, 10,000 with ``-m soak``. The controls are wrong on
+purpose, and must be found out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.crash.report import RUNS, run
 
 needs_compiler = pytest.mark.skipif(power.compiler() is None, reason="no C compiler for the disk that may forget")
 SOME = pytest.param(1, id="some", marks=pytest.mark.slow)
-MANY = [pytest.param(size, id=name, marks=pytest.mark.soak) for size, name in ((2, "many"), (3, "most"))]
+MANY = pytest.param(2, id="many", marks=pytest.mark.soak)
 
 
 def clean(counted: dict[str, Any]) -> None:
@@ -25,30 +25,30 @@ def clean(counted: dict[str, Any]) -> None:
     assert harm == dict.fromkeys(harm, 0), json.dumps(counted, indent=1)
 
 
-@pytest.mark.parametrize("size", [pytest.param(0, id="few"), SOME, *MANY])
+@pytest.mark.parametrize("size", [pytest.param(0, id="few"), SOME, MANY])
 def test_killed_anywhere_a_stream_ends_the_same(size: int) -> None:
-    number = (12, 200, 1_000, 10_000)[size]
+    number = (12, 1_000, 10_000)[size]
     _, counted = run(number, *RUNS["kills"][1], *(() if size else ("--kinds", "table")), seed=size)
     clean(counted)
     assert counted["kills"] >= number
-    if size > 1:  # how far fewer kills let a stream get depends on the machine
-        assert counted["streams"] >= 2
+    assert counted["streams"] >= (2 if size else 1)
+    if size:
         points = {f"{when} {name}" for name in counted["names"] for when in ("before", "after")}
         assert points <= counted["failpoints"].keys()
 
 
 @needs_compiler
-@pytest.mark.parametrize("size", [SOME, *MANY])
+@pytest.mark.parametrize("size", [SOME, MANY])
 def test_loss_of_power_changes_nothing_that_was_visible(size: int) -> None:
-    number = (0, 40, 400, 2_000)[size]
+    number = (0, 100, 2_000)[size]
     _, counted = run(number, *RUNS["power loss"][1], seed=size)
     clean(counted)
     assert counted["kills"] >= number
 
 
-@pytest.mark.parametrize("size", [SOME, *MANY])
+@pytest.mark.parametrize("size", [SOME, MANY])
 def test_a_disk_that_is_full_or_fails_is_told_in_fixed_words_and_loses_nothing(size: int) -> None:
-    number = (0, 60, 500, 2_000)[size]
+    number = (0, 100, 2_000)[size]
     _, counted = run(number, *RUNS["full and failing disks"][1], seed=size)
     clean(counted)
     assert counted["errors"] == []
