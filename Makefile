@@ -1,10 +1,10 @@
-# make demo: the main job on shipped real data.   make test: the tests.   Both build their own environment.
+# make demo: the main job on shipped real data.   make test: the quick tests.   Both build their own environment.
 PYTHON ?= python3
 EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-points test test-slow soak bench bench-tables bench-points check docs images clean
+.PHONY: install demo demo-points test test-all wheel-test soak bench bench-tables bench-points check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -21,12 +21,19 @@ demo-points: $(VENV)/ready
 	$(BIN)/synthstream run examples/earthquakes/stream.toml
 	$(BIN)/python -m synthstream.evaluate.density examples/earthquakes/stream.toml -o examples/earthquakes/state/density.png
 
+# Each thing once, at the lowest level that can fail.
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-test-slow: $(VENV)/ready
+# What make test leaves out: laws of the noise on many samples, kills, browsers, every kind with everything, a wheel.
+test-all: wheel-test
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
+# A wheel of this checkout, in a new environment in another folder.
+wheel-test: $(VENV)/ready
+	PYTHON=$(PYTHON) tests/wheel.sh
+
+# By hand, before a version: 10,000 kills, 10,000 pairs of neighbours, ten years of days. It takes hours.
 soak: $(VENV)/ready
 	$(BIN)/python -m pytest -m soak -s
 

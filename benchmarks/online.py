@@ -15,7 +15,6 @@ from synthstream.fit.cloud import Cloud
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
-from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, counted_cloud
 from synthstream.privacy import Budget
@@ -54,7 +53,7 @@ def scheduled(
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
     mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours="replace-one", **settings)
-    made, history = FromNodes(mechanism=mechanism), dict[int, TreeMeasured]()
+    made, history = FromNodes(mechanism=mechanism), dict[int, Any]()
     gate, state, last = SeededGate(seed), mechanism.init(), None
     begin = time.perf_counter()
     for tick, span in enumerate(ticks(number, epsilon)):

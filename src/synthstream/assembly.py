@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -20,6 +21,7 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
+from synthstream.kernel.turnstile import Turnstile
 from synthstream.paper_synthesizers import FromBatches, FromSelection
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
@@ -30,6 +32,9 @@ from synthstream.workload import Workload
 
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
 _LONG = 1000
+
+# What a claim takes for granted where a row of a CSV file may have many lines.
+_CLOSED = "every quotation mark of a CSV file is closed within its row"
 
 
 def synthesizer_of(config: StreamConfig) -> Synthesizer:
@@ -58,10 +63,12 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
 def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
     """What a stream promises: what its mechanism promises for one event, carried over to the unit of the stream."""
     unit = replace(config.privacy.unit, signed=config.op is not None)
-    if not unit.of_persons:
-        return mechanism.claim()
-    factor = group_factor(config)
-    return mechanism.claim().of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+    claim = mechanism.claim()
+    if unit.of_persons:
+        factor = group_factor(config)
+        claim = claim.of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+    many = config.source is not None and config.source.multiline
+    return replace(claim, provided=(_CLOSED,)) if many else claim
 
 
 def _measures(config: StreamConfig) -> str:
@@ -85,7 +92,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
     if config.synthesizer.kind == "hypercube":
         return FromSparseCounts(mechanism=_literal(config, partition))
-    mechanism = Points(
+    points = Points(
         partition=partition,
         budget=budget,
         horizon=config.clock.horizon,
@@ -93,7 +100,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         neighbours=config.privacy.neighbours,
         schedule=config.synthesizer.schedule,
     )
-    return FromNodes(mechanism=mechanism)
+    return FromNodes(mechanism=points if config.op is None else Turnstile(side=points))
 
 
 def _literal(config: StreamConfig, partition: Partition) -> Hypercube:
@@ -148,10 +155,18 @@ def synthesizer_for(
     return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
 
 
-def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
-    """A claim as it stands in the ledger, in the chain and in every manifest."""
+def claim_facts(claim: Claim, budget: Budget, *, written: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """A claim as it stands in the ledger, in the chain and in every manifest.
+
+    Args:
+        claim: what is promised.
+        budget: what it was charged to.
+        written: what stands in the ledger or in a manifest of a running stream: it keeps its wording of the claim.
+    """
+    known = claim.wordings(budget)
+    said = [words for facts in written for words in known if str(facts.get("words")).endswith(words)]  # or stamped
     return {
-        "words": claim.words(budget),
+        "words": (said or known)[0],
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "unit": claim.unit.kind,
@@ -162,7 +177,7 @@ def claim_facts(claim: Claim, budget: Budget) -> dict[str, Any]:
         "rho": above(claim.rho),
         "pure_epsilon": None if claim.pure is None else above(claim.pure),
         "theorems": list(claim.theorems),
-        "trusts": list(claim.trusts),
+        "trusts": [*claim.trusts, *claim.provided],
     }
 
 

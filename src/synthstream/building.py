@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ class Builder:
         segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
             empty where only :meth:`again` is to be used, which finds them.
         secure: whether the noise came from the operating system.
+        written: the claim as it was written down when the stream began, if it has: see :func:`claim_facts`.
     """
 
     def __init__(
@@ -35,11 +37,12 @@ class Builder:
         *,
         segments: Sequence[tuple[int, Models]] = (),
         secure: bool,
+        written: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._config, self._committed, self._secure = config, committed, secure
         synthesizer = synthesizer_of(config)
         # As it stands in the ledger.
-        self.claim = claim_facts(claim_of(config, synthesizer.mechanism), config.privacy.budget)
+        self.claim = claim_facts(claim_of(config, synthesizer.mechanism), config.privacy.budget, written=written)
         self._parts: list[tuple[int, Synthesizer]] = [(0, synthesizer)]
         for start, model in segments:
             self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))

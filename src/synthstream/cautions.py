@@ -251,5 +251,10 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             f"The budget covers {horizon:,} ticks. What was asked for beyond them stands at the last one "
             f"({moments[horizon]})."
         )
+    if config.op is not None and config.synthesizer.kind == "points":
+        notes.append(
+            "The forecast lets one row in three take an event away. Noise grows with all rows: where more are taken "
+            "away, the error is larger for the events that are left."
+        )
     notes.append("Streams about the same people add up: two of these would cost twice the epsilon.")
     return tuple(notes)

@@ -44,7 +44,7 @@ The usual order:
 
 Exit status:
   0    done, also if nothing was due
-  1    verify or audit found something wrong
+  1    verify or audit found something wrong; run left files out, and published all that is due
   2    refused: the message says why, and what to do
   70   an error of this program
   130  stopped by Ctrl-C; the same command goes on

@@ -154,6 +154,8 @@ class StreamConfig:
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
+            # It says what a row is, and the claim depends on it.
+            **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
@@ -276,7 +278,16 @@ def _publication(section: PublicationSection) -> PublicationConfig:
 
 def _files(section: SourceSection, base: Path) -> SourceConfig | None:
     found = section.files()
-    return None if found is None else SourceConfig(kind=found[0], path=base / found[1])
+    if found is None:
+        return None
+    kind, path = found
+    return SourceConfig(
+        kind=kind,
+        path=base / path,
+        root=None if os.path.isabs(path) else base,
+        moved=None if section.moved is None else os.path.normpath(os.path.expanduser(section.moved)),
+        multiline=bool(section.multiline),
+    )
 
 
 def _of_its_own(file: File) -> None:

@@ -17,6 +17,7 @@ from synthstream.clock import FURTHEST
 from synthstream.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, CountsMismatch
+from synthstream.io.sources import FileSource
 from synthstream.reading import Frame, polars_frame, signs, texts
 from synthstream.workload import CodeArray, IntArray
 
@@ -42,6 +43,9 @@ class Rows(NamedTuple):
     weights: IntArray | None = None
     people: pl.Series | None = None
 
+    def __repr__(self) -> str:
+        return "Rows(private)"  # a line in a log would show them, or how many there are
+
     def content(self) -> tuple[bytes, ...]:
         """All that decides what these rows count for, as bytes."""
         numbers = tuple(part.tobytes() for part in (self.codes, self.ticks, self.weights) if part is not None)
@@ -62,6 +66,14 @@ def columns_of(config: StreamConfig) -> tuple[str, ...]:
     """Every column that a frame must have: those of the schema, the time, the op, the person."""
     extra = [name for name in (config.clock.column, config.op, config.privacy.person) if name is not None]
     return tuple(dict.fromkeys([*config.schema.names, *extra]))
+
+
+def files_of(config: StreamConfig) -> FileSource | None:
+    """The files of the configured source; ``None`` if rows come from elsewhere."""
+    source = config.source
+    if source is None:
+        return None
+    return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
 
 
 def encode(config: StreamConfig, frame: Frame) -> Rows:
@@ -117,7 +129,7 @@ class CountsByTick:
             CountsMismatch: they belong to streams with other settings.
             OverflowError: a sum leaves 64 bits. No number of rows that can be counted is so large.
         """
-        _refuse_other(self.stream, other.stream)
+        _refuse_other(self, other)
         both = dict(self.ticks)
         for tick, counts in other.ticks.items():
             both[tick] = both[tick].plus(counts) if tick in both else counts
@@ -206,7 +218,9 @@ class BatchCounting:
             )
         self._config, self._count = config, count
         columns, workload = config.schema.columns, config.workload
-        self._cells = math.prod(column.size for column in columns) if workload is None else workload.cells
+        # Points that are taken away are counted in cells of their own.
+        sides = 1 if config.op is None else 2
+        self._cells = sides * math.prod(column.size for column in columns) if workload is None else workload.cells
         self._stream = config.genesis
 
     @property
@@ -247,9 +261,11 @@ def in_threads(work: Callable[[_T], _R], parts: Iterable[_T], *, threads: int) -
             yield running.popleft().result()
 
 
-def _refuse_other(stream: str, other: str) -> None:
-    if stream != other:
+def _refuse_other(ours: CountsByTick, other: CountsByTick) -> None:
+    if ours.stream != other.stream:
         raise CountsMismatch(
-            f"counts of the stream {other[:12]} cannot go with those of the stream {stream[:12]}: privacy, clock, "
-            "columns and synthesizer must be the same. Count the rows again."
+            f"counts of the stream {other.stream[:12]} cannot go with those of the stream {ours.stream[:12]}: privacy, "
+            "clock, columns and synthesizer must be the same. Count the rows again."
         )
+    if ours.cells != other.cells:
+        raise CountsMismatch("these counts were made by another version. Count the rows again.")

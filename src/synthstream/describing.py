@@ -151,17 +151,21 @@ def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
                         empty=False,
                     )
                 )
-    signed = config.synthesizer.kind == "points"
-    what = "left half minus right half, noisy, since the number of events last doubled" if signed else "the noisy count"
-    return [
-        *fields,
-        FieldFacts(name="count", kind="number", description="Synthetic events in the part.", empty=False),
-        FieldFacts(
-            name="measured", kind="number", description=f"What was measured at this tick: {what}. Null if nothing was."
-        ),
-        FieldFacts(
-            name="stderr",
-            kind="number",
-            description="Standard error of the noise in measured. Null if it is not known.",
-        ),
-    ]
+    halves = "left half minus right half, noisy, since the number of events last doubled"
+    what = halves if config.synthesizer.kind == "points" else "the noisy count"
+    sides = {"": ""} if config.op is None else {"": ", of events that were added", " away": ", of those taken away"}
+    fields.append(FieldFacts(name="count", kind="number", description="Synthetic events in the part.", empty=False))
+    for side, of in sides.items():
+        fields += [
+            FieldFacts(
+                name=f"measured{side}",
+                kind="number",
+                description=f"What was measured at this tick{of}: {what}. Null if nothing was.",
+            ),
+            FieldFacts(
+                name=f"stderr{side}",
+                kind="number",
+                description=f"Standard error of the noise in measured{side}. Null if it is not known.",
+            ),
+        ]
+    return fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from synthstream.errors import SourceError
+from synthstream.io.sources import cells_of
 from synthstream.problems import PUBLIC_BOUND
 from synthstream.reading import require
 
@@ -74,7 +74,7 @@ def draft(path: Path, *, op: str | None = None, base: Path | None = None) -> str
             types = [(field.name, field.type) for field in pq.read_schema(path)]
         elif kind == "csv":
             with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-                types = [(name, None) for name in next(csv.reader(file), [])]
+                types = [(name, None) for name in cells_of(file.readline())]
         else:
             raise SourceError(f"{path}: only files that end in .parquet or .csv can be drafted from")
     except (pa.ArrowException, OSError) as error:

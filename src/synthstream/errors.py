@@ -6,7 +6,9 @@
     ├── BudgetExceeded        the ledger refuses a charge, before any noise is drawn
     ├── HorizonExhausted      the stream has released all the ticks that were paid for
     ├── TickNotOver           a tick was to be closed before the public clock reached its end
-    ├── SourceError           a file or log is missing, unreadable or not what it was when it was read
+    ├── SourceError           a file or log is missing or cannot be read
+    │   ├── FileDamaged       the bytes of a file are not of its kind
+    │   └── FilesLeftOut      what the content of some files keeps from counting; all else was counted
     ├── BatchConflict         a batch id came again with other content
     ├── CountsMismatch        counts that were made elsewhere are not those of this stream
     ├── EngineError           the engine that counts elsewhere cannot be used, or failed
@@ -21,6 +23,11 @@
 
 Messages say what was expected, what was found and what to do. They never carry a private value.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
 
 
 class SynthstreamError(Exception):
@@ -48,7 +55,26 @@ class TickNotOver(SynthstreamError):
 
 
 class SourceError(SynthstreamError):
-    """A file, table or topic is missing, unreadable, or not what it was when it was read."""
+    """A file, table or topic is missing or cannot be read, or is another one than it was."""
+
+
+class FileDamaged(SourceError):
+    """The bytes of a file are not of its kind: truncated, empty or spoiled. Nothing of it was counted."""
+
+
+class FilesLeftOut(SourceError):
+    """Some files hold what cannot be counted: damaged, without a column, or changed after they were counted.
+
+    What files hold decides about no other row and no release, so this is told last: everything else was counted, and
+    what was due is published. It is for the operator alone.
+
+    Args:
+        findings: what is wrong, by file.
+    """
+
+    def __init__(self, findings: Mapping[Path, str]) -> None:
+        super().__init__("\n".join(findings.values()))
+        self.findings = dict(findings)
 
 
 class BatchConflict(SynthstreamError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from synthstream.errors import PlaceError
+from synthstream.errors import FilesLeftOut, PlaceError
 from synthstream.release import Release
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ def released(stream: Stream, ticks: int, *, until: datetime | None = None) -> It
         raise failed
 
 
+def tell(stream: Stream) -> None:
+    """Raise ``FilesLeftOut`` if files were left out when the stream last looked; say it when all else is done."""
+    if stream.findings:
+        raise FilesLeftOut(stream.findings)
+
+
 def follow(
     stream: Stream,
     *,
@@ -52,7 +58,8 @@ def follow(
 
     When a tick is over, what the source holds is counted before the tick is closed; an event that is written later
     counts in the next one. A source that cannot be read stops it, before any tick is closed, and a place that gets
-    copies and fails stops it after all that is due was published: the same call goes on.
+    copies and fails stops it after all that is due was published: the same call goes on. Files that cannot be
+    counted stop nothing; ``stream.findings`` has them after each look, and they are told when it ends.
 
     Args:
         stream: an open one.
@@ -64,6 +71,7 @@ def follow(
 
     Raises:
         SourceError, SchemaError, SinkError, StateError: as :meth:`Stream.ingest` and :meth:`Stream.release` do.
+        FilesLeftOut: at the end, if some files could not be counted.
     """
     clock = stream.config.clock
     until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
@@ -76,6 +84,7 @@ def follow(
         if stream.closed < upto:
             yield from released(stream, upto - stream.closed, until=min(ends) if over else None)
         if over or stream.closed == clock.horizon:
+            tell(stream)
             return
         left = (min([clock.boundary(stream.closed + 1), *ends]) - now()).total_seconds()
         rest(min(poll, max(left, 0.0)))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from synthstream.config import StreamConfig
-from synthstream.counting import BatchCounting, Count, CountsByTick, Rows, columns_of, encode, in_threads
+from synthstream.counting import BatchCounting, Count, CountsByTick, Rows, columns_of, encode, files_of, in_threads
 from synthstream.counts import Counts
-from synthstream.errors import BatchConflict, CountsMismatch, SourceError
+from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, SchemaError
+from synthstream.filenames import FileNames, item_of
 from synthstream.io.contributions import Contributions
 from synthstream.io.cursors import CursorSource
 from synthstream.io.logs import opened
+from synthstream.kinds import FileKind
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Store
 from synthstream.logs import LogConfig
@@ -28,6 +30,11 @@ _CURSOR = "cursor"
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _THREADS = min(4, os.cpu_count() or 1)
 _UNSAVED_CELLS = 4_000_000  # 64 MB
+
+# Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
+Elsewhere = Callable[[Sequence[Path]], CountsByTick]
+
+_New = tuple[Path, str, str]  # a file that has not been counted, its item and fingerprint in the store
 
 
 class Intake:
@@ -48,12 +55,15 @@ class Intake:
         self._counting = None if unit.of_persons else BatchCounting(config, count=count)
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}
+        self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None, open_tick: int) -> None:
         """See :meth:`synthstream.Stream.update`."""
         if isinstance(rows, str | Path):
             path, columns = Path(rows).absolute(), columns_of(self._config)
-            source = FileSource(kind="csv" if path.suffix == ".csv" else "parquet", path=path, columns=columns)
+            kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
+            many = self._config.source is not None and self._config.source.multiline
+            source = FileSource(kind=kind, path=path, columns=columns, multiline=many)
             chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
@@ -80,37 +90,64 @@ class Intake:
         *,
         open_tick: int,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
-        elsewhere: Callable[[Sequence[Path]], CountsByTick] | None = None,
+        elsewhere: Elsewhere | None = None,
+        new_files: bool = False,
     ) -> int:
         """See :meth:`synthstream.Stream.ingest`."""
-        config, log = self._config.source, self._config.log
+        source, log, config = files_of(self._config), self._config.log, self._config.source
         if log is not None:
             self._follow(log, open_tick)
-        if config is None:
+        self.findings, new = {}, 0
+        if source is None or config is None:
             return 0
-        source = FileSource(kind=config.kind, path=config.path, columns=columns_of(self._config))
-        files, new = self._not_counted(source, progress), 0
+        named = FileNames(source=config, base=self._config.base).settle(
+            self._store, source.files(), new_files=new_files
+        )
+        files = self._not_counted(source, named, progress)
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
-            paths = [path for path, _, _ in group]
-            found = None if elsewhere is None else self._ours(elsewhere(paths))
-            with self._committed():
-                if found is not None:
-                    self._put(found, open_tick)
-                for path in paths if found is None else ():
-                    chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
-                    for rows in in_threads(partial(encode, self._config), chunks, threads=_THREADS):
-                        self._add(rows, open_tick)
-                for _, item, content in group:
-                    self._store.put_ingested(item, content)
-            new += len(group)
+            if elsewhere is None:
+                new += self._counted_here(source, *group[0], open_tick)
+            else:
+                new += self._counted_elsewhere(group, elsewhere, open_tick)
         return new
 
+    def _counted_here(self, source: FileSource, path: Path, item: str, content: str, open_tick: int) -> int:
+        """Count a file: all of it or nothing. What is in one file decides about no other, and about no release."""
+        try:
+            with self._committed():
+                chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
+                for rows in in_threads(partial(encode, self._config), chunks, threads=_THREADS):
+                    self._add(rows, open_tick)
+                self._store.put_ingested(item, content)
+        except (FileDamaged, SchemaError) as error:
+            self.findings[path] = str(error)
+            return 0
+        return 1
+
+    def _counted_elsewhere(self, group: list[_New], elsewhere: Elsewhere, open_tick: int) -> int:
+        """Have some files counted, and those of them that can be."""
+        counts: CountsByTick | None = None
+        while group and counts is None:
+            try:
+                counts = self._ours(elsewhere([path for path, _, _ in group]))
+            except FilesLeftOut as error:
+                self.findings |= error.findings
+                group, before = [one for one in group if one[0] not in error.findings], len(group)
+                if len(group) == before:
+                    raise
+        if counts is not None:
+            with self._committed():
+                self._put(counts, open_tick)
+                for _, item, content in group:
+                    self._store.put_ingested(item, content)
+        return len(group)
+
     def _not_counted(
-        self, source: FileSource, progress: Callable[[list[Path]], Iterable[Path]]
-    ) -> Iterator[tuple[Path, str, str]]:
-        """Files that have not been counted, with their item and fingerprint in the store."""
-        for path in progress(source.files()):
-            item = f"file {_relative(path, self._config.base)}"
+        self, source: FileSource, named: Mapping[Path, str], progress: Callable[[list[Path]], Iterable[Path]]
+    ) -> Iterator[_New]:
+        """Files that have not been counted. Notes those that were, and are not what they were."""
+        for path in progress(list(named)):
+            item = item_of(named[path])
             mac = self._keyed()
             _feed(mac, source.fingerprint(path).encode())
             content = mac.hexdigest()
@@ -118,9 +155,9 @@ class Intake:
             if known is None:
                 yield path, item, content
             elif known != content:
-                raise SourceError(
+                self.findings[path] = (
                     f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
-                    "the file back as it was, and new rows into a new file."
+                    "the file back as it was, and new rows into a new file. Nothing of it was counted now."
                 )
 
     def _follow(self, log: LogConfig, open_tick: int) -> None:
@@ -169,9 +206,7 @@ class Intake:
 
     def batches(self, prefix: str) -> list[str]:
         """See :meth:`synthstream.Stream.batches`."""
-        item = f"batch {prefix}"
-        found = "SELECT item FROM ingested WHERE substr(item, 1, ?) = ? ORDER BY item"
-        return [str(row[0])[len("batch ") :] for row in self._store.db.execute(found, (len(item), item))]
+        return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
 
     def _ours(self, counts: CountsByTick) -> CountsByTick:
         """Counts that were made elsewhere. Raises ``CountsMismatch`` if they are not this stream's."""
@@ -221,8 +256,3 @@ def _conflict(batch_id: str | None) -> BatchConflict:
 def _feed(mac: hmac.HMAC, *parts: bytes) -> None:
     for part in parts:
         mac.update(len(part).to_bytes(8, "big") + part)
-
-
-def _relative(path: Path, base: Path) -> str:
-    real, root = path.resolve(), base.resolve()
-    return str(real.relative_to(root)) if real.is_relative_to(root) else str(real)

@@ -10,17 +10,18 @@ import numpy as np
 
 from synthstream.errors import StateCorrupt
 from synthstream.io.store import Store
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.sampling import FloatArray
 from synthstream.workload import IntArray
 
 
 class JournalGate:
-    """The gate of a tick whose draws depend on fits of earlier ones.
+    """The gate of a tick that is being closed.
 
-    A fit may fail, or the process may end, because of what was drawn. Drawing again would then favour answers that fit
-    well, which no theorem covers. So each answer is committed when it is drawn, and a tick that was interrupted goes on
-    from what was committed. An answer is kept with its question, and is taken for no other one.
+    What comes after a draw may fail because of what was drawn: a fit, or a disk that is too full for what compresses
+    badly. Drawing again would then favour some answers, which no theorem covers. So each answer is committed when it is
+    drawn, in a place whose size is public, and a tick that was interrupted goes on from what was committed. An answer
+    is kept with its question, and is taken for no other one.
 
     Args:
         gate: where new answers come from.
@@ -33,11 +34,6 @@ class JournalGate:
         self._calls = 0
         # Another version may offer other candidates in the same number.
         self._version = version("synthstream")
-
-    @property
-    def secure(self) -> bool:
-        """See :class:`synthstream.kernel.gate.Gate`."""
-        return self._gate.secure
 
     def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
         """See :class:`synthstream.kernel.gate.Gate`."""
@@ -77,7 +73,7 @@ class JournalGate:
             return drawn
         if len(known) != size:  # none, if the question was another
             raise self._corrupt()
-        if not self._gate.secure:
+        if not is_secure(self._gate):
             draw()  # a simulated gate counts its calls: what follows is as if nothing had been interrupted
         return known
 

@@ -17,8 +17,8 @@ Kind = Literal["parquet", "csv", "postgres", "kafka"]
 
 # Keys of [source] beside its kind; the first ones are required.
 _KEYS: dict[Kind, tuple[int, tuple[str, ...]]] = {
-    "parquet": (1, ("path",)),
-    "csv": (1, ("path",)),
+    "parquet": (1, ("path", "moved")),
+    "csv": (1, ("path", "moved", "multiline")),
     "postgres": (2, ("table", "sequence", "service", "moved")),
     "kafka": (1, ("topic", "config_file")),
 }
@@ -29,6 +29,7 @@ class SourceSection(Section):
 
     kind: Kind
     path: str | None = Field(default=None, min_length=1)
+    multiline: bool | None = None
     table: str | None = Field(default=None, min_length=1)
     sequence: str | None = Field(default=None, min_length=1)
     service: str | None = Field(default=None, pattern=r"^[\w.-]+$")

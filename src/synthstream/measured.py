@@ -176,6 +176,65 @@ class TreeMeasured:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
+class TurnstileMeasured:
+    """What was measured at one tick of a stream whose rows may take events away. Public.
+
+    Args:
+        tick: 0-based.
+        came: of the events that were added.
+        gone: of those that were taken away.
+    """
+
+    tick: int
+    came: TreeMeasured
+    gone: TreeMeasured
+
+    @property
+    def total(self) -> float:
+        """Estimated number of events that are there; below 0 by noise, or if more was taken away than came."""
+        return self.came.total - self.gone.total
+
+    @property
+    def variance(self) -> float:
+        """Of the noise of ``total``."""
+        return self.came.variance + self.gone.variance
+
+    @property
+    def closing(self) -> bool:
+        """Whether an epoch of either side ends with this tick."""
+        return self.came.closing or self.gone.closing
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """Ticks before this one, in order, whose blocks an estimate of either side needs."""
+        return tuple(sorted({*self.came.needs, *self.gone.needs}))
+
+    def __repr__(self) -> str:
+        return f"TurnstileMeasured(tick={self.tick}, came={self.came!r}, gone={self.gone!r})"
+
+    def facts(self) -> dict[str, Any]:
+        """See :meth:`TreeMeasured.facts`."""
+        return {"tick": self.tick, "came": self.came.facts(), "gone": self.gone.facts()}
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """All values, and all variances, for the hash chain: of what came, then of what was taken away."""
+        sides = [side.numbers() for side in (self.came, self.gone)]
+        return np.concatenate([values for values, _ in sides]), np.concatenate([variance for _, variance in sides])
+
+    def pack(self) -> IntArray:
+        """All of it as int64, shape ``(n,)``, without loss."""
+        came, gone = self.came.pack(), self.gone.pack()
+        return np.concatenate([[came.size], came, gone])
+
+    @classmethod
+    def unpack(cls, tick: int, released: IntArray) -> TurnstileMeasured:
+        """The measurement that :meth:`pack` was called on."""
+        border = 1 + int(released[0])
+        came, gone = (TreeMeasured.unpack(tick, part) for part in (released[1:border], released[border:]))
+        return cls(tick=tick, came=came, gone=gone)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
 class NodeCounts:
     """Noisy counts of all nodes that exist, by the paper's own mechanism. Public.
 

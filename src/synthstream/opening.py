@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from synthstream.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.config import StreamConfig
@@ -33,15 +34,20 @@ def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict
     }
 
 
-def begin(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
-    """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written."""
+def begin(
+    config: StreamConfig, store: Store, identity: Mapping[str, str], *, written: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written.
+
+    ``written``: as for :func:`claim_facts`, if the stream was published before.
+    """
     mechanism, budget = synthesizer_of(config).mechanism, config.privacy.budget
     ledger = Ledger(budget=budget).charge(claim_of(config, mechanism))
     with store.transaction("settings"):
         for key, value in identity.items():
             store.put_meta(key, value)
         for claim in ledger.claims:
-            store.append_ledger(claim_facts(claim, budget))
+            store.append_ledger(claim_facts(claim, budget, written=written))
         store.put_counter(mechanism.init())
 
 

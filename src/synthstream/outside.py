@@ -12,10 +12,21 @@ from synthstream.kinds import FileKind as SourceKind
 
 @dataclass(frozen=True, kw_only=True)
 class SourceConfig:
-    """Files to count."""
+    """Files to count.
+
+    Args:
+        path: a file or a pattern; absolute.
+        root: the folder that names of files start from, if the path was configured relative to it: that of
+            ``stream.toml``. ``None``: names are absolute.
+        moved: the folder of the files, or the one file, as the state knows it from before it was moved.
+        multiline: of CSV files: whether a cell in quotation marks may hold line ends.
+    """
 
     kind: SourceKind
     path: Path
+    root: Path | None
+    moved: str | None = None
+    multiline: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

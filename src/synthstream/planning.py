@@ -282,9 +282,9 @@ def _rate_of(config: StreamConfig) -> Rate:
 
 def _with_part(config: StreamConfig, part: float) -> StreamConfig | None:
     """The same stream with a part of its epsilon; ``None`` if that is no budget for it."""
-    budget = replace(config.privacy.budget, epsilon=config.privacy.budget.epsilon * part)
-    found = replace(config, privacy=replace(config.privacy, budget=budget))
     with suppress(ConfigError, ValueError):
+        budget = replace(config.privacy.budget, epsilon=config.privacy.budget.epsilon * part)
+        found = replace(config, privacy=replace(config.privacy, budget=budget))
         synthesizer_of(found)
         return found
     return None

@@ -22,7 +22,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape
-from synthstream.measured import NodeCounts, TreeMeasured
+from synthstream.kernel.turnstile import Turnstile
+from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.points import PointRelease
 from synthstream.schema import Schema
@@ -42,7 +43,11 @@ class _OfPoints(Synthesizer):
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """See :class:`synthstream.contract.Synthesizer`."""
-        return Counts.at(self.partition.cells(codes), weights)
+        return self.counted(self.partition.cells(codes), weights)
+
+    def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
+        """Exact counts of events by cell."""
+        return Counts.at(cells, weights)
 
     @property
     def cells(self) -> int:
@@ -79,37 +84,55 @@ class _OfPoints(Synthesizer):
 
 @dataclass(frozen=True, kw_only=True)
 class FromNodes(_OfPoints):
-    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
+    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together.
 
-    mechanism: Points
+    Where rows may take events away, the masses of what was taken away are fitted for themselves, and subtracted.
+    """
+
+    mechanism: Points | Turnstile
 
     skips_ticks = True
     no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
 
     def audit_targets(self) -> Targets:
         """See :class:`synthstream.contract.Synthesizer`."""
-        return audit_targets.of_points(self.mechanism)
+        if isinstance(self.mechanism, Points):
+            return audit_targets.of_points(self.mechanism)
+        side = audit_targets.of_points(self.mechanism.side)
+        return side._replace(caveat=f"{side.caveat} Rows that add were; those that take away are measured alike.")
 
-    def expected_distance(self, events: int) -> float:
-        """See :class:`synthstream.contract.Synthesizer`."""
-        return forecast(self, events)
+    def expected_distance(self, events: int) -> float | None:
+        """See :class:`synthstream.contract.Synthesizer`. Not known where events are taken away."""
+        return forecast(self.mechanism, events) if isinstance(self.mechanism, Points) else None
 
     @property
     def partition(self) -> Partition:
         """Of the box."""
         return self.mechanism.partition
 
+    def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
+        """Exact counts of events by cell; what is taken away has cells of its own."""
+        return self.mechanism.count(cells, weights)
+
+    @property
+    def cells(self) -> int:
+        """See :class:`synthstream.contract.Synthesizer`."""
+        return self.mechanism.cells_number
+
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
-    ) -> tuple[State, TreeMeasured, Models]:
+    ) -> tuple[State, TreeMeasured | TurnstileMeasured, Models]:
         """See :class:`synthstream.contract.Synthesizer`."""
-        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.masses, last.moving)
+        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
         return *self.mechanism.step(state, counts, gate, shape), {}
 
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         """See :class:`synthstream.contract.Synthesizer`."""
-        now: TreeMeasured = history(tick)
-        return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+        now = history(tick)
+        if isinstance(self.mechanism, Points):
+            return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+        came = cloud([*(history(t).came for t in now.came.needs), now.came], self.mechanism.side)
+        return came.minus(cloud([*(history(t).gone for t in now.gone.needs), now.gone], self.mechanism.side))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +208,8 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     )
 
 
-def forecast(made: FromNodes, events: int) -> float:
+def forecast(mechanism: Points, events: int) -> float:
     """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
-    mechanism = made.mechanism
     depth = mechanism.depth_of(events)
     noise = mechanism.expected_variance(events)
     even, errors = (

@@ -13,7 +13,7 @@ import polars as pl
 from synthstream.coordinates import Coordinate
 from synthstream.errors import SchemaError
 from synthstream.fit.cloud import Cloud
-from synthstream.measured import NodeCounts, TreeMeasured
+from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.release import Release, seed_of
 from synthstream.workload import FloatArray
 
@@ -30,7 +30,7 @@ class PointRelease(Release):
         model: the masses fitted to all readings.
     """
 
-    measured: TreeMeasured | NodeCounts
+    measured: TreeMeasured | TurnstileMeasured | NodeCounts
     model: Cloud
 
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
@@ -47,6 +47,8 @@ class PointRelease(Release):
         ``level`` and ``node``; for each column its range, ``<column> from`` and ``<column> to``; ``count``, the mass;
         ``measured``, what passed the gate at this tick, null where nothing did: left minus right over the open epoch
         (kind ``points``) or the node's noisy count (``hypercube``); ``stderr``, its standard error, null if not known.
+        Where rows may take events away, these are of events that were added, and ``measured away`` and ``stderr away``
+        of those that were taken away.
         """
         if self.files is not None:
             return self.files("tables.parquet")
@@ -60,12 +62,16 @@ class PointRelease(Release):
         data = {"level": np.full(mass.size, level), "node": number}
         for i, column in enumerate(self.coordinates):
             data |= {f"{column.name} from": column.at(low[:, i]), f"{column.name} to": column.at(high[:, i] + 1)}
-        values, stderr = self.measured.readings().get(level, (np.full(mass.size, np.nan), np.nan))
-        return pl.DataFrame(data).with_columns(
-            count=pl.Series(mass),
-            measured=pl.Series(values).fill_nan(None),
-            stderr=pl.Series(np.full(mass.size, stderr)).fill_nan(None),
-        )
+        found = pl.DataFrame(data).with_columns(count=pl.Series(mass))
+        known = self.measured
+        sides = {"": known.came, " away": known.gone} if isinstance(known, TurnstileMeasured) else {"": known}
+        for side, measured in sides.items():
+            values, stderr = measured.readings().get(level, (np.full(mass.size, np.nan), np.nan))
+            found = found.with_columns(
+                pl.Series(f"measured{side}", values).fill_nan(None),
+                pl.Series(f"stderr{side}", np.full(mass.size, stderr)).fill_nan(None),
+            )
+        return found
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:
@@ -77,7 +83,8 @@ class PointRelease(Release):
 
         The error covers noise, events that no reading has counted yet, how far the estimate was moved towards what the
         data show elsewhere, and finest cells that lie in the box in part. In simulations 91 to 100 % of boxes were
-        within two of it. It is NaN for kind ``hypercube``, whose error is not known.
+        within two of it. It is NaN for kind ``hypercube``, whose error is not known. Where rows may take events away,
+        an estimate below 0 is raised to 0, and how far counts as error.
 
         Args:
             lower, upper: by column, in its own units; a column that is left out is not bounded.

@@ -6,7 +6,7 @@ A budget is what the custodian allows; a claim is what a mechanism promises, and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
@@ -21,6 +21,9 @@ _MARGIN = 1e-9
 
 # A delta outside of this promises nothing, or is beyond what floats can tell from none.
 _SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
+
+# What a row is replaced by; earlier versions left it to the theorems.
+_SAME_TICK = " by another one of the same tick"
 
 # Less than this for one event is no budget: noise of a million events, and conversions lose their digits.
 _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
@@ -118,7 +121,7 @@ class Budget:
     """What the whole stream may cost, for ever. ``delta = 0`` asks for pure epsilon-DP.
 
     Raises:
-        ValueError: epsilon is not a positive finite number, or delta is neither 0 nor in [1e-100, 0.5).
+        ValueError: epsilon is not a finite number of at least 1e-6, or delta is neither 0 nor in [1e-100, 0.5).
 
     Example:
         >>> Budget(epsilon=1.0, delta=0.0).pure
@@ -131,8 +134,11 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise ValueError(f"epsilon must be a finite number above 0, not {self.epsilon}")
+        if not (math.isfinite(self.epsilon) and self.epsilon >= _SMALLEST_EPSILON):
+            raise ValueError(
+                f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: with less, "
+                "the noise for one event is larger than a million events"
+            )
         if self.delta != 0 and not _SMALLEST_DELTA <= self.delta < _LARGEST_DELTA:
             raise ValueError(f"delta must be 0, or between 1e-100 and 0.5, not {self.delta}")
 
@@ -204,6 +210,7 @@ class Claim:
         horizon: number of ticks covered; ``None`` for no end.
         theorems: ids of files in ``docs/theorems``.
         trusts: what the proof takes for granted.
+        provided: what must hold of the data; part of the promise in words.
     """
 
     unit: Unit
@@ -213,6 +220,7 @@ class Claim:
     horizon: int | None
     theorems: tuple[str, ...]
     trusts: tuple[str, ...] = ()
+    provided: tuple[str, ...] = ()
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon that this claim gives at ``delta``, rounded up."""
@@ -253,8 +261,14 @@ class Claim:
             if budget.pure
             else f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"
         )
-        change = {"add-remove": "added or removed", "replace-one": "replaced"}[self.neighbours]
-        return f"All releases together, {span}, satisfy {kind} for {self.unit.words} being {change}."
+        change = {"add-remove": "added or removed", "replace-one": f"replaced{_SAME_TICK}"}[self.neighbours]
+        provided = "".join(f", provided that {fact}" for fact in self.provided)
+        return f"All releases together, {span}, satisfy {kind} for {self.unit.words} being {change}{provided}."
+
+    def wordings(self, budget: Budget) -> tuple[str, ...]:
+        """The sentence as it is said now, and as earlier versions said it: their streams keep theirs, in the chain."""
+        now = self.words(budget)
+        return tuple(dict.fromkeys([now, now.replace(_SAME_TICK, "")]))
 
 
 def compose(claims: Iterable[Claim]) -> tuple[Fraction, Fraction | None]:
@@ -281,13 +295,33 @@ def delta_for(rho: float, *, epsilon: float) -> float:
     def log_delta(log_order: float) -> float:
         above = math.exp(log_order)  # alpha - 1
         order = above + 1
+        return above * (order * rho - epsilon) - order * math.log1p(1 / above) - log_order
+
+    return min(1.0, math.exp(_least(log_delta, rho, epsilon)) * (1 + _MARGIN))
+
+
+def _sought(rho: float, epsilon: float) -> float:
+    """Nearly :func:`delta_for`, to look for a root with. At large orders, so at small epsilon, its digits cancel.
+
+    Running streams were given their noise by a search in this form. A search in another one ends a few last digits
+    beside it, and would not know them again. What it finds counts only once :func:`delta_for` has confirmed it.
+    """
+
+    def log_delta(log_order: float) -> float:
+        above = math.exp(log_order)  # alpha - 1
+        order = above + 1
         return above * (order * rho - epsilon) + order * (log_order - math.log1p(above)) - log_order
 
+    return max(min(1.0, math.exp(_least(log_delta, rho, epsilon)) * (1 + _MARGIN)), 1e-300)
+
+
+def _least(log_delta: Callable[[float], float], rho: float, epsilon: float) -> float:
+    """About the least value of a bound on log delta over orders, given as log(alpha - 1)."""
     best = minimize_scalar(log_delta, bounds=(-20.0, 60.0), method="bounded", options={"xatol": 1e-12})
     # The bounded search may settle on a shelf; the order that is best without the last two terms is a good second try.
     guess = math.log(max((epsilon + rho) / (2 * rho) - 1, 1e-8))
     near = minimize_scalar(log_delta, bounds=(guess - 3, guess + 3), method="bounded", options={"xatol": 1e-12})
-    return min(1.0, math.exp(min(best.fun, near.fun)) * (1 + _MARGIN))
+    return float(min(best.fun, near.fun))
 
 
 def rho_for(epsilon: float, *, delta: float) -> float:
@@ -300,7 +334,7 @@ def rho_for(epsilon: float, *, delta: float) -> float:
     _refuse_useless(delta)
 
     def gap(log_rho: float) -> float:
-        return math.log(max(delta_for(math.exp(log_rho), epsilon=epsilon), 1e-300)) - math.log(delta)
+        return math.log(_sought(math.exp(log_rho), epsilon)) - math.log(delta)
 
     # rho = epsilon implies nothing useful at small delta; far below, delta vanishes.
     high = math.log(epsilon + 10 + math.log(1 / (1 - delta)))
@@ -319,7 +353,9 @@ def epsilon_for(rho: float, *, delta: float) -> float:
     high = rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
     if delta_for(rho, epsilon=0.0) <= delta:
         return 0.0
-    found = brentq(lambda e: math.log(max(delta_for(rho, epsilon=e), 1e-300)) - math.log(delta), 0.0, high)
+    # Where the two forms disagree at 0, there is no root to look for, and next to nothing is enough.
+    near_none = _sought(rho, 0.0) <= delta
+    found = 1e-15 if near_none else brentq(lambda e: math.log(_sought(rho, e)) - math.log(delta), 0.0, high)
     epsilon = found * (1 + _MARGIN)
     while delta_for(rho, epsilon=epsilon) > delta:
         epsilon *= 1 + _MARGIN

@@ -148,7 +148,9 @@ class Releases:
         if self._built is None or self._built[0] != starts:
             secure = "warning" not in manifest
             segments = [(start, dict[str, NDArray[Any]]()) for start in starts]
-            self._built = starts, Builder(self.config, self._committed, segments=segments, secure=secure)
+            written = [manifest["claim"]]
+            builder = Builder(self.config, self._committed, segments=segments, secure=secure, written=written)
+            self._built = starts, builder
         return self._built[1]
 
     def _committed(self, tick: int) -> Committed:

@@ -18,7 +18,7 @@ from synthstream.environment import REAL, Env, sync, sync_parent
 from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateError, StateLocked, StateMismatch
 from synthstream.io.sinks import ParquetSink, Published, Sink
 from synthstream.io.store import Store
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, is_secure
 from synthstream.opening import begin, identity_of, key_of
 from synthstream.outlets import parquet_sink, sink_of
 from synthstream.segments import whole
@@ -193,7 +193,7 @@ def _write(
     progress: Progress,
 ) -> None:
     """A new state that goes on after tick ``last``."""
-    secure = gates(0).secure
+    secure = is_secure(gates(0))
     if secure == ("warning" in sink.manifest(last)):
         raise RecoveryRefused("Releases with real noise and with simulated noise never go on from each other.")
     builder = builder_of(config, sink, secure=secure)
@@ -201,7 +201,7 @@ def _write(
         pass  # each starts from the one before; the newest is what the segment goes on from
     starts = sink.manifest(last).get("segments", [])
     store = Store(folder, key=key_of(config), env=env)
-    begin(config, store, identity_of(config, secure=secure, seed=seed))
+    begin(config, store, identity_of(config, secure=secure, seed=seed), written=[builder.claim])
     with closing(store), store.transaction("adoption"):
         for tick in range(last + 1):
             committed = sink.measured(tick)
@@ -254,7 +254,8 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
                 "one that was changed, move its folder out of the place of publication, and say this again."
             )
         secure = store.meta("secure") == "True"
-        builder = Builder(config, store.measurement, segments=store.segments(), secure=secure)
+        segments, written = store.segments(), store.ledger()
+        builder = Builder(config, store.measurement, segments=segments, secure=secure, written=written)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
             if tick in missing:
                 sink.publish(release)

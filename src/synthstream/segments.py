@@ -154,11 +154,6 @@ class Resumed(Synthesizer):
         """See :class:`synthstream.contract.Synthesizer`."""
         return ResumedMechanism(inner=self.inner.mechanism, start=self.segment.start)
 
-    @property
-    def journaled(self) -> bool:
-        """See :class:`synthstream.contract.Synthesizer`."""
-        return self.inner.journaled
-
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """See :class:`synthstream.contract.Synthesizer`."""
         return self.inner.count(codes, weights)

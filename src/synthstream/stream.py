@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,15 +19,15 @@ from synthstream.contract import Models
 from synthstream.counting import CountsByTick, Rows
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
-from synthstream.following import follow, released
-from synthstream.intake import Intake
+from synthstream.following import follow, released, tell
+from synthstream.intake import Elsewhere, Intake
 from synthstream.io.disk import failed
 from synthstream.io.places import copy_all
 from synthstream.io.sinks import ParquetSink
 from synthstream.io.store import Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
-from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.gate import Gate, SystemGate, is_secure
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Committed
 from synthstream.opening import (
@@ -98,7 +98,7 @@ class Stream:
         self.closed: int
         self.new = 0  # releases published since it was opened
         self._head: str
-        self._secure = gates(0).secure
+        self._secure = is_secure(gates(0))
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink, self._places = sink_of(config, env), places_of(config, env)
         refuse_lost_state(config, self._sink)
@@ -131,14 +131,15 @@ class Stream:
             begin(self.config, self._store, identity)
         else:
             refuse_other_settings(self.config, self._store, identity)
+        ledger, segments = self._store.ledger(), self._store.segments()
         self._builder = Builder(
-            self.config, self._store.measurement, segments=self._store.segments(), secure=self._secure
+            self.config, self._store.measurement, segments=segments, secure=self._secure, written=ledger
         )
         self._synthesizer = self._builder.newest
         self.mechanism: Any = self._synthesizer.mechanism
         self._claim = self._builder.claim
         self._intake = Intake(self.config, self._store, self._synthesizer.count, first=self._builder.start)
-        if self._store.ledger() != [self._claim]:
+        if ledger != [self._claim]:
             raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
         self._where_it_stands()
         if self.closed and self._builder.head_after(self.closed - 1) != self._head:
@@ -194,28 +195,29 @@ class Stream:
         self,
         *,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
-        elsewhere: Callable[[Sequence[Path]], CountsByTick] | None = None,
+        elsewhere: Elsewhere | None = None,
+        new_files: bool = False,
     ) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
 
-        A file is known by its path, links resolved. The same rows in another file count again. Of a log, such as a
-        table or topic, everything is counted that came since, up to where it ends now; how much that was is private.
+        A file is known by its path as configured. The same rows in another file count again. One that is damaged,
+        lacks a column or was changed after it was counted is left out, and noted in :attr:`findings`: what files hold
+        decides about no tick. Of a log everything is counted that came since, up to where it ends now.
 
         Args:
             progress: wraps the loop over all files of the source, as a progress bar does.
-            elsewhere: counts the rows of some files, on other machines; files are then committed in groups. Left out:
-                they are counted here.
+            elsewhere: counts files on other machines, and raises ``FilesLeftOut`` for some; committed in groups.
+            new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
 
         Returns:
-            Number of files that were new; 0 for a log.
+            Number of files that were counted now; 0 for a log.
 
         Raises:
-            SourceError: a file is missing, unreadable, or not what it was when it was counted; a log cannot be reached,
-                or is another one.
-            SchemaError: a column is missing.
+            SourceError, SchemaError: files, their folder or a log cannot be reached; files that were counted seem to
+                be moved; a log is another, lacks a column.
         """
         self._finish_half_drawn()
-        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere)
+        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files)
 
     # -- releasing ----------------------------------------------------------------------------------------------
 
@@ -257,9 +259,16 @@ class Stream:
         return self._newest()
 
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
-        """Count new files of the source, then close every tick that is due. See :func:`following.released`."""
+        """Count new files, then close every tick that is due (:func:`following.released`), then tell of findings."""
+        upto = self.closed + self.due(until=until)  # by the clock before rows are counted, which takes its time
         self.ingest()
-        yield from released(self, self.due(until=until), until=until)
+        yield from released(self, max(0, upto - self.closed), until=until)
+        tell(self)
+
+    @property
+    def findings(self) -> dict[Path, str]:
+        """Files that :meth:`ingest` left out when it last looked, and why. Never publish it."""
+        return self._intake.findings
 
     @alone
     def publish_copies(self) -> int:
@@ -290,7 +299,7 @@ class Stream:
     def _commit(self, gate: Gate) -> None:
         """Draw, and write down what was drawn, in one transaction, before anyone can see it."""
         tick = self.closed
-        if gate.secure != self._secure:
+        if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state = self._counter if self._counter is not None else self._store.counter()
         self._counter = None  # dead until the commit has happened
@@ -300,12 +309,10 @@ class Stream:
                 "drawn. Restore the folder whole."
             )
         try:
-            if self._synthesizer.journaled:
-                gate = JournalGate(gate, self._store, tick)
-            counts = self._intake.pending(tick)
-            models = self._models(tick - 1) or {}
+            counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
+            journal = JournalGate(gate, self._store, tick)
             after, measured, models = self._env.do(
-                "draw", partial(self._synthesizer.step, state, counts, gate, self._model, models)
+                "draw", partial(self._synthesizer.step, state, counts, journal, self._model, models)
             )
             with self._store.transaction("measurement"):
                 head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)

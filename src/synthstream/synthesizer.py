@@ -64,8 +64,6 @@ class Continual(OfTables):
 
     mechanism: Marginals
 
-    journaled = False  # all is drawn at once
-
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
@@ -108,11 +106,6 @@ class InEpochs(OfTables):
     """The total at every tick, other tables once an epoch, and a living population fitted to all epochs together."""
 
     mechanism: Epochs
-
-    @property
-    def journaled(self) -> bool:
-        """See :class:`Synthesizer`: tables are chosen before they are measured."""
-        return self.mechanism.chooses
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models

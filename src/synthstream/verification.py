@@ -80,8 +80,9 @@ def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = i
 def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) -> Builder:
     """Builds releases from what is published, without the state."""
     last = sink.last()
-    starts = [] if last is None else sink.manifest(last.tick).get("segments", [])
-    return Builder(config, sink.measured, segments=[(start, {}) for start in starts], secure=secure)
+    newest = {} if last is None else sink.manifest(last.tick)
+    starts, written = newest.get("segments", []), [dict(newest.get("claim") or {})]
+    return Builder(config, sink.measured, segments=[(start, {}) for start in starts], secure=secure, written=written)
 
 
 def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Finding]) -> None:
@@ -98,8 +99,9 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
     if changed := config.differences(store.meta("config") or "{}"):
         say(f"belongs to other settings: {', '.join(changed)}")
         return
-    builder = Builder(config, store.measurement, segments=store.segments(), secure=True)
-    if store.ledger() != [builder.claim]:
+    ledger = store.ledger()
+    builder = Builder(config, store.measurement, segments=store.segments(), secure=True, written=ledger)
+    if ledger != [builder.claim]:
         say("the ledger does not match the claim of this configuration")
     try:
         Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))

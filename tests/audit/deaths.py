@@ -13,9 +13,8 @@ import pytest
 from synthstream import Stream
 from synthstream.environment import Env
 from synthstream.io.store import Store
-from synthstream.kernel.gate import SystemGate
 from tests.audit.streams import configured, published
-from tests.unit.test_paper_streams import DAYS, Interrupted, Mortal
+from tests.unit.test_paper_streams import DAYS, Interrupted, mortal_system
 from tests.unit.test_paper_streams import config as selective
 from tests.unit.test_paper_streams import visits as selective_visits
 from tests.unit.test_stream import visits
@@ -97,7 +96,7 @@ def interrupted_ticks(folder: Path) -> None:
     with Stream(config) as stream:
         stream.update(selective_visits(DAYS))
     for _ in range(4):
-        with contextlib.suppress(Interrupted), Stream(config, gates=lambda _: Mortal(SystemGate(), 3, drawn)) as stream:
+        with contextlib.suppress(Interrupted), mortal_system(3, drawn), Stream(config) as stream:
             if stream.closed == 0:
                 stream.release()
     assert len(drawn) == 5, "a total, and two choices and measurements"

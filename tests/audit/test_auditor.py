@@ -175,6 +175,11 @@ KINDS = {
     "stream-mwem": (made_by('kind = "stream-mwem"\npicks = 1', replaced(PURE)), 0.2),
     "points": ((EXAMPLES / "earthquakes" / "stream.toml").read_text(), 0.45),
     "points, replaced": (replaced((EXAMPLES / "earthquakes" / "stream.toml").read_text()), 0.2),
+    "points, signed": ('op = "op"\n' + (EXAMPLES / "earthquakes" / "stream.toml").read_text(), 0.45),
+    "points, replaced, signed": (
+        'op = "op"\n' + replaced((EXAMPLES / "earthquakes" / "stream.toml").read_text()),
+        0.2,
+    ),
     "hypercube": (
         replaced((EXAMPLES / "earthquakes" / "stream.toml").read_text())
         .replace('"points"', '"hypercube"')

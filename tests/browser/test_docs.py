@@ -17,9 +17,12 @@ from tests.browser.chromium import browser, is_required, requests, scheme, size,
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("mkdocs") is None and not is_required(), reason="not installed: the package mkdocs"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        importlib.util.find_spec("mkdocs") is None and not is_required(), reason="not installed: the package mkdocs"
+    ),
+]
 
 
 @pytest.fixture(scope="module")

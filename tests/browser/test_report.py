@@ -15,6 +15,8 @@ import pytest
 from tests.browser.chromium import browser, is_required, picture, requests, scheme, size, why_not
 from tests.browser.streams import made, page
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("report", "custodian", "plan")
 
 # Contrast of WCAG 2.2 of each piece of visible text, with the colours that lie behind it.

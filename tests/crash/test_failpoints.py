@@ -15,10 +15,9 @@ FILES = [*sorted((SOURCE / "io").glob("*.py")), *(SOURCE / f"{n}.py" for n in ("
 
 STATE = {
     "make state folder", "sync state's name", "lock state", "make store", "choose write-ahead log", "commit format",
-    "commit settings", "commit counts", "draw", "commit measurement", "wipe log",
+    "commit settings", "commit counts", "draw", "commit answer", "commit measurement", "wipe log",
     "commit publication", "close store",
 }  # fmt: skip
-JOURNAL = {"commit answer"}
 FOLDER = {
     "make sink", "sync sink's name", "clear aside", "make aside", "write rows", "write tables", "write measured",
     "write manifest", "sync measured.parquet",
@@ -28,8 +27,8 @@ KEEP = {"drop old rows"}
 ANCHOR = {"write anchor", "sync anchor", "rename anchor", "sync anchor folder"}
 REACHED = {
     "table": STATE | FOLDER | KEEP,
-    "epochs": STATE | JOURNAL | FOLDER,
-    "points": STATE | JOURNAL | FOLDER,
+    "epochs": STATE | FOLDER,
+    "points": STATE | FOLDER,
     "anchor": STATE | ANCHOR,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -13,11 +14,13 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.kernel.gate import Gate
+from synthstream.published import Releases
+from synthstream.recovery import adopt, republish
 from synthstream.release import TableRelease
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from synthstream.verification import verify
-from tests.unit.streams import text_of
+from tests.unit.streams import configured, text_of
 
 DAYS, RESTARTS = 3650, 200
 STATES = Path(__file__).parent / "states"
@@ -68,14 +71,20 @@ def test_ten_years_of_days(tmp_path: Path) -> None:
     assert live(tmp_path, days=DAYS, restarts=RESTARTS, seed=2) > DAYS
 
 
-@pytest.mark.parametrize("state", sorted(path.name for path in STATES.iterdir()) if STATES.is_dir() else [])
-def test_a_stored_state_of_an_earlier_version_goes_on(tmp_path: Path, state: str) -> None:
-    """Made by ``python -m tests.crash.store_state``; kept for ever."""
-    folder = tmp_path / state
+def stored(place: Path, state: str) -> Path:
+    """A copy of one."""
+    folder = place / state
     shutil.copytree(STATES / state, folder)
     folder.joinpath("state").chmod(0o700)
     for path in folder.joinpath("state").iterdir():
         path.chmod(0o600)
+    return folder
+
+
+@pytest.mark.parametrize("state", sorted(path.name for path in STATES.iterdir()) if STATES.is_dir() else [])
+def test_a_stored_state_of_an_earlier_version_goes_on(tmp_path: Path, state: str) -> None:
+    """Made by ``python -m tests.crash.store_state``; kept for ever."""
+    folder = stored(tmp_path, state)
     before = {p: p.read_bytes() for p in (folder / "releases").rglob("*.*")}
     config = StreamConfig.from_toml((folder / "stream.toml").read_text(), base=folder)
     assert verify(config).findings == []
@@ -86,3 +95,26 @@ def test_a_stored_state_of_an_earlier_version_goes_on(tmp_path: Path, state: str
         assert stream.closed == 5
     assert {p: p.read_bytes() for p in before} == before
     assert verify(config).findings == []
+
+
+def test_a_stream_that_began_with_fewer_words_keeps_them_wherever_it_is_taken_up(tmp_path: Path) -> None:
+    """Its chain covers the words of its claim; a new stream says more."""
+    folder, later = stored(tmp_path, "format-3-hypercube"), At(datetime(2100, 1, 1, tzinfo=UTC))
+    config = StreamConfig.from_toml((folder / "stream.toml").read_text(), base=folder)
+    claims = [json.loads(path.read_text())["claim"] for path in folder.glob("releases/*/manifest.json")]
+    assert len(claims) == 4
+    assert claims[0]["words"].endswith("being replaced.")
+    with Stream(config, env=later) as stream:
+        assert stream.release().manifest()["claim"] == claims[0]
+    shutil.rmtree(folder / "releases" / "000004")
+    assert republish(config) == 1
+    shutil.rmtree(folder / "state")
+    assert adopt(config).start == 5
+    with Stream(config, env=later) as stream:
+        assert stream.status()["spent"] == [claims[0]]
+        assert stream.release().manifest()["claim"]["words"] == claims[0]["words"]
+    assert Releases(config).last.tick == 5
+    assert verify(config).findings == []
+    with Stream(configured(tmp_path / "new", "hypercube"), env=later) as stream:
+        words = stream.release().manifest()["claim"]["words"]
+    assert words == claims[0]["words"].replace("being replaced.", "being replaced by another one of the same tick.")

@@ -34,7 +34,7 @@ from synthstream.verification import published as verify_published
 from synthstream.verification import verify
 from tests.unit.streams import configured, published, rows
 
-RUNS = 50
+RUNS = [pytest.param(10, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.soak)]
 
 
 class World:
@@ -369,9 +369,9 @@ def test_scenario(tmp_path: Path, scenario: Callable[[World], None]) -> None:
     scenario(World(tmp_path / "world", 7))
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("runs", RUNS)
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.__name__)
-def test_scenario_again_and_again(tmp_path: Path, scenario: Callable[[World], None]) -> None:
-    for seed in range(RUNS):
+def test_scenario_again_and_again(tmp_path: Path, scenario: Callable[[World], None], runs: int) -> None:
+    for seed in range(runs):
         scenario(World(tmp_path / str(seed), seed))
         shutil.rmtree(tmp_path / str(seed))

@@ -66,7 +66,7 @@ KINDS = {
     "points": _POINTS + _SINK,
     "anchor": _TABLE,
 }
-"""By name: tables with delta, tables without (drawn answer by answer, journaled), points, tables without a sink."""
+"""By name: tables with delta, tables without, points, tables without a sink."""
 
 
 def rows(kind: str, tick: int, part: int) -> pl.DataFrame:

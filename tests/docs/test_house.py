@@ -21,6 +21,7 @@ from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
+from synthstream.kernel.turnstile import Turnstile
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "synthstream"
@@ -114,7 +115,7 @@ def test_what_is_public_is_listed_and_sorted() -> None:
 def mechanism_docs() -> dict[str, str]:
     classes = [getattr(counters, name) for name in counters.__all__]
     found = [c for c in classes if isinstance(c, type) and issubclass(c, Counter) and c is not Counter]
-    mechanisms: list[type] = [*found, Batchwise, Epochs, Hypercube, Marginals, Points, Selective, Sparse]
+    mechanisms: list[type] = [*found, Batchwise, Epochs, Hypercube, Marginals, Points, Selective, Sparse, Turnstile]
     return {f"{c.__module__}.{c.__name__}": c.__doc__ or "" for c in mechanisms}
 
 

@@ -174,6 +174,7 @@ def _configuration(
         lines += ["[[columns]]", f'name = "{name}"', _COLUMNS.get(name, _POINT)]
     if way in FILES:
         lines += ["[source]", f'kind = "{way}"', 'path = "input/*"']
+        lines += ["multiline = true"] if way == "csv" and len(names) % 2 else []
     if rng.random() < 0.8:
         lines += ["[sink]", 'kind = "parquet"', 'path = "releases"', *(["rows = 9"] if rng.random() < 0.2 else [])]
         lines += ["keep = 1"] if rng.random() < 0.2 else []

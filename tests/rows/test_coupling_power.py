@@ -193,7 +193,9 @@ LEAKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("ways", [FRAMES, FILES], ids=["frames", "files"])
+@pytest.mark.parametrize(
+    "ways", [pytest.param(FRAMES, id="frames"), pytest.param(FILES, id="files", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_seen(
     leak: Callable[[Patch], None], ways: tuple[Way, ...], fast: Path, capfd: pytest.CaptureFixture[str]

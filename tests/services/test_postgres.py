@@ -424,6 +424,7 @@ def test_no_connection_is_told_without_a_secret(
     assert Reader(table, service="mine").more() == []
 
 
+@pytest.mark.slow
 def test_a_server_that_stops_is_told_and_read_on_afterwards(server: Server, table: str) -> None:
     server.execute(at(table, "INSERT INTO @ (v) SELECT g::text FROM generate_series(1, 30) g"))
     reader, found = Reader(table, page_rows=10), list[str]()

@@ -605,7 +605,11 @@ with opened(prepared(Path(folder), more), killed(at=at, number=5, when=when)) as
 
 @pytest.mark.parametrize(
     ("at", "when", "missing"),
-    [("write to PostgreSQL", "after", 2), ("commit to PostgreSQL", "before", 2), ("commit to PostgreSQL", "after", 1)],
+    [
+        pytest.param("write to PostgreSQL", "after", 2, marks=pytest.mark.slow),
+        pytest.param("commit to PostgreSQL", "before", 2, marks=pytest.mark.slow),
+        ("commit to PostgreSQL", "after", 1),
+    ],
 )
 def test_a_process_that_is_killed_goes_on_where_it_stopped(
     server: Server, schema: str, tmp_path: Path, at: str, when: str, missing: int

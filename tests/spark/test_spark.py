@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig, releases
 from synthstream.config import load
 from synthstream.counting import encode
-from synthstream.errors import BatchConflict, ConfigError, EngineError, SchemaError, SourceError
+from synthstream.errors import BatchConflict, ConfigError, EngineError, FilesLeftOut, SchemaError
 from synthstream.kernel.seeded import SeededGate
 from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
@@ -193,8 +194,8 @@ def test_files_give_the_same_releases_and_count_once_whichever_engine(
         assert ingest(stream) == 0
         assert sum(1 for _ in stream.run()) == TICKS
         rows(9, 9).write_parquet(tmp_path / "spark" / "rows-0.parquet")
-        with pytest.raises(SourceError, match="is not what it was"):
-            ingest(stream)
+        assert ingest(stream) == 0
+        assert "is not what it was" in stream.findings[tmp_path / "spark" / "rows-0.parquet"]
     assert published(tmp_path / "spark" / "releases") == expected
 
 
@@ -212,9 +213,32 @@ def test_a_session_of_ours_shows_nothing_on_the_terminal_and_the_network(spark: 
     assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == ("false", "false")
 
 
+def test_a_file_that_cannot_be_counted_leaves_out_itself_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Damage that the driver sees, damage that an executor meets after it has counted a row group, and no column."""
+    expected = local(tmp_path)
+    with opened(configured(tmp_path / "spark", "always")) as stream:
+        files(tmp_path / "spark")
+        (tmp_path / "spark" / "rows-a.parquet").write_bytes(b"PAR1")
+        rows(9, 9).drop("x").write_parquet(tmp_path / "spark" / "rows-b.parquet")
+        rows(2000, 9).write_parquet(tmp_path / "spark" / "rows-c.parquet", row_group_size=500, compression="snappy")
+        content = bytearray((tmp_path / "spark" / "rows-c.parquet").read_bytes())
+        group = pq.read_metadata(tmp_path / "spark" / "rows-c.parquet").row_group(2)
+        (page,) = (group.column(i).data_page_offset for i in range(5) if group.column(i).path_in_schema == "x")
+        content[page : page + 16] = b"\xff" * 16
+        (tmp_path / "spark" / "rows-c.parquet").write_bytes(content)
+        assert ingest(stream) == 3
+        assert sorted(path.stem for path in stream.findings) == ["rows-a", "rows-b", "rows-c"]
+        with pytest.raises(FilesLeftOut):
+            list(stream.run())
+        assert stream.closed == TICKS
+    assert published(tmp_path / "spark" / "releases") == expected
+
+
 @pytest.mark.slow
-def test_a_csv_file_is_read_as_without_spark(spark: SparkSession, tmp_path: Path) -> None:
-    text = text_of("always").replace('"parquet"', '"csv"', 1).replace("rows-*.parquet", "rows-*.csv")
+@pytest.mark.parametrize("more", ["", "multiline = true\n"])
+def test_a_csv_file_is_read_as_without_spark(spark: SparkSession, tmp_path: Path, more: str) -> None:
+    text = text_of("always").replace('kind = "parquet"\n', f'kind = "csv"\n{more}', 1)
+    text = text.replace("rows-*.parquet", "rows-*.csv")
     for name in ("local", "spark"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "rows-1.csv").write_text(
@@ -288,17 +312,22 @@ def test_a_checkpoint_that_does_not_belong_to_the_state_is_refused(spark: SparkS
 
 
 @pytest.mark.slow
-def test_a_source_that_gives_other_rows_again_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_source_that_gives_other_rows_again_stops_no_release(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path, "always")
     files(tmp_path, count=1)
     with opened(config) as stream:
         attach(streaming(spark, tmp_path), stream).query.awaitTermination()
+        counted = pl.read_parquet(tmp_path / "rows-0.parquet").height
         rows(50, 77).write_parquet(tmp_path / "rows-0.parquet")
         for name in ("0", ".0.crc"):
             (config.state / "spark" / "commits" / name).unlink()
+        rows(7, 78).write_parquet(tmp_path / "rows-1.parquet")
+        before = stream.closed
         with pytest.raises(BatchConflict, match="again with other rows than before"):
             list(attach(streaming(spark, tmp_path), stream).releases())
-        assert stream.closed == 0
+        assert (before, stream.closed) == (0, TICKS)
+        assert stream.last is not None
+        assert round(float(stream.last.measured.values[0])) == counted + 7
 
 
 def test_rows_of_a_release_do_not_depend_on_who_draws_them(spark: SparkSession, tmp_path: Path) -> None:
@@ -333,6 +362,29 @@ def test_the_command_counts_on_spark(spark: SparkSession, tmp_path: Path) -> Non
     assert "1 new file(s) counted, 8 new release(s)" in done.output
     with Stream(config) as stream:
         assert stream.ingest() == 0
+
+
+@pytest.mark.slow
+def test_the_command_asks_about_files_that_seem_to_be_moved(spark: SparkSession, tmp_path: Path) -> None:
+    from synthstream.cli import app
+
+    def said(path: str, more: str = "", *options: str, status: int = 0) -> str:
+        text = text_of("always").replace('path = "rows-*.parquet"', f'path = "{path}/*.parquet"{more}')
+        (tmp_path / "stream.toml").write_text(text)
+        done = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--engine", "spark", *options])
+        assert done.exit_code == status, done.output
+        return done.output
+
+    (tmp_path / "old").mkdir()
+    files(tmp_path / "old", count=1)
+    assert "1 new file(s) counted, 2 new release(s)" in said("old", "", "--until", "2026-01-03")
+    (tmp_path / "old").rename(tmp_path / "new")
+    assert 'moved = "old"' in said("new", status=2)
+    assert len(releases(tmp_path / "stream.toml")) == 2
+    files(tmp_path / "new", count=2)  # the second one is new indeed
+    assert "1 new file(s) counted, 1 new release(s)" in said("new", '\nmoved = "old"', "--until", "2026-01-04")
+    (tmp_path / "new").rename(tmp_path / "newer")
+    assert "2 new file(s) counted, 5 new release(s)" in said("newer", "", "--new-files")
 
 
 @pytest.mark.slow

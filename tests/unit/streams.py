@@ -72,6 +72,7 @@ _KINDS = {
     "stream-mwem-single": ('kind = "stream-mwem"\npicks = 4\nqueries = "single"', 0, "add-remove", _TABLE),
     "points": ('kind = "points"\ndepth = 8', 0, "add-remove", _POINTS),
     "points-zcdp": ('kind = "points"\ndepth = 8', 1e-9, "add-remove", _POINTS),
+    "points-signed": ('kind = "points"\ndepth = 8', 0, "add-remove", _POINTS),
     "hypercube": ('kind = "hypercube"\ndepth = 8', 0, "replace-one", _POINTS),
 }
 KINDS = tuple(_KINDS)  # that protect events
@@ -84,7 +85,7 @@ def text_of(kind: str) -> str:
     synthesizer, delta, neighbours, columns = _KINDS["always" if kind == PERSONS else kind]
     unit = '{ person = "who", max_events = 3, max_per_tick = 1, per = "4d" }' if kind == PERSONS else '"event"'
     head = _HEAD.format(name=kind, delta=delta, neighbours=neighbours, synthesizer=synthesizer, unit=unit)
-    return head + columns
+    return ('op = "op"' if kind == "points-signed" else "") + head + columns
 
 
 def configured(folder: Path, kind: str, *, until: str = "2026-01-09") -> StreamConfig:
@@ -106,6 +107,7 @@ def rows(number: int, seed: int) -> pl.DataFrame:
             "x": rng.beta(2, 5, number) * 10,
             "y": rng.beta(5, 2, number) * 10,
             "who": rng.integers(0, max(number // 4, 1), number),
+            "op": rng.choice([1, -1], number, p=[0.8, 0.2]),
         }
     )
 

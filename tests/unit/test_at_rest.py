@@ -146,17 +146,21 @@ def test_network_file_systems_are_known_and_refused(tmp_path: Path, monkeypatch:
 
 def test_the_command_line_leaves_no_core_dump(tmp_path: Path) -> None:
     (tmp_path / "stream.toml").write_text(TOML.replace("horizon = 8", "horizon = 8\nuntil = 2026-01-02"))
-    limit = (
-        "import resource; from synthstream.cli import main\n"
-        "resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))\n"
-        "try: main()\nfinally: print('core', resource.getrlimit(resource.RLIMIT_CORE)[0])"
-    )
-    for command, left in (["status"], 4096), (["run"], 0), (["backup", "-o", "copy"], 0):
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, "-c", limit, *command, "stream.toml"], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1] == f"core {left}"
+    code = """
+import resource, sys
+from synthstream.cli import main
+for words in (["status"], ["run"], ["backup", "-o", "copy"]):
+    resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    sys.argv = ["synthstream", *words, "stream.toml"]
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code
+    print("core", *words, resource.getrlimit(resource.RLIMIT_CORE)[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
+    left = [line for line in done.stdout.splitlines() if line.startswith("core ")]
+    assert left == ["core status 4096", "core run 0", "core backup -o copy 0"]
 
 
 # -- what is left in its files ---------------------------------------------------------------------------------------

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from tests.support.command import synthstream
 from tests.unit.test_stream import TOML, visits
 
 
@@ -18,11 +17,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "stream.toml").write_text(TOML)
     visits([1, 1, 2, 5] * 100).write_parquet(tmp_path / "visits-1.parquet")  # more than the noise can hide
     return tmp_path
-
-
-def synthstream(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from synthstream.cli import main; main()", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)  # noqa: S603
 
 
 def test_the_whole_story(folder: Path) -> None:

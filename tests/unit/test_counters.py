@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from synthstream.errors import HorizonExhausted
-from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, counter, restarted
+from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, base, counter, restarted
 from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.counters.nodes import NodeCounter
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
@@ -93,6 +93,19 @@ def example(ticks: int = T, cells: int = 3, low: int = 0, high: int = 50) -> Int
     return np.random.default_rng(5).integers(low, high, size=(ticks, cells))
 
 
+class Widest(ExactGate):
+    """Adds nothing, and keeps the widest scale that it was asked for."""
+
+    scale = 0.0
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        self.scale = max(self.scale, float(np.max(sigma)))
+        return value
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        return self.gaussian(value, sigma=scale)
+
+
 # -- the contract -----------------------------------------------------------------------------------------------
 
 
@@ -101,6 +114,18 @@ def example(ticks: int = T, cells: int = 3, low: int = 0, high: int = 50) -> Int
 def test_without_noise_it_counts(c: Counter, low: int) -> None:
     stream = example(low=low)
     assert np.allclose(run(c, stream, ExactGate()), np.cumsum(stream, axis=0), atol=1e-3)
+
+
+@every
+def test_the_widest_draw_is_known_before_the_first(c: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the edge of what can be drawn, every tick can be closed; just beyond, the counter says that it cannot."""
+    monkeypatch.setattr(base, "LAST_TICK", T - 1)
+    edge = LARGEST_SCALE / c.reach(T - 1) * (1 - 2.0**-49)
+    for multiplier, fits in ((edge, True), (edge * (1 + 2.0**-40), False)):
+        gate = Widest()
+        run(c, example(cells=1), gate, multiplier=multiplier)
+        assert c.draws(multiplier) is fits
+        assert (gate.scale <= LARGEST_SCALE) is fits
 
 
 @every

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -10,14 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig
 from synthstream.binning import bins_of
+from synthstream.counting import encode
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, ConfigError, CountsMismatch, SchemaError
+from synthstream.evaluate.custodian import Truth
+from synthstream.kernel.counters.base import Encoded
+from synthstream.kernel.counters.sparse import Arrivals
 from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
@@ -116,7 +122,7 @@ def config_of(kind: str, folder: Path) -> StreamConfig:
 @settings(
     deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-@given(seed=st.integers(0, 2**32), parts=st.integers(1, 9), kind=st.sampled_from(["always", "points"]))
+@given(seed=st.integers(0, 2**32), parts=st.integers(1, 9), kind=st.sampled_from(["always", "points", "points-signed"]))
 def test_any_split_in_any_order_merges_to_the_same_bytes(tmp_path: Path, seed: int, parts: int, kind: str) -> None:
     counting, rng = Counting(configured(tmp_path / kind, kind)), np.random.default_rng(seed)
     frame = rows(300, seed)
@@ -171,6 +177,10 @@ def test_counts_of_others_are_refused(tmp_path: Path) -> None:
         ours.count(frame).merge(theirs.count(frame))
     with Stream(config_of("always", tmp_path / "always")) as stream, pytest.raises(CountsMismatch):
         stream.add(theirs.count(frame))
+    signed = Counting(configured(tmp_path / "signed", "points-signed"))
+    older = replace(signed.count(frame), cells=signed.nothing.cells // 2)
+    with pytest.raises(CountsMismatch, match="another version"):
+        signed.nothing.merge(older)
     with pytest.raises(ConfigError, match="protects persons"):
         Counting(configured(tmp_path / PERSONS, PERSONS))
     with Stream(config_of(PERSONS, tmp_path / "who")) as stream, pytest.raises(CountsMismatch, match="rows only"):
@@ -216,3 +226,30 @@ def test_what_rows_could_not_have_made_is_refused(tmp_path: Path, ticks: dict[in
     with Stream(config, gates=lambda tick: ExactGate()) as stream:
         *_, last = stream.run()
         assert last.measured.marginal(())[0] == 0
+
+
+@pytest.mark.parametrize("number", [3, 4000])
+def test_no_line_of_a_log_shows_what_is_private_or_how_much_of_it_there_is(tmp_path: Path, number: int) -> None:
+    config = configured(tmp_path, PERSONS)
+    frame = rows(number, 1).with_columns(who=pl.Series(["Jane Doe"] * number))
+    encoded = encode(config, frame)
+    counts = Counting(configured(tmp_path, "always")).count(frame)
+    dense = next(iter(counts.ticks.values())).dense(counts.cells)
+    hidden = {
+        "Rows": encoded,
+        "Counts": Counts.of(dense),
+        "Encoded": Encoded({"t": np.array(number)}, dense),
+        "Arrivals": Arrivals(number, dense, dense),
+        "Truth": Truth(ticks=(), counts=dense[None], events=number),
+    }
+    assert {name: repr(value) for name, value in hidden.items()} == {name: f"{name}(private)" for name in hidden}
+    assert repr(counts) == repr(Counting(configured(tmp_path, "always")).nothing)
+    assert "Jane" not in f"{[encoded]} {encoded!s} {traceback_with(encoded)}"
+
+
+def traceback_with(value: object) -> str:
+    """What is printed with the values of all variables, as some tools do."""
+    try:
+        raise ValueError(value)
+    except ValueError as error:
+        return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())

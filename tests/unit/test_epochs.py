@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from fractions import Fraction
 
 import numpy as np
@@ -222,7 +223,7 @@ def test_distances_are_exact_and_move_by_one_grid_step_for_each_event() -> None:
     assert np.all(wild > 0)
 
 
-BAD = [({"picks": 0}, "picks"), ({"growth": 1.0}, "growth"), ({"epsilon": 1e-12}, "too small"), ({"total": 0}, "total")]
+BAD = [({"picks": 0}, "picks"), ({"growth": 1.0}, "growth"), ({"total": 0}, "total")]
 
 
 @pytest.mark.parametrize(("settings", "message"), BAD)
@@ -236,6 +237,13 @@ def test_bad_settings_are_refused(settings: dict[str, float], message: str) -> N
             picks=int(settings.get("picks", 1)),
             growth=settings.get("growth", 1.5),
         )
+
+
+def test_noise_that_cannot_be_drawn_is_refused() -> None:
+    for columns, refused in ((3, False), (300, True)):
+        workload = Workload.all_up_to(2, sizes=(2,) * columns)
+        with pytest.raises(ValueError, match="too small") if refused else nullcontext():
+            Epochs(workload=workload, budget=Budget(epsilon=1e-6, delta=0.0), horizon=None, picks=10**6)
 
 
 def test_what_is_announced_as_error_is_what_is_seen() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -13,6 +15,7 @@ from synthstream.environment import Env
 from synthstream.testing.gates import ExactGate
 from tests.unit.streams import configured, rows
 
+T = TypeVar("T")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -58,6 +61,22 @@ def test_it_stops_at_until_even_between_two_ticks_and_counts_before(tmp_path: Pa
         assert ticks == [0, 1]
         assert opened.ingest() == 0  # the last look came after the last release
     assert env.moment == datetime(2026, 1, 3, 12, tzinfo=UTC)
+
+
+def test_how_long_counting_takes_closes_no_tick(tmp_path: Path) -> None:
+    """One row more takes longer to count; the clock is read before."""
+
+    class Slow(Hand):
+        def do(self, name: str, effect: Callable[[], T]) -> T:
+            self.moment += timedelta(days=1) * (name == "commit counts")
+            return effect()
+
+    env = Slow()
+    with stream(tmp_path, env) as opened:
+        env.moment = START + timedelta(days=2, hours=1)
+        assert [release.tick for release in opened.run()] == [0, 1]
+        assert env.moment == START + timedelta(days=3, hours=1)
+        assert [release.tick for release in opened.run()] == [2]
 
 
 @pytest.mark.parametrize(("until", "last"), [("2026-01-05", 3), ("2026-01-13", 11)])

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate
+from synthstream import Stream
+from synthstream.errors import RecoveryRefused, StateMismatch
+from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate, is_secure
 from synthstream.kernel.sampling import LARGEST_SAMPLE, IntArray
 from synthstream.kernel.seeded import SeededGate
+from synthstream.recovery import adopt
 from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
+from tests.unit.streams import configured
 
 VALUE = np.array([0, 5, -7, 10**12], dtype=np.int64)
 GATES: list[Gate] = [SystemGate(), ExactGate(), SeededGate(1), TracingGate(SystemGate())]
@@ -62,14 +69,49 @@ def test_other_values_are_refused(gate: Gate, value: IntArray, error: type[Excep
         gate.laplace(value, scale=1.0)
 
 
-def test_only_the_systems_gate_says_that_it_is_secure() -> None:
-    assert SystemGate().secure
-    insecure: list[Gate] = [ExactGate(), SeededGate(1), TracingGate(SystemGate()), ReplayingGate([])]
-    assert not any(gate.secure for gate in insecure)
+class Boasting(SystemGate):
+    """Adds nothing, and calls itself secure."""
+
+    secure = True
+
+    def gaussian(self, value: IntArray, *, sigma: Any) -> IntArray:
+        return value
 
 
-def test_the_systems_gate_has_nothing_to_remember() -> None:
-    assert not vars(SystemGate())
+class Veiled(ExactGate):
+    """Adds nothing, and says that it is the system's."""
+
+    secure = True
+    __class__ = SystemGate  # type: ignore[assignment]
+
+
+INSECURE = [ExactGate(), SeededGate(1), TracingGate(SystemGate()), ReplayingGate([]), Boasting(), Veiled()]
+
+
+@pytest.mark.parametrize("gate", INSECURE, ids=lambda gate: type(gate).__name__)
+def test_only_the_systems_own_gate_is_secure(gate: Gate) -> None:
+    assert is_secure(SystemGate())
+    assert not is_secure(gate)
+
+
+@pytest.mark.parametrize("gate", [Boasting(), Veiled()], ids=lambda gate: type(gate).__name__)
+def test_a_gate_that_calls_itself_secure_is_stamped_all_the_same(tmp_path: Path, gate: Gate) -> None:
+    config = configured(tmp_path, "always")
+    with Stream(config, gates=lambda tick: gate) as stream:
+        assert "NOT PRIVATE" in stream.release().manifest()["warning"]
+        assert stream.status()["secure"] is False
+    with pytest.raises(StateMismatch):
+        Stream(config)
+    shutil.rmtree(config.state)
+    with pytest.raises(RecoveryRefused, match="never go on"):
+        adopt(config)
+    assert adopt(config, gates=lambda tick: gate).segment
+
+
+def test_the_systems_gate_has_nothing_to_remember_and_takes_no_other_method() -> None:
+    assert not hasattr(SystemGate(), "__dict__")
+    with pytest.raises(AttributeError):
+        SystemGate().gaussian = ExactGate().gaussian  # type: ignore[method-assign]
 
 
 def test_the_systems_gate_does_not_fall_back(monkeypatch: pytest.MonkeyPatch) -> None:

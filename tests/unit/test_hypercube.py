@@ -273,7 +273,7 @@ def test_a_step_changes_nothing_that_it_was_given() -> None:
         ({"unit": Unit(signed=True)}, "number of points"),
         ({"threshold_factor": -1.0}, "threshold_factor"),
         ({"threshold_factor": math.nan}, "threshold_factor"),
-        ({"epsilon": 1e-7}, "too small"),
+        ({"dimension": 1, "depth": 26, "epsilon": 1e-6}, "too small"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import polars as pl
 import pytest
@@ -18,11 +21,12 @@ import pytest
 from synthstream import Stream
 from synthstream.cli import COMMANDS
 from synthstream.commands import manners
+from synthstream.commands.plan import plan_command
+from synthstream.commands.run import run_command
 from synthstream.config import load
+from tests.support.command import MAIN, synthstream
 from tests.unit.streams import configured, published, rows
-from tests.unit.test_cli import synthstream
 
-MAIN = "from synthstream.__main__ import main; main()"
 # Not pydantic: typer itself reads switches with it.
 HEAVY = {"numpy", "polars", "numba", "scipy", "pyarrow", "pandas", "sqlite3", "jinja2"}
 LINES = [["schema", "init"], *([name] for name in COMMANDS if name != "schema")]
@@ -36,36 +40,54 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def bound(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command of a user whom permissions bind: root, but for what makes root special."""
-    command = [sys.executable, "-c", MAIN, *arguments]
+def bound(folder: Path, code: str) -> Any:
+    """What Python prints as JSON in a process of a user whom permissions bind: root, but for what makes it special."""
+    command = [sys.executable, "-c", code]
     if os.getuid() == 0:
         setpriv = shutil.which("setpriv") or pytest.skip("root cannot be bound here")
         command = [setpriv, "--bounding-set=-dac_override,-dac_read_search", *command]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)  # noqa: S603
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True)  # noqa: S603
+    return json.loads(done.stdout)
 
 
 # -- help and completion ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", [[], *LINES], ids=" ".join)
-def test_help_answers_without_heavy_modules_and_shows_examples(tmp_path: Path, line: list[str]) -> None:
+@pytest.fixture(scope="module")
+def helped() -> dict[str, tuple[str, list[str]]]:
+    """The help of every command, one after the other in a new process, and the heavy modules loaded by then."""
     code = f"""
-import sys
+import contextlib, io, json, sys
 from synthstream.cli import main
-try:
-    main()
-finally:
-    print(sorted({HEAVY} & set(sys.modules)), file=sys.stderr)
+found = {{}}
+for line in {[[], *LINES]}:
+    sys.argv = ["synthstream", *line, "--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        try:
+            main()
+        except SystemExit as end:
+            assert not end.code
+    found[" ".join(line)] = shown.getvalue(), sorted({HEAVY} & set(sys.modules))
+print(json.dumps(found))
 """
-    command = [sys.executable, "-c", code, *line, "--help"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)  # noqa: S603
-    assert result.returncode == 0
-    assert result.stderr == "[]\n"
-    assert f"synthstream {' '.join([*line, ''])}" in result.stdout
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
+    assert done.stderr == ""
+    found: dict[str, tuple[str, list[str]]] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("line", [[], *LINES], ids=" ".join)
+def test_help_answers_without_heavy_modules_and_shows_examples(
+    helped: dict[str, tuple[str, list[str]]], line: list[str]
+) -> None:
+    text, heavy = helped[" ".join(line)]
+    assert heavy == []
+    assert f"synthstream {' '.join([*line, ''])}" in text
     if line:
-        assert "Example" in result.stdout
-        assert f"synthstream {' '.join(line)} " in result.stdout.split("Example", 1)[1]
+        assert "Example" in text
+        assert f"synthstream {' '.join(line)} " in text.split("Example", 1)[1]
 
 
 def test_the_top_of_the_help_shows_the_usual_order_and_every_exit_status(tmp_path: Path) -> None:
@@ -126,6 +148,23 @@ def test_what_verbose_says_depends_on_no_row(tmp_path: Path) -> None:
     assert "closing tick 3" in said[0][2]
 
 
+@pytest.mark.parametrize(("command", "timed"), [(run_command, False), (plan_command, True)])
+def test_the_bar_of_progress_tells_no_time_where_rows_are_at_work(
+    folder: Path,
+    command: Callable[[Path], None],
+    timed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plan_command(folder / "stream.toml")  # imports what would otherwise keep the streams of this test
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    monkeypatch.setenv("COLUMNS", "100")
+    command(folder / "stream.toml")
+    shown = capsys.readouterr().err
+    assert re.search(r"\d/\d", shown)
+    assert bool(re.search(r"\d:\d\d|-:--", shown)) is timed
+
+
 def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     def status(*switches: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(synthstream("status", "stream.toml", "--json", *switches, cwd=folder).stdout)
@@ -162,12 +201,13 @@ def test_status_says_when_a_stream_is_complete(tmp_path: Path) -> None:
     assert (found["complete"], found["next"], found["due"], found["ticks"]) == (True, None, 0, 12)
 
 
-def test_no_colour_where_none_is_wanted(folder: Path) -> None:
-    for extra, coloured in (({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)):
-        command = [sys.executable, "-c", MAIN, "run", "stream.toml", "--simulate"]
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | extra)  # noqa: S603
+def test_no_colour_where_none_is_wanted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for coloured in (True, False):
+        result = synthstream("run", "stream.toml", "--simulate", cwd=folder)
         assert "NOT PRIVATE" in result.stdout
         assert ("\x1b[1;31m" in result.stdout) == coloured
+        monkeypatch.setenv("NO_COLOR", "1")
 
 
 # -- exit statuses and mistakes --------------------------------------------------------------------------------------
@@ -224,31 +264,45 @@ def test_every_mistake_gets_one_line_and_status_2(folder: Path, line: str, says:
 
 
 def test_without_permission(folder: Path) -> None:
-    (folder / "stream.toml").chmod(0o000)
-    unread = bound("plan", "stream.toml", cwd=folder)
-    (folder / "stream.toml").chmod(0o600)
-    (folder / "rows-1.parquet").chmod(0o000)
-    uncounted = bound("run", "stream.toml", cwd=folder)
-    shutil.rmtree(folder / "state")
-    folder.chmod(0o500)
-    unwritten = bound("run", "stream.toml", cwd=folder)
-    folder.chmod(0o700)
-    for result, name in ((unread, "stream.toml"), (uncounted, "rows-1.parquet"), (unwritten, "state")):
-        assert (result.returncode, len(result.stderr.splitlines())) == (2, 1)
-        assert name in result.stderr
-        assert "Permission denied" in result.stderr or "is not readable" in result.stderr
+    code = """
+import json, shutil
+from pathlib import Path
+from tests.support.command import synthstream
+here = Path.cwd()
+def run(command):
+    done = synthstream(command, "stream.toml", cwd=here)
+    return done.returncode, done.stderr
+Path("stream.toml").chmod(0o000)
+unread = run("plan")
+Path("stream.toml").chmod(0o600)
+Path("rows-1.parquet").chmod(0o000)
+uncounted = run("run")
+shutil.rmtree("state")
+here.chmod(0o500)
+unwritten = run("run")
+here.chmod(0o700)
+print(json.dumps([unread, uncounted, unwritten]))
+"""
+    for (status, errors), name in zip(bound(folder, code), ("stream.toml", "rows-1.parquet", "state"), strict=True):
+        assert (status, len(errors.splitlines())) == (2, 1)
+        assert name in errors
+        assert "Permission denied" in errors or "is not readable" in errors
 
 
-def test_what_nobody_foresaw_is_told_without_what_it_says(folder: Path) -> None:
+def test_what_nobody_foresaw_is_told_without_what_it_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of an exception may quote a row."""
-    code = "import synthstream.config as c\ndef load(path): raise ValueError('XCANARYX')\nc.load = load\n" + MAIN
-    command = [sys.executable, "-c", code, "status", "stream.toml"]
-    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)  # noqa: S603
+
+    def broken(path: Path) -> None:
+        raise ValueError("XCANARYX")
+
+    monkeypatch.setattr("synthstream.config.load", broken)
+    result = synthstream("status", "stream.toml", cwd=folder)
     assert result.returncode == manners.UNEXPECTED
     assert "XCANARYX" not in result.stdout + result.stderr
     assert "Error: ValueError at commands/status.py:" in result.stderr
     assert len(result.stderr.splitlines()) == 1
-    shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=os.environ | {manners.DEBUG: "1"})  # noqa: S603
+    monkeypatch.setenv(manners.DEBUG, "1")
+    shown = synthstream("status", "stream.toml", cwd=folder)
     assert "XCANARYX" in shown.stderr
     assert shown.returncode == manners.UNEXPECTED
 
@@ -264,13 +318,20 @@ def test_a_description_that_cannot_be_written_loses_no_release(folder: Path) -> 
     assert (folder / "releases/croissant.json").exists()
 
 
-def test_whoever_reads_a_little_and_leaves_sees_no_traceback(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sample stream.toml -n 200000",
+        pytest.param("status stream.toml", marks=pytest.mark.slow),
+        pytest.param("status stream.toml --json", marks=pytest.mark.slow),
+    ],
+)
+def test_whoever_reads_a_little_and_leaves_sees_no_traceback(folder: Path, command: str) -> None:
     synthstream("run", "stream.toml", cwd=folder)
-    for command in ("sample stream.toml -n 200000", "status stream.toml", "status stream.toml --json"):
-        line = f"set -o pipefail; {sys.executable} -c '{MAIN}' {command} | true"
-        result = subprocess.run(["/bin/bash", "-c", line], cwd=folder, capture_output=True, text=True)  # noqa: S603
-        assert result.stderr == ""
-        assert result.returncode in (0, manners.UNREAD)
+    line = f"set -o pipefail; {sys.executable} -c '{MAIN}' {command} | true"
+    result = subprocess.run(["/bin/bash", "-c", line], cwd=folder, capture_output=True, text=True)  # noqa: S603
+    assert result.stderr == ""
+    assert result.returncode in (0, manners.UNREAD)
 
 
 # -- paths and drafts ------------------------------------------------------------------------------------------------
@@ -322,24 +383,39 @@ def slowly(function):
         time.sleep(30)
         return function(*arguments, **settings)
     return slow
-{owner} = slowly({owner})
+module.{owner} = slowly(module.{owner})
 """
 MOMENTS = {
-    "opening": ("stream", "module.begin", 0),
-    "counting": ("intake", "module.encode", 0),
-    "committing": ("io.store", "module.Store.put_ingested", 0),
-    "drawing": ("kernel.marginals", "module.Marginals.step", 0),
-    "publishing": ("io.sinks", "module.ParquetSink._put", 0),
-    "describing": ("catalogue", "module.descriptions", 4),
+    "opening": ("stream", "begin", 0),
+    "counting": ("intake", "encode", 0),
+    "committing": ("io.store", "Store.put_ingested", 0),
+    "drawing": ("kernel.marginals", "Marginals.step", 0),
+    "publishing": ("io.sinks", "ParquetSink._put", 0),
+    "describing": ("catalogue", "descriptions", 4),
 }
+COMMANDS_STOPPED = [
+    ("verify stream.toml --rebuild", "io.sinks", "ParquetSink._put", "Nothing was changed."),
+    ("backup stream.toml -o copy", "io.store", "Store.copy_to", "copy is no whole backup: delete it."),
+    ("recover stream.toml --republish", "io.sinks", "ParquetSink._put", "Say the same again to go on."),
+    ("recover stream.toml --adopt", "recovery", "begin", "Say the same again to go on."),
+    ("sample stream.toml", "io.sinks", "ParquetSink.read", "Nothing was changed."),
+    ("status stream.toml", "io.store", "Store.ledger", "Nothing was changed."),
+    ("plan stream.toml", "config", "load", "Nothing was changed."),
+    ("audit stream.toml --runs 100", "config", "load", "Nothing was changed."),
+]
 
 
-QUICK = ("committing", "publishing")  # the rest with make test-slow
+def stopped(module: str, owner: str, *arguments: str, cwd: Path, real: bool) -> tuple[int, str]:
+    """Exit status and errors of a command that is stopped in a function.
 
-
-def interrupted(code: str, *arguments: str, cwd: Path) -> tuple[int, str]:
-    """Exit status and errors of a command that gets a real Ctrl-C when it says that it is there."""
-    command = [sys.executable, "-c", code + MAIN, *arguments]
+    By a real Ctrl-C, in a process of its own, when it says that it is there; or by the exception that Python makes of
+    it.
+    """
+    if not real:
+        with mock.patch(f"synthstream.{module}.{owner}", side_effect=KeyboardInterrupt):
+            done = synthstream(*arguments, cwd=cwd)
+        return done.returncode, done.stderr
+    command = [sys.executable, "-c", WAITING.format(module=module, owner=owner) + MAIN, *arguments]
     with subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603
         if process.stdout is None or process.stderr is None:
             raise RuntimeError("no pipes")
@@ -351,52 +427,40 @@ def interrupted(code: str, *arguments: str, cwd: Path) -> tuple[int, str]:
         return process.wait(), errors
 
 
-@pytest.mark.parametrize(
-    "moment", [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in MOMENTS]
-)
-def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path, moment: str) -> None:
+REAL = [False, pytest.param(True, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("real", REAL)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path, moment: str, real: bool) -> None:
     module, owner, new = MOMENTS[moment]
     for name in ("whole", "stopped"):
         configured(tmp_path / name, "always", until="2026-01-05")
         for number in range(3):
             rows(100, number).write_parquet(tmp_path / name / f"rows-{number}.parquet")
     line = ("run", "stream.toml", "--simulate", "--seed", "5")
-    status, errors = interrupted(WAITING.format(module=module, owner=owner), *line, cwd=tmp_path / "stopped")
+    status, errors = stopped(module, owner, *line, cwd=tmp_path / "stopped", real=real)
     assert status == manners.STOPPED
     assert len(errors.splitlines()) == 1
     assert errors.startswith(f"Stopped. {new or 'No'} new releases are published. Run the same command again")
     for name in ("whole", "stopped"):
         assert synthstream(*line, cwd=tmp_path / name).returncode == 0
-    whole, stopped = (published(tmp_path / name / "releases-simulated") for name in ("whole", "stopped"))
+    whole, after = (published(tmp_path / name / "releases-simulated") for name in ("whole", "stopped"))
     assert len(whole) == 4 * 4 + 2
-    assert whole == stopped
+    assert whole == after
 
 
 @pytest.mark.parametrize(
-    ("line", "module", "owner", "says"),
+    ("line", "module", "owner", "says", "real"),
     [
-        ("verify stream.toml --rebuild", "io.sinks", "module.ParquetSink._put", "Nothing was changed."),
-        ("backup stream.toml -o copy", "io.store", "module.Store.copy_to", "copy is no whole backup: delete it."),
-        pytest.param(
-            *("recover stream.toml --republish", "io.sinks", "module.ParquetSink._put", "Say the same again to go on."),
-            marks=pytest.mark.slow,
-        ),
-        ("recover stream.toml --adopt", "recovery", "module.begin", "Say the same again to go on."),
-        pytest.param(
-            *("sample stream.toml", "io.sinks", "module.ParquetSink.sample", "Nothing was changed."),
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            *("status stream.toml", "io.store", "module.Store.ledger", "Nothing was changed."), marks=pytest.mark.slow
-        ),
-        pytest.param(*("plan stream.toml", "config", "module.load", "Nothing was changed."), marks=pytest.mark.slow),
-        pytest.param(
-            *("audit stream.toml --runs 100", "config", "module.load", "Nothing was changed."), marks=pytest.mark.slow
-        ),
+        # One by a real signal with the quick tests.
+        pytest.param(*how, real, marks=[pytest.mark.slow] if real and "backup" not in how[0] else [])
+        for how in COMMANDS_STOPPED
+        for real in (False, True)
     ],
 )
 def test_ctrl_c_stops_every_command_with_a_word_on_how_things_stand(
-    folder: Path, line: str, module: str, owner: str, says: str
+    folder: Path, line: str, module: str, owner: str, says: str, real: bool
 ) -> None:
     synthstream("run", "stream.toml", cwd=folder)
     if "republish" in line:
@@ -404,7 +468,7 @@ def test_ctrl_c_stops_every_command_with_a_word_on_how_things_stand(
     if "adopt" in line:
         shutil.rmtree(folder / "state")
     before = published(folder / "releases")
-    status, errors = interrupted(WAITING.format(module=module, owner=owner), *line.split(), cwd=folder)
+    status, errors = stopped(module, owner, *line.split(), cwd=folder, real=real)
     assert status == manners.STOPPED
     assert errors.startswith("Stopped. ")
     assert errors.splitlines()[0].endswith(says)

@@ -8,8 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from synthstream.kernel.counters import 
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kinds import Split
 from synthstream.measured import Measured
@@ -263,10 +265,25 @@ def test_counting_is_linear_and_right_for_any_order() -> None:
 
 
 def test_an_unbounded_stream_is_checked_to_its_last_segment() -> None:
-    tiny = Budget(epsilon=2e-9, delta=0.0)
-    workload = Workload.all_up_to(1, sizes=(2, 2))
     with pytest.raises(ValueError, match="too small"):
-        Marginals(workload=workload, budget=tiny, horizon=None)
+        thin(15_000, horizon=None)
+    assert thin(15_000, horizon=15).counter.theorem == "simple"
+
+
+def thin(root: int, *, horizon: int | None, kind: str = "auto") -> Marginals:
+    """The total has a part of the least budget that is one in so many; the other table is too large to be counted."""
+    workload = Workload(sizes=(root, root), marginals=((), (0, 1)))
+    budget = Budget(epsilon=1e-6, delta=0.0)
+    return Marginals(workload=workload, budget=budget, horizon=horizon, split="sqrt-cells", kind=kind)
+
+
+@pytest.mark.parametrize(("kind", "horizon", "widest"), [("block", 100, 2), ("binary", 1024, 11), ("hybrid", None, 72)])
+def test_a_tree_whose_widest_noise_cannot_be_drawn_is_refused(kind: str, horizon: int | None, widest: int) -> None:
+    """Not when it is first drawn, after years of ticks."""
+    most = LARGEST_SCALE / 1e6 / widest
+    assert thin(int(most * 0.999), horizon=horizon, kind=kind)
+    with pytest.raises(ValueError, match="too small"):
+        thin(int(most * 1.001), horizon=horizon, kind=kind)
 
 
 def test_an_enormous_budget_still_works() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from synthstream import cautions
-from tests.unit.test_cli import synthstream
+from tests.support.command import synthstream
 from tests.unit.test_stream import TOML, visits
 
 

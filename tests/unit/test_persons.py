@@ -226,6 +226,7 @@ POINTS = POINTS.replace("bins = 4", "missing = 0").replace("epsilon = 1.0", "eps
 def text_of(kind: str) -> str:
     if kind.startswith("points"):
         text = with_unit(CAPPED, POINTS) if "capped" in kind else POINTS
+        text = text.replace("[privacy]", 'op = "op"\n[privacy]') if "signed" in kind else text
         return text.replace("delta = 1e-9", "delta = 0") if "pure" in kind else text
     delta, limits, section = KINDS[kind]
     text = with_unit(limits).replace("delta = 1e-9", f"delta = {delta}")
@@ -244,7 +245,7 @@ def traced(folder: Path, text: str, frame: pl.DataFrame, gates: Callable[[int], 
         return list(range(stream.closed))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "points, zcdp", "points, zcdp, capped", "points, pure"])
+@pytest.mark.parametrize("kind", [*KINDS, "points, zcdp", "points, zcdp, capped", "points, pure", "points, signed"])
 @pytest.mark.parametrize("days", [[1] * 6, [1, 2, 3, 4, 5, 5], [5, 5, 1, 1, 2]], ids=["at once", "spread", "late"])
 def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str, days: list[int]) -> None:
     """A run with a person of more rows than count, one without, and the same answers: the exact cost of the path."""
@@ -252,6 +253,7 @@ def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str,
     extra = pl.DataFrame({"up": [True], "x": [0.3]})
     base = crowd(1).join(extra, how="cross")
     person = rows(days, ["new"] * len(days), ward="B").join(extra, how="cross")
+    person = person.with_columns(op=pl.Series([-1, 1, 1, -1, -1, 1][: len(days)], dtype=base["op"].dtype))
     more = pl.concat([base[:30], person, base[30:]])
     traces: dict[int, list[Call]] = {}
     replays: dict[int, ReplayingGate] = {}

@@ -236,7 +236,8 @@ def test_bad_cells_have_their_places(folder: Path) -> None:
         ("depth = 12\n", "order = 2\n", 'order: has no effect with kind = "points"'),
         ('kind = "points"\n', 'kind = "points"\npicks = 2\n', "picks: has no effect"),
         ('type = "number"\nmin = 30', 'type = "integer"\nmin = 30', "takes numbers only"),
-        ("epsilon = 4.0", "epsilon = 1e-9", "too small for points"),
+        ("epsilon = 4.0\ndelta = 0", "epsilon = 1e-6\ndelta = 1e-9", "too small for points"),
+        ("epsilon = 4.0", "epsilon = 1e-9", "at least 1e-06, not 1e-09"),
     ],
 )
 def test_settings_that_cannot_be_are_named(folder: Path, old: str, new: str, says: str) -> None:
@@ -299,7 +300,7 @@ class Broken:
     """Fails at one call of the gate, after it has answered those before."""
 
     def __init__(self, gate: Any, fails_at: int) -> None:
-        self._gate, self._left, self.secure = gate, fails_at, gate.secure
+        self._gate, self._left = gate, fails_at
 
     def __getattr__(self, name: str) -> Any:
         def call(*args: Any, **scales: Any) -> Any:

@@ -38,6 +38,7 @@ def drawn(points: Points, batches: list[list[tuple[int, int]]], gate: Any) -> li
     for batch in batches:
         cells, signs = (np.array(part, dtype=np.int64) for part in (zip(*batch, strict=True) if batch else ((), ())))
         state, measured, _ = made.step(state, Counts.at(cells, signs), gate, last, {})
+        assert isinstance(measured, TreeMeasured)
         history.append(points.unpack(measured.tick, points.pack(measured)))
         last = made.fit(measured.tick, history.__getitem__, last, {}, seed=0)
     return history
@@ -166,7 +167,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="is for delta = 0"):
         mechanism(delta=1e-9, schedule="fixed")
     with pytest.raises(ValueError, match="too small for points"):
-        mechanism(1e-9)
+        mechanism(1e-6, delta=1e-9)
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
@@ -56,6 +57,43 @@ def test_conversions_are_inverse_and_on_the_safe_side(epsilon: float, delta: flo
     assert epsilon_for(rho, delta=delta) == pytest.approx(epsilon, rel=1e-6)
 
 
+def exact_delta(rho: float, epsilon: float) -> Decimal:
+    """The bound at its best order, to 40 digits: in decimals that no cancellation can reach."""
+    with localcontext() as context:
+        context.prec = 60
+        r, e = Decimal(rho), Decimal(epsilon)
+
+        def log_delta(log_above: Decimal) -> Decimal:
+            above = log_above.exp()
+            return above * ((above + 1) * r - e) + (above + 1) * (log_above - (above + 1).ln()) - log_above
+
+        middle = ((e + (e * e + 8 * r).sqrt()) / (4 * r)).ln()
+        low, high = middle - 7, middle + 1
+        for _ in range(60):  # it falls, then rises
+            left, right = low + (high - low) / 3, high - (high - low) / 3
+            low, high = (low, right) if log_delta(left) < log_delta(right) else (left, high)
+        return log_delta((low + high) / 2).exp()
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 3e-6, 1e-5, 1e-4, 1e-3, 0.03, 1.0, 8.0, 100.0])
+@pytest.mark.parametrize("delta", [1e-100, 1e-30, 1e-12, 1e-9, 1e-6, 1e-3])
+def test_delta_is_never_below_the_exact_bound_however_small_epsilon_is(epsilon: float, delta: float) -> None:
+    rho = rho_for(epsilon, delta=delta)
+    exact = exact_delta(rho, epsilon)
+    assert exact <= Decimal(delta_for(rho, epsilon=epsilon)) <= exact * (1 + Decimal("3e-9"))
+    assert exact <= Decimal(delta)
+    assert exact_delta(rho, epsilon_for(rho, delta=delta)) <= Decimal(delta)
+
+
+def test_the_noise_of_running_streams_stays_the_same_to_the_last_digit() -> None:
+    """What is stored was measured with these numbers, and a stream goes on with no others."""
+    assert float(Budget(epsilon=1.0, delta=1e-9).rho) == 0.014973057657768525
+    assert float(Budget(epsilon=2.0, delta=1e-9).rho) == 0.05613050173740183
+    assert float(Budget(epsilon=0.01, delta=1e-12).rho) == 1.3578468264981303e-06
+    person = Budget(epsilon=1.0, delta=1e-9).per_event(Fraction(20))
+    assert (person.epsilon, float(person.rho)) == (0.04468531918558298, 3.743264403479636e-05)
+
+
 def test_no_cost_and_no_delta() -> None:
     assert epsilon_for(0.0, delta=1e-9) == 0.0
     assert delta_for(0.0, epsilon=0.1) == 0.0
@@ -70,6 +108,8 @@ def test_no_cost_and_no_delta() -> None:
         (-1.0, 0.0, "epsilon"),
         (math.inf, 0.0, "epsilon"),
         (math.nan, 0.0, "epsilon"),
+        (9.999e-7, 0.0, "at least 1e-06"),
+        (9.999e-7, 1e-9, "at least 1e-06"),
         (1.0, 1.0, "delta"),
         (1.0, 0.5, "delta"),
         (1.0, 1e-200, "delta"),

@@ -19,11 +19,10 @@ from synthstream.kernel.rounds import InRounds
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.select import GRID, Candidates, l1_scores
 from synthstream.kernel.selective import Selective
-from synthstream.kinds import COUNTERS, QUERIES, SCORES, Queries, Score
-from synthstream.kinds import FitKind as FitKind
+from synthstream.kinds import COUNTERS, FitKind, QUERIES, SCORES, Queries, Score
 from synthstream.measured import Measured
 from synthstream.paper_synthesizers import FromBatches, FromSelection
-from synthstream.privacy import Budget, Neighbours
+from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 
@@ -61,13 +60,13 @@ def run(
     stream: Sequence[IntArray],
     gate: Gate,
     kind: FitKind = "mw",
-    signs: Sequence[int] | None = None,
+    signs: Sequence[int | Sequence[int]] | None = None,
 ) -> list[Measured]:
     """Signed rows through a mechanism, with models carried from tick to tick as a stream carries them."""
     made = synthesizer(mechanism, kind)
     state, models, out = mechanism.init(), NO_MODELS, []
     for t, rows in enumerate(stream):
-        weights = np.full(len(rows), 1 if signs is None else signs[t])
+        weights = np.full(len(rows), 1) if signs is None else np.broadcast_to(signs[t], len(rows))
         counts = mechanism.workload.count(rows.astype(np.int32).reshape(-1, 3), weights)
         state, measured, models = made.step(state, Counts.of(counts), gate, None, models)
         out.append(measured)
@@ -117,6 +116,34 @@ def test_worst_path_cost_of_one_event_on_exhaustive_neighbours(
     limit = claim.pure if budget.pure else claim.rho
     assert worst <= limit * (1 + Fraction(1, 10**12))
     assert worst > Fraction(1, 2) * limit  # the claim is not far above what a neighbour can cost
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("queries", QUERIES)
+@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
+def test_worst_path_cost_of_one_event_in_the_place_of_another(
+    make: Any, queries: Queries, score: Score, budget: Budget
+) -> None:
+    """Replace-one: a choice moves by twice as much as with one event more, and is charged for it."""
+    settings = {"queries": queries, "score": score, "neighbours": "replace-one", "unit": Unit(signed=True)}
+    mechanism = make(budget=budget, horizon=2, **settings)
+    worst, choice = Fraction(0), Fraction(0)
+    base = np.array([(0, 1, 1), (1, 1, 0)])
+    tracing = TracingGate(SeededGate(0))
+    releases = run(mechanism, [base, np.concatenate([base, ROWS[:1]])], tracing)
+    for row, sign in itertools.product(ROWS, (1, -1)):
+        replaying = ReplayingGate(tracing.trace)
+        again = run(mechanism, [base, np.concatenate([base, [row]])], replaying, signs=[1, [1, 1, sign]])
+        for one, two in zip(releases, again, strict=True):
+            assert np.array_equal(one.values, two.values, equal_nan=True)
+        worst = max(worst, _cost(tracing, replaying, budget))
+        pairs = zip(tracing.trace, replaying.trace, strict=True)
+        choice = max([choice, *(path_cost([a], [b])[1] for a, b in pairs if a.kind == "choose")])
+    claim, charged = mechanism.claim(), Fraction(mechanism.choice_epsilon)
+    assert worst <= (claim.pure if budget.pure else claim.rho) * (1 + Fraction(1, 10**12))
+    assert choice <= charged * (1 + Fraction(1, 10**12))
+    assert choice > charged / 3  # single cells, and means of cells, move by less than what is charged
 
 
 def _cost(tracing: TracingGate, replaying: ReplayingGate, budget: Budget) -> Fraction:
@@ -220,7 +247,6 @@ def test_mixtures_are_stored_and_give_rows() -> None:
 BAD = [
     ({"picks": 4}, "between 1 and 3"),
     ({"picks": 0}, "picks"),
-    ({"budget": Budget(epsilon=1e-12, delta=0.0)}, "too small"),
 ]
 
 
@@ -255,7 +281,15 @@ def test_many_measurements_in_a_tick_leave_finite_weights() -> None:
     assert len(rounds.result().rows(5, np.random.default_rng(0))) == 5
 
 
-@pytest.mark.parametrize("epsilon", [1e-5, 1e-7])
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-6])
 def test_noise_that_cannot_be_drawn_is_refused_before_anything_is_charged(epsilon: float) -> None:
     with pytest.raises(ValueError, match="too small"):
         selective(budget=Budget(epsilon=epsilon, delta=1e-9), horizon=100, kind="blt")
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_many_single_cells_of_a_tiny_budget_are_refused(make: Any) -> None:
+    workload, budget = Workload.all_up_to(2, sizes=(210, 210)), Budget(epsilon=1e-6, delta=0.0)
+    assert make(workload=workload, budget=budget, queries="single", picks=1)
+    with pytest.raises(ValueError, match="too small"):
+        make(workload=workload, budget=budget, queries="single", picks=40_000)

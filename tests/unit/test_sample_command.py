@@ -16,8 +16,8 @@ from synthstream.cli import app
 from synthstream.errors import SynthstreamError
 from synthstream.kernel.gate import Gate
 from synthstream.testing.gates import ExactGate
+from tests.support.command import synthstream
 from tests.unit.streams import configured, rows
-from tests.unit.test_cli import synthstream
 
 
 def exact(tick: int) -> Gate:

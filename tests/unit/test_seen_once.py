@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.environment import Env
+from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, RecoveryRefused, SinkError, StateError, StateRolledBack
+from synthstream.io.store import Store
+from synthstream.kernel.seeded import SeededGate
 from synthstream.recovery import adopt, backup, republish
+from synthstream.release import Release
+from synthstream.testing.environments import failing
 from synthstream.verification import verify
-from tests.unit.streams import configured, published, rows
+from tests.unit.streams import KINDS, configured, published, rows
 from tests.unit.test_segments import HALF, half_run
 
 T = TypeVar("T")
@@ -33,6 +41,47 @@ class Ends(Env):
         if name == self.at:
             raise OSError(28, "no space")
         return effect()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_draw_that_could_not_be_written_down_whole_is_not_made_again(tmp_path: Path, kind: str, again: bool) -> None:
+    """As on a disk that is too full for what this draw compresses to: another draw would favour those that fit."""
+
+    def run(folder: Path, env: Env, first: int) -> Stream:
+        """Every time that a gate is asked for, another one comes."""
+        gates, config = itertools.count(first), configured(folder, kind)
+        rows(200, 1).write_parquet(folder / "rows-1.parquet")
+        return Stream(config, gates=lambda tick: SeededGate(f"{tick} {next(gates)}"), env=env)
+
+    with run(tmp_path / "whole", REAL, 0) as stream:
+        stream.ingest()
+        expected = stream.release().measured.numbers()
+    found: Release | None = None
+    broken = failing(errno.ENOSPC, at="commit measurement")
+    with run(tmp_path / "broken", broken, 0) as stream:
+        stream.ingest()
+        with pytest.raises(StateError, match="space"):
+            stream.release()
+        if again:
+            found = stream.release()
+    if not again:
+        with run(tmp_path / "broken", REAL, 7) as stream:
+            found = stream.last
+    assert found is not None
+    assert found.tick == 0
+    assert [part.tobytes() for part in found.measured.numbers()] == [part.tobytes() for part in expected]
+
+
+def test_what_is_written_of_an_answer_is_as_large_whatever_was_drawn(tmp_path: Path) -> None:
+    with closing(Store(tmp_path / "state", key=bytes(32))) as store:
+        sizes = set()
+        for tick, drawn in enumerate((0, -1, 2**62, 123_456_789)):
+            with store.transaction("answer"):
+                store.put_answer(tick, 0, "question", np.full(100, drawn))
+                store.put_answer(tick, 1, "question", np.array([drawn]))
+            sizes.add(tuple(store.db.execute("SELECT length(drawn) FROM answer WHERE tick = ?", (tick,)).fetchall()))
+        assert len(sizes) == 1
 
 
 def drawn_but_not_published(folder: Path, *, at: str) -> StreamConfig:

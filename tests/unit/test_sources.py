@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from synthstream.errors import SchemaError, SourceError
 from synthstream.io.sources import FileSource
@@ -28,7 +33,11 @@ def rows(path: Path, kind: FileKind = "csv", chunk_rows: int = 100) -> list[tupl
         (b"a,b\n1,2\n", [("1", "2")]),
         (b"b,x,a\n2,9,1\n", [("1", "2")]),
         (b"\xef\xbb\xbfa,b\r\n1,2\r\n", [("1", "2")]),
-        (b'a,b\n"x,y","two\nlines"\n', [("x,y", "two\nlines")]),
+        (b'a,b\n"x,y","two\nlines"\n', [("x,y", "two"), ('lines"', None)]),
+        (b'a,b\n"1,2\n3,4\n', [("1,2", None), ("3", "4")]),
+        (b'a,b\r\n1,"2\r\n3,4\r\n', [("1", "2"), ("3", "4")]),
+        (b'a,b\r1,"""2"\r3,4', [("1", '"2'), ("3", "4")]),
+        (b'a,b,"c\n1,2,3\n', [("1", "2")]),
         (b"a,b\n1\n1,2,3\n,\n\n", [("1", None), ("1", "2"), (None, None)]),
         (b"a,b\n\xff\xfe,2\n", [("\ufffd\ufffd", "2")]),
         (b"a,b\n1,\x00\n", [("1", "\ufffd")]),
@@ -38,6 +47,23 @@ def rows(path: Path, kind: FileKind = "csv", chunk_rows: int = 100) -> list[tupl
 def test_csv_rows_have_their_place(tmp_path: Path, text: bytes, expected: list[tuple[str | None, ...]]) -> None:
     (tmp_path / "x.csv").write_bytes(text)
     assert rows(tmp_path / "x.csv") == expected
+
+
+def test_with_multiline_a_cell_in_quotation_marks_may_hold_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'a,b\n"x,y","two\nlines"\n1,"2\n3,4\n')
+    found = replace(source(path), multiline=True).read(path, chunk_rows=100)
+    assert pl.concat(found).rows() == [("x,y", "two\nlines"), ("1", "2\n3,4\n")]
+
+
+@given(st.lists(st.text(alphabet=",\"'ab \\\t\x1c\u2028é"), max_size=8), st.sampled_from(["\n", "\r\n", "\r"]))
+def test_each_line_is_a_row_of_its_own(lines: list[str], end: str) -> None:
+    """The definition: what the csv module makes of the one line. So no line changes how another is read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.csv"
+        path.write_bytes(end.join(["a,b", *lines]).encode())
+        alone = [(*next(csv.reader([line])), "", "")[:2] for line in lines if line]
+        assert rows(path, chunk_rows=3) == [(a or None, b or None) for a, b in alone]
 
 
 def test_a_very_long_cell(tmp_path: Path) -> None:
@@ -116,8 +142,16 @@ def test_patterns(tmp_path: Path) -> None:
         (tmp_path / name).write_text("a,b\n")
     assert [p.name for p in source(tmp_path / "v*.csv").files()] == ["v1.csv", "v2.csv"]
     assert source(tmp_path / "other.csv").files() == [tmp_path / "other.csv"]
-    with pytest.raises(SourceError, match="no such file"):
-        source(tmp_path / "w*.csv").files()
+
+
+def test_a_pattern_that_nothing_fits_is_an_empty_source_if_its_folder_is_there(tmp_path: Path) -> None:
+    assert source(tmp_path / "w*.csv").files() == []
+    assert source(tmp_path / "*" / "**" / "w.csv").files() == []
+    for away in ("gone/w*.csv", "gone/*/w.csv", "gone/**/w.csv"):
+        with pytest.raises(SourceError, match=r"the folder .*gone cannot be read: No such file"):
+            source(tmp_path / away).files()
+    with pytest.raises(SourceError, match="there is no such file"):
+        source(tmp_path / "gone.csv").files()
 
 
 def test_a_name_that_looks_like_a_pattern_is_still_a_name(tmp_path: Path) -> None:

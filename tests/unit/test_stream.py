@@ -18,10 +18,10 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import (
     BatchConflict,
     ConfigError,
+    FilesLeftOut,
     HorizonExhausted,
     SchemaError,
     SinkError,
-    SourceError,
     StateError,
     StateMismatch,
     StateRolledBack,
@@ -301,7 +301,7 @@ def test_a_path_can_be_pushed(folder: Path, config: StreamConfig) -> None:
         assert round(total(stream.release())) == 2
 
 
-def test_new_files_are_picked_up_and_changed_ones_refused(folder: Path, config: StreamConfig) -> None:
+def test_new_files_are_picked_up_and_changed_ones_left_out(folder: Path, config: StreamConfig) -> None:
     visits([1]).write_parquet(folder / "visits-1.parquet")
     with Stream(config, gates=exact) as stream:
         list(stream.run())
@@ -309,8 +309,12 @@ def test_new_files_are_picked_up_and_changed_ones_refused(folder: Path, config: 
         stream.ingest()
         assert round(total(stream.release(until=datetime(2026, 1, 7, tzinfo=UTC)))) == 2
         visits([1, 1]).write_parquet(folder / "visits-1.parquet")
-        with pytest.raises(SourceError, match="not what it was"):
-            stream.ingest()
+        assert stream.ingest() == 0
+        assert "not what it was" in stream.findings[folder / "visits-1.parquet"]
+        with pytest.raises(FilesLeftOut, match="not what it was"):
+            list(stream.run())
+        assert round(total(stream.last)) == 2  # the releases were made before it was told
+        assert stream.due() == 0
 
 
 def test_a_path_is_no_configuration() -> None:

@@ -105,22 +105,24 @@ def no_core_dump() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-def bar(steps: Iterable[T], doing: str = "release") -> Iterator[T]:
-    """Steps, under a progress bar with the time left, on the error stream, if someone looks.
+def bar(steps: Iterable[T], doing: str = "release", *, timed: bool = False) -> Iterator[T]:
+    """Steps, under a progress bar on the error stream, if someone looks.
 
     Ctrl-C takes effect between two of them, wherever it came.
 
     Args:
         steps: a known number of them; public facts.
         doing: what is done with one, in a word or two.
+        timed: whether to say how much time is left; only for work on nothing private. See :func:`note`.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 
     everything = list(steps)
     shown = Console(stderr=True)
     hidden = not shown.is_terminal or manners.quiet() or manners.verbose()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    columns += [TimeRemainingColumn()] if timed else []
     with Progress(*columns, console=shown, transient=True, disable=hidden) as progress:
         manners.at_the_end(progress.stop)
         task = progress.add_task(doing, total=len(everything))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from synthstream.commands.manners import fail
-from synthstream.errors import PlaceError
+from synthstream.errors import FilesLeftOut, PlaceError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +29,9 @@ def follow_command(
 ) -> None:
     """Go on until Ctrl-C (exit status 130), SIGTERM (143), ``until`` or the horizon (0).
 
+    Files that cannot be counted are told when what is due is published, and again after each release; at the end they
+    make it status 1.
+
     Args:
         stream: an open one.
         shown: where to print.
@@ -38,21 +41,29 @@ def follow_command(
     """
     import time
 
+    from synthstream.following import tell
+
     loaded = stream.config
     shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
     with terminable(lambda: f"{stream.new} new release(s) are published") as stop_if_asked:
+        told = set[str]()
 
         def rest(seconds: float) -> None:
             stop_if_asked()
+            for words in sorted({*stream.findings.values()} - told):
+                fail(f"{words} Following goes on.")
+                told.add(words)
             time.sleep(seconds)
 
         for release in _all(stream, lambda: stream.follow(until=until, poll=poll, rest=rest)):
             stop_if_asked()
+            told.clear()
             end = loaded.clock.boundary(release.tick + 1).isoformat()
             place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
             released()
             shown.print(f"Released tick {release.tick}, events before {end}{place}")
     shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.")
+    tell(stream)
 
 
 def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
@@ -62,7 +73,8 @@ def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Re
     going = True
     while going:
         with _telling():
-            yield from follow()
+            with suppress(FilesLeftOut):  # told at the end
+                yield from follow()
             going = False
     stream.publish_copies()
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthstream.errors import SynthstreamError
+from synthstream.errors import FilesLeftOut, SynthstreamError
 
 DONE, FOUND, REFUSED, UNEXPECTED, STOPPED, UNREAD = 0, 1, 2, 70, 130, 141
 
@@ -127,6 +127,11 @@ def _told(error: BaseException) -> int:
     """Say what happened, in words that hold nothing private; returns the exit status."""
     for effect in _Now.ending:
         effect()
+    if isinstance(error, FilesLeftOut):
+        for words in error.findings.values():
+            fail(words)
+        typer.echo("Everything else was counted, and all that is due is published. This is for you alone.", err=True)
+        return FOUND
     if isinstance(error, SynthstreamError):
         return fail(str(error))
     if _interrupted(error):

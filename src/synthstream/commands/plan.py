@@ -68,7 +68,7 @@ def _ticks(text: str | None) -> list[int] | None:
 
 def _progress(work: Sequence[Any]) -> Iterable[Any]:
     """Pieces of work, under the bar of all commands."""
-    return (work[i] for i in bar(range(len(work)), "simulating releases"))
+    return (work[i] for i in bar(range(len(work)), "simulating releases", timed=True))
 
 
 def _print_promise(shown: Console, found: Plan) -> None:

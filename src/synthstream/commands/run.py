@@ -43,6 +43,9 @@ def run_command(
         bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
     ] = False,
     poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
+    new_files: Annotated[
+        bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")
+    ] = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
 
@@ -58,9 +61,9 @@ def run_command(
     stream: Stream | None = None
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
     from synthstream import stream as streams
+    from synthstream.following import tell
 
-    if seed and not simulate:
-        raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
+    _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment = moment_of(until)
     shown = console()
     no_core_dump()
@@ -70,12 +73,13 @@ def run_command(
         if simulate:
             warn(shown)
         if follow:
-            if engine is not Engine.LOCAL:
-                raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
+            if new_files:
+                stream.ingest(new_files=True)
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
             return
-        files = _counted(stream, engine)
-        first, due = stream.closed, stream.due(until=moment)
+        upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
+        files = _counted(stream, engine, new_files=new_files)
+        first, due = stream.closed, max(0, upto - stream.closed)
         if first == 0:
             _before_the_first(shown, stream)
         if due > 1:
@@ -85,7 +89,18 @@ def run_command(
         _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
         if failed is not None:
+            for words in stream.findings.values():
+                fail(words)
             raise failed
+        tell(stream)
+
+
+def _refuse(*, seed: bool, spark: bool) -> None:
+    """End here if options were given that do not go together."""
+    if seed:
+        raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
+    if spark:
+        raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:
@@ -96,13 +111,13 @@ def _before_the_first(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
 
 
-def _counted(stream: Stream, engine: Engine) -> int:
+def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
     """Number of new files, counted."""
     if engine is Engine.LOCAL:
-        return stream.ingest(progress=partial(bar, doing="reading"))
+        return stream.ingest(progress=partial(bar, doing="reading"), new_files=new_files)
     from synthstream import spark
 
-    return spark.ingest(stream)
+    return spark.ingest(stream, new_files=new_files)
 
 
 def _released(stream: Stream, due: int, until: datetime | None) -> PlaceError | None:

@@ -11,10 +11,9 @@ import polars as pl
 from synthstream.config import StreamConfig
 from synthstream.contributions import arrivals, counting, from_bytes
 from synthstream.coordinates import Coordinate
-from synthstream.counting import Rows, columns_of, encode
+from synthstream.counting import Rows, encode, files_of
 from synthstream.errors import ConfigError
 from synthstream.io.sources import FileSource
-from synthstream.outside import SourceConfig
 from synthstream.report.published import Cells, Progress, Published, Tick
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -28,7 +27,7 @@ _KEY = b"custodian"
 Count = Callable[[CodeArray, IntArray | None], IntArray]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Truth:
     """True counts, as far as the source still tells.
 
@@ -41,6 +40,9 @@ class Truth:
     ticks: tuple[Tick, ...]
     counts: IntArray
     events: int
+
+    def __repr__(self) -> str:
+        return "Truth(private)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +128,8 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
         ConfigError: there is no [source].
         SourceError, SchemaError: a file cannot be read.
     """
-    if config.source is None:
+    files = files_of(config)
+    if files is None:
         raise ConfigError(f"{config.name}: a comparison with the true data needs the files of [source]")
     ends = np.array([tick.tick for tick in ticks])
     sums, events, waiting = np.zeros((len(ticks), cells), dtype=np.int64), 0, []
@@ -137,7 +140,7 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
             here = place == i
             sums[i] += count(codes[here], None if weights is None else weights[here])
 
-    for rows in _rows(config, config.source, int(ends[-1]), progress):
+    for rows in _rows(config, files, int(ends[-1]), progress):
         events += len(rows.codes)
         if rows.people is not None:
             waiting.append(arrivals(rows, open_tick=0, key=_KEY))
@@ -148,9 +151,8 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
     return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
 
 
-def _rows(config: StreamConfig, source: SourceConfig, last: int, progress: Progress) -> Iterator[Rows]:
+def _rows(config: StreamConfig, files: FileSource, last: int, progress: Progress) -> Iterator[Rows]:
     """Rows of all files up to a tick, chunk by chunk."""
-    files = FileSource(kind=source.kind, path=source.path, columns=columns_of(config))
     paths = files.files()
     for i in progress(list(range(len(paths))), "reading the true events"):
         for chunk in files.read(paths[i], chunk_rows=_CHUNK):

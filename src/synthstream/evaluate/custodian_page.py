@@ -280,7 +280,10 @@ def _distances(found: Published, truth: Truth, shape: tuple[int, ...], progress:
 
 
 def _forecasts(found: Published, ticks: Sequence[Tick]) -> list[Series]:
-    """What the noise foresees for as many events as were published; nothing for kinds without a forecast."""
+    """What the noise foresees for as many events as were published; nothing for kinds without a forecast.
+
+    Where rows may take events away, noise grows with how many came and went, which no release tells.
+    """
     made = synthesizer_of(found.config)
     y = [made.expected_distance(tick.rows) if tick.rows > 0 else None for tick in ticks]
     if not any(y):

@@ -15,16 +15,18 @@ import polars as pl
 
 from synthstream.config import StreamConfig, load
 from synthstream.coordinates import Coordinate
-from synthstream.counting import columns_of
+from synthstream.counting import encode, files_of
 from synthstream.errors import ConfigError, SynthstreamError
 from synthstream.io.sources import FileSource
 from synthstream.outlets import simulated
-from synthstream.outside import SourceConfig
 from synthstream.published import Releases
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, IntArray
 
 STAMP = "NOT PRIVATE: shows the true data. For the custodian alone; do not publish."
 _BINS = 200
+
+# Rows, and what each adds.
+_Events = tuple[pl.DataFrame, IntArray]
 _CHUNK = 250_000
 
 
@@ -42,11 +44,12 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
     """
     from matplotlib.figure import Figure  # an extra; slow to load
 
-    if config.source is None or config.sink is None:
+    files = files_of(config)
+    if files is None or config.sink is None:
         raise ConfigError("a picture needs [source] and [sink]")
     last = Releases(config).last
     synthetic, tick = last.rows(), last.tick
-    true = _events(config, config.source, tick)
+    true, weights = _events(config, files, tick)
     columns = {column.name: column for column in config.schema.columns if isinstance(column, Coordinate)}
     names = list(columns)
     axes = [across or names[min(1, len(names) - 1)], up or names[0]][: min(2, len(names))]
@@ -54,7 +57,10 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
         if name not in columns:
             raise ConfigError(f"{name!r} is not a column of numbers; columns are {names}")
     figure = Figure(figsize=(11, 5.4), layout="constrained")
-    pair = {f"true: {true.height:,} events": true, f"synthetic: {synthetic.height:,} rows": synthetic}
+    pair = {
+        f"true: {weights.sum():,} events": (true, weights),
+        f"synthetic: {synthetic.height:,} rows": (synthetic, np.ones(synthetic.height, dtype=np.int64)),
+    }
     if len(axes) == 1:
         _lines(figure, pair, columns[axes[0]])
     else:
@@ -66,23 +72,25 @@ def density(config: StreamConfig, path: Path, *, across: str | None = None, up: 
     figure.savefig(path, dpi=130)
 
 
-def _events(config: StreamConfig, source: SourceConfig, tick: int) -> pl.DataFrame:
-    """True events of ticks up to one."""
-    files = FileSource(kind=source.kind, path=source.path, columns=columns_of(config))
-    parts = []
+def _events(config: StreamConfig, files: FileSource, tick: int) -> _Events:
+    """Rows of ticks up to one, and what each adds to the true events: 1 or -1."""
+    nothing = np.empty((0, len(config.schema.columns)), dtype=np.int32)
+    parts = [config.schema.decode(nothing, np.random.default_rng(0))]
+    weights = [np.zeros(0, dtype=np.int64)]
     for path in files.files():
         for chunk in files.read(path, chunk_rows=_CHUNK):
-            here = config.clock.ticks_of(chunk) <= tick
-            codes = config.schema.encode(chunk)[here]
-            parts.append(config.schema.decode(codes, np.random.default_rng(0)))
-    return pl.concat(parts)
+            rows = encode(config, chunk)
+            here = rows.ticks <= tick
+            parts.append(config.schema.decode(rows.codes[here], np.random.default_rng(0)))
+            weights.append(np.ones(here.sum(), dtype=np.int64) if rows.weights is None else rows.weights[here])
+    return pl.concat(parts), np.concatenate(weights)
 
 
-def _maps(figure: Any, frames: dict[str, pl.DataFrame], x: Coordinate, y: Coordinate) -> None:
+def _maps(figure: Any, frames: dict[str, _Events], x: Coordinate, y: Coordinate) -> None:
     """Events by cell of a grid, in colours on a logarithmic scale, the same for both."""
     from matplotlib.colors import LogNorm
 
-    grids = {title: _grid(frame, x, y) for title, frame in frames.items()}
+    grids = {title: _grid(events, x, y) for title, events in frames.items()}
     norm = LogNorm(1, max(2.0, *(float(grid.max()) for grid in grids.values())))
     shared = figure.subplots(1, 2, sharex=True, sharey=True)
     for axes, (title, grid) in zip(shared, grids.items(), strict=True):
@@ -100,19 +108,19 @@ def _maps(figure: Any, frames: dict[str, pl.DataFrame], x: Coordinate, y: Coordi
     figure.colorbar(image, ax=shared, label="events in a cell", shrink=0.9)
 
 
-def _grid(frame: pl.DataFrame, x: Coordinate, y: Coordinate) -> FloatArray:
+def _grid(events: _Events, x: Coordinate, y: Coordinate) -> FloatArray:
+    frame, weights = events
     values = [frame[column.name].to_numpy() for column in (x, y)]
     ranges = np.array([(column.min, column.max) for column in (x, y)])
-    grid: FloatArray = np.histogram2d(values[0], values[1], bins=_BINS, range=ranges)[0].astype(np.float64)
+    grid: FloatArray = np.histogram2d(values[0], values[1], bins=_BINS, range=ranges, weights=weights)[0]
     return grid
 
 
-def _lines(figure: Any, frames: dict[str, pl.DataFrame], x: Coordinate) -> None:
+def _lines(figure: Any, frames: dict[str, _Events], x: Coordinate) -> None:
     axes = figure.subplots()
-    for (title, frame), colour in zip(frames.items(), ("#222222", "#0072b2"), strict=True):
-        axes.hist(
-            frame[x.name].to_numpy(), bins=_BINS, range=(x.min, x.max), histtype="step", label=title, color=colour
-        )
+    for (title, (frame, weights)), colour in zip(frames.items(), ("#222222", "#0072b2"), strict=True):
+        values, span = frame[x.name].to_numpy(), (x.min, x.max)
+        axes.hist(values, bins=_BINS, range=span, weights=weights, histtype="step", label=title, color=colour)
     axes.set(xlabel=x.name, ylabel="events in a bin")
     axes.legend()
 

@@ -233,11 +233,11 @@ def _nodes(mechanism: Points) -> DrawTarget:
     without = np.zeros(2**depth, dtype=np.int64)
     without[0] = math.ceil(1.4 * 2**_EPOCH / mechanism.budget.epsilon) + events
     present = without.copy()
-    if small.number_is_public:
+    if mechanism.neighbours == "replace-one":
         present[0] -= events
         present[-1] += events
     else:
-        present[0] += events * (2 if mechanism.neighbours == "replace-one" else 1)
+        present[0] += events
     before, after = (np.concatenate(differences(cells, levels)) for cells in (without, present))
     differ = np.flatnonzero(after - before)
     shift = (after - before)[differ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,8 @@ class Cloud:
 
     Args:
         partition: its depth says how fine codes of drawn points are.
-        masses: at least 0, float64, over the nodes of one level of the partition, shape ``(2**level,)``.
+        masses: float64, over the nodes of one level of the partition, shape ``(2**level,)``; below 0 only where rows
+            may take events away.
         plain: masses estimated without shrinkage, in the same shape; NaN if not known.
         plain_errors: as ``errors``, of these.
         errors: expected squared error of left minus right in node i of level j, at position 2^j + i; NaN if not known.
@@ -48,10 +50,28 @@ class Cloud:
         """The partition down to these nodes; one cut along each coordinate at least."""
         return Partition(dimension=self.partition.dimension, depth=max(self.level, self.partition.dimension))
 
+    @cached_property
+    def held(self) -> FloatArray:
+        """The masses that points are drawn from, at least 0, in the same shape.
+
+        Where masses are below 0, what they lack is taken from the nearest ones, from the root down: each node hands
+        what it holds to its halves, as near to their own masses as neither falls below 0. So noise that is below 0 in
+        one place does not put points into others far away.
+        """
+        if self.masses.min() >= 0:
+            return self.masses
+        root, *levels = _sums(self.masses)
+        found = np.maximum(root, 0.0)
+        for nodes in levels:
+            own = nodes[0::2]
+            left = np.clip(own + (found - own - nodes[1::2]) / 2, 0.0, found)
+            found = np.stack([left, found - left], axis=1).reshape(-1)
+        return found
+
     @property
     def number(self) -> int:
         """Number of published points: the masses' sum, rounded."""
-        return round(float(self.masses.sum()))
+        return round(float(self.held.sum()))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it but the partition, for the store."""
@@ -79,16 +99,23 @@ class Cloud:
 
     def plus(self, other: Cloud) -> Cloud:
         """The masses of both, over the nodes of the finer one. How far mass moves is told by ``other``."""
+        return self._with(other, 1, moving=other.moving)
+
+    def minus(self, other: Cloud) -> Cloud:
+        """The masses of this one without those of the other, over the nodes of the finer one; some may be below 0."""
+        return self._with(other, -1, moving=max(self.moving, other.moving))
+
+    def _with(self, other: Cloud, sign: int, *, moving: float) -> Cloud:
         level = max(self.level, other.level)
         one, two = self._down_to(level), other._down_to(level)
         return Cloud(
             partition=self.partition,
-            masses=one.masses + two.masses,
-            plain=one.plain + two.plain,
+            masses=one.masses + sign * two.masses,
+            plain=one.plain + sign * two.plain,
             errors=one.errors + two.errors,
             plain_errors=one.plain_errors + two.plain_errors,
             total_variance=one.total_variance + two.total_variance,
-            moving=other.moving,
+            moving=moving,
         )
 
     def _down_to(self, level: int) -> Cloud:
@@ -107,7 +134,7 @@ class Cloud:
 
     def moved_from(self, before: Cloud) -> float:
         """Share of the points before that have left their node, as far as masses tell; 0 if there were none."""
-        old, new = before.masses, self.masses
+        old, new = before.held, self.held
         if old.size < new.size:
             old = np.repeat(old, new.size // old.size) / (new.size // old.size)
         else:
@@ -119,10 +146,10 @@ class Cloud:
 
         One systematic pass in the order of the tree: any node, of any level, is less than 1 off its share.
         """
-        total = float(self.masses.sum())
+        total = float(self.held.sum())
         if total <= 0:
-            return np.zeros(self.masses.size, dtype=np.int64)
-        steps = np.floor(np.cumsum(self.masses) * (n / total) + rng.random()).astype(np.int64)
+            return np.zeros(self.held.size, dtype=np.int64)
+        steps = np.floor(np.cumsum(self.held) * (n / total) + rng.random()).astype(np.int64)
         steps[-1] = n
         return np.diff(np.minimum(steps, n), prepend=0)
 
@@ -138,10 +165,7 @@ class Cloud:
 
     def levels(self) -> list[FloatArray]:
         """Masses over the nodes of every level, the root's first."""
-        found = [self.masses]
-        while found[-1].size > 1:
-            found.append(found[-1][0::2] + found[-1][1::2])
-        return found[::-1]
+        return _sums(self.held)
 
     def mass(self, inside: FloatArray) -> tuple[float, float]:
         """Mass of a region, and its standard error.
@@ -151,13 +175,14 @@ class Cloud:
 
         The estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
         in each node half the difference of its share in the left and right half times left minus right. So its variance
-        is a sum too. How far shrinkage moves the mass counts as error, and so does all that nodes hold that lie in the
-        region in part, as if (left - right) / node were anything from -1 to 1, in all of them alike.
+        is a sum too. How far shrinkage moves the mass counts as error, so does how far it was moved up to 0, and so
+        does all that nodes hold that lie in the region in part, as if (left - right) / node were anything from -1 to 1,
+        in all of them alike.
         """
         share = np.asarray(inside, dtype=np.float64)
-        found = float(self.masses @ share)
+        found = float(self.held @ share)
         variance = (found - float(self.plain @ share)) ** 2
-        variance += float(self.masses @ (share * (1 - share))) ** 2 * 4 / 3
+        variance += float(self.held @ (share * (1 - share))) ** 2 * 4 / 3
         for error in _by_level(self.plain_errors)[::-1]:
             left, right = share[0::2], share[1::2]
             variance += float(error @ ((left - right) / 2) ** 2)
@@ -171,7 +196,7 @@ class Cloud:
         In each node an error of left minus right moves half of it, and at most half the node's mass, from one half to
         the other, no further than the node is wide; within the last nodes points are off by half a width on average.
         """
-        total = float(self.masses.sum())
+        total = float(self.held.sum())
         if total <= 0:
             return 1.0
         moved = 0.0
@@ -179,6 +204,14 @@ class Cloud:
             size = np.sqrt(2 / np.pi * error)
             moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
         return min(1.0, moved / total + self.partition.diameter(self.level) / 2)
+
+
+def _sums(masses: FloatArray) -> list[FloatArray]:
+    """Sums over the nodes of every level, the root's first."""
+    found = [masses]
+    while found[-1].size > 1:
+        found.append(found[-1][0::2] + found[-1][1::2])
+    return found[::-1]
 
 
 def _by_level(nodes: FloatArray) -> list[FloatArray]:

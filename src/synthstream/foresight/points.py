@@ -15,14 +15,18 @@ from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.foresight.shapes import Clusters
 from synthstream.foresight.transport import w1
+from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
-from synthstream.measured import TreeMeasured
+from synthstream.kernel.turnstile import Turnstile
+from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, delta_for
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, IntArray
 
 # More events than this are simulated in proportion: fewer events, with less noise by the same factor.
 _MOST_EVENTS, _MOST_COUNTED = 200_000, 30_000
+# Where rows may take events away, so many of them do: any event that is there alike.
+_AWAY = 1 / 3
 # Nodes below this level move points by less than a grid can tell.
 _DEEPEST = 16
 # The mechanism is stepped so often while the number of events doubles.
@@ -131,9 +135,11 @@ class Run:
         budget = _louder(made.mechanism.budget, self._scale)
         if not made.skips_ticks:
             return replace(made, mechanism=replace(made.mechanism, budget=budget))
-        whole = made.mechanism.partition
+        whole = made.partition
         partition = replace(whole, depth=min(whole.depth, max(_DEEPEST, whole.dimension)))
-        return replace(made, mechanism=replace(made.mechanism, budget=budget, partition=partition))
+        if isinstance(made.mechanism, Points):
+            return replace(made, mechanism=replace(made.mechanism, budget=budget, partition=partition))
+        return replace(made, mechanism=Turnstile(side=replace(made.mechanism.side, budget=budget, partition=partition)))
 
     def errors(self) -> dict[int, PointErrors]:
         """By number of ticks."""
@@ -144,8 +150,9 @@ class Run:
         history, found = dict[int, Any](), dict[int, PointErrors]()
         for before, tick in pairwise([0, *self._stops()]):
             shape.wander(float(np.log2(tick / before)) if before else 1.0)
-            counts = self._counts(shape, self._number(tick) - self._number(before))
-            true[counts.cells] += counts.numbers
+            cells, weights = self._rows(shape, self._number(tick) - self._number(before), true, rng)
+            np.add.at(true, cells, 1 if weights is None else weights)
+            counts = made.counted(cells, weights)
             begin = time.perf_counter()
             state = state | ({"t": np.array(tick - 1)} if made.skips_ticks else {})
             state, measured, _ = made.step(state, counts, gate, last, {})
@@ -154,11 +161,11 @@ class Run:
                 last = _fitted(made, tick - 1, history.__getitem__, last)
             self.seconds = time.perf_counter() - begin
             if tick in self._ticks and last is not None:
-                steps = int(np.asarray(state.get("total.t", tick)))
-                masses = last.masses * self._lacking(measured, steps, rng)
+                steps = int(np.asarray(state.get("total.t", state.get("came.total.t", tick))))
+                masses = last.held * self._lacking(measured, steps, rng)
                 gap = errors_of(grid_of(true.astype(np.float64), dimension), grid_of(masses, dimension))
                 found[tick] = replace(gap, box=gap.box * self._scale)
-            if isinstance(measured, TreeMeasured):
+            if not isinstance(measured, NodeCounts):
                 history = {t: history[t] for t in (*measured.needs, tick - 1)}
         return found
 
@@ -176,18 +183,30 @@ class Run:
             tick = max(tick + 1, tick * 2 ** (1 / _STEPS))
         return sorted(stops)
 
-    def _counts(self, shape: Clusters, number: int) -> Counts:
+    def _rows(
+        self, shape: Clusters, number: int, true: IntArray, rng: np.random.Generator
+    ) -> tuple[IntArray, IntArray | None]:
+        """Cells of so many rows, and what each adds."""
+        away = round(number * _AWAY) if isinstance(self._made.mechanism, Turnstile) else 0
         sides = 2.0 ** np.array(self._partition.bits)
-        codes = np.floor(shape.points(number) * sides).astype(np.int32)
-        return Counts.at(self._partition.cells(codes))
+        codes = np.floor(shape.points(number - away) * sides).astype(np.int32)
+        cells = self._partition.cells(codes)
+        if not isinstance(self._made.mechanism, Turnstile):
+            return cells, None
+        gone = np.repeat(np.arange(true.size), rng.binomial(true, min(away / max(true.sum(), 1), 1.0)))
+        return np.concatenate([cells, gone]), np.repeat([1, -1], [cells.size, gone.size])
 
-    def _lacking(self, measured: object, steps: int, rng: np.random.Generator) -> float:
+    def _lacking(
+        self, measured: TreeMeasured | TurnstileMeasured | NodeCounts, steps: int, rng: np.random.Generator
+    ) -> float:
         """Factor for masses whose total has the noise of its tick: its counter was stepped fewer times."""
-        mechanism = self._made.mechanism
-        if not self._made.skips_ticks or mechanism.total is None or not isinstance(measured, TreeMeasured):
+        mechanism, counters = self._made.mechanism, 1
+        if isinstance(mechanism, Turnstile):
+            mechanism, counters = mechanism.side, 2
+        if not isinstance(mechanism, Points) or mechanism.total is None or isinstance(measured, NodeCounts):
             return 1.0
         multiplier = mechanism.scale(mechanism.parts[0])
-        lacking = measured.variance - mechanism.total.variance(steps - 1, multiplier=multiplier)
+        lacking = measured.variance - counters * mechanism.total.variance(steps - 1, multiplier=multiplier)
         wrong = rng.normal() * np.sqrt(max(lacking, 0.0))
         return float(max(1 + wrong / max(measured.total, 1.0), 0.0))
 

@@ -6,6 +6,8 @@ import csv
 import glob
 import hashlib
 import io
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from synthstream.errors import SchemaError, SourceError
+from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.kinds import FileKind
 from synthstream.reading import polars_frame, require
 
@@ -23,21 +25,30 @@ from synthstream.reading import polars_frame, require
 class FileSource:
     """Parquet or CSV files.
 
-    In a CSV file every cell is text: no cell can be of a wrong type. A row with too few cells has null in the
-    others; of a row with too many the surplus is ignored; bytes that are not UTF-8 are replaced.
+    In a CSV file every cell is text: no cell can be of a wrong type. A line is a row; a quotation mark that its line
+    does not close holds the rest of that line. A row with too few cells has null in the others; of a row with too many
+    the surplus is ignored; bytes that are not UTF-8 are replaced. So no row of a CSV file, and no cell of a Parquet
+    file that is what its own schema says, can keep another row from being read (theorem availability).
 
     Args:
         kind: ``parquet`` or ``csv``.
         path: a file, or a pattern such as ``visits-*.csv``; absolute.
         columns: what to read; other columns are never looked at.
+        multiline: of CSV files: whether a cell in quotation marks may hold line ends. Then a quotation mark that is
+            never closed joins all later rows of its file into one.
     """
 
     kind: FileKind
     path: Path
     columns: tuple[str, ...]
+    multiline: bool = False
 
     def files(self) -> list[Path]:
-        """The files, sorted by name. Raises ``SourceError`` if there is none."""
+        """The files, sorted by name. A pattern that nothing fits has none, if its folder is there.
+
+        Raises:
+            SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read.
+        """
         found = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
         if not found and self.path.exists():
             found = [self.path]
@@ -45,9 +56,21 @@ class FileSource:
             raise SourceError(
                 f"source.path = {self.path}: is a folder. Name its files, as in {self.path.name}/*.{self.kind}"
             )
+        if not found and not glob.has_magic(str(self.path)):
+            raise SourceError(f"source.path = {self.path}: there is no such file. Check the path.")
         if not found:
-            raise SourceError(f"source.path = {self.path}: there is no such file. Check the path or the pattern.")
+            self._look_into(next(folder for folder in self.path.parents if not glob.has_magic(str(folder))))
         return found
+
+    def _look_into(self, folder: Path) -> None:
+        """Raise unless a folder can be listed. In one that is away a pattern finds nothing, and says nothing."""
+        try:
+            os.scandir(folder).close()
+        except OSError as error:
+            raise SourceError(
+                f"source.path = {self.path}: the folder {folder} cannot be read: {error.strerror}. Check the pattern, "
+                "and whether a disk or a server is away. No tick was closed."
+            ) from None
 
     def fingerprint(self, path: Path) -> str:
         """SHA-256 of a file's content, hexadecimal."""
@@ -73,7 +96,8 @@ class FileSource:
             part: only this one of its :meth:`parts`.
 
         Raises:
-            SourceError: the file is empty, broken or unreadable.
+            FileDamaged: its bytes are no such file, or end before their end.
+            SourceError: the system cannot read it.
             SchemaError: a column is missing. Checked before any row is handed out.
         """
         try:
@@ -88,8 +112,10 @@ class FileSource:
 
     def _broken(self, path: Path, error: Exception) -> SourceError:
         # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
-        why = getattr(error, "strerror", None) or "it may be truncated or of another kind"
-        return SourceError(
+        why = getattr(error, "strerror", None)
+        kind = FileDamaged if why is None else SourceError
+        why = why or "it may be truncated or of another kind"
+        return kind(
             f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
         )
 
@@ -97,7 +123,7 @@ class FileSource:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
             require(self.columns, schema.names)
-        plain = any("dictionary" in str(schema.field(name).type) for name in self.columns)
+        plain = any(_is_made(schema.field(name).type) for name in self.columns)
         with pq.ParquetFile(path, metadata=_as_if_plain(path) if plain else None) as file:
             groups = None if part is None else [part]
             for batch in file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=list(self.columns)):
@@ -105,14 +131,14 @@ class FileSource:
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            reader = csv.reader(_without_nulls(file))
-            header = next(reader, None)
+            rows = csv.reader(map(_without_nulls, file)) if self.multiline else map(cells_of, file)
+            header = next(rows, None)
             if header is None:
-                raise SourceError(f"{path} is empty: it has not even a header. Nothing was counted.")
+                raise FileDamaged(f"{path} is empty: it has not even a header. Nothing of it was counted.")
             require(self.columns, header)
             places = [header.index(name) for name in self.columns]
             chunk: list[list[str]] = []
-            for row in reader:
+            for row in rows:
                 if row or len(header) == 1:  # a blank line is no row, unless an empty cell is all that a row has
                     chunk.append(row)
                 if len(chunk) == chunk_rows:
@@ -127,6 +153,28 @@ class FileSource:
                 for name, place in zip(self.columns, places, strict=True)
             }
         )
+
+
+def cells_of(line: str) -> list[str]:
+    """Cells of one line of a CSV file, whatever stands in other lines. Total; a blank line has none.
+
+    Example:
+        >>> cells_of('red,"a, b",\n'), cells_of('red,"never closed, 5\n')
+        (['red', 'a, b', ''], ['red', 'never closed, 5'])
+    """
+    line = _without_nulls(line).rstrip("\r\n")
+    if '"' in line:
+        return next(csv.reader((line,)))
+    return line.split(",") if line else []  # what the reader gives too, for a third of the time
+
+
+def _without_nulls(line: str) -> str:
+    return line.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _is_made(kind: pa.DataType) -> bool:
+    """Whether pyarrow makes such a column of what a Parquet file stores, and may refuse a cell in doing so."""
+    return bool(pa.types.is_nested(kind)) or "dictionary" in str(kind)
 
 
 def _as_if_plain(path: Path) -> pq.FileMetaData:
@@ -153,10 +201,8 @@ def _with_durations(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _without_nulls(file: io.TextIOBase) -> Iterator[str]:
-    for line in file:
-        yield line.replace("\0", "�")
-
-
 # A cell may be long: nothing about a row may raise.
-csv.field_size_limit(2**31 - 1)
+try:
+    csv.field_size_limit(sys.maxsize)
+except OverflowError:  # where the system's long has 32 bits
+    csv.field_size_limit(2**31 - 1)

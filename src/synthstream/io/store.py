@@ -87,13 +87,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        *,
-        read_only: bool = False,
-        copies: bool = False,
-        key: bytes | None = None,
-        env: Env = REAL,
+        self, folder: Path, *, read_only: bool = False, copies: bool = False, key: bytes | None = None, env: Env = REAL
     ) -> None:
         self.folder, self._env = folder, env
         self._lock: Lock | None = None
@@ -104,14 +98,9 @@ class Store:
         if not read_only:
             self._lock = self._do("lock state", partial(locked, folder))
         try:
+            path, fill, copies = folder / STORE, partial(self._fill, key), copies or read_only
             self._db = database.opened(
-                folder / STORE,
-                _SCHEMA,
-                FORMAT,
-                read_only=read_only,
-                copies=copies or read_only,
-                do=self._do,
-                fill=partial(self._fill, key),
+                path, _SCHEMA, FORMAT, read_only=read_only, copies=copies, do=self._do, fill=fill
             )
             self._public: Seal = Plain(self.meta("id") or "")
             if not read_only:
@@ -308,6 +297,17 @@ class Store:
     def put_ingested(self, item: str, mac: str) -> None:
         """Remember that a file or batch was counted."""
         self._rows.add("ingested", item, mac)
+
+    def rename_ingested(self, item: str, new: str) -> None:
+        """Remember a file that was counted under another name."""
+        if (mac := self.ingested(item)) is not None:
+            self._rows.drop("ingested", item)
+            self.put_ingested(new, mac)
+
+    def items(self, prefix: str) -> list[str]:
+        """What was counted, files and batches: those that begin so, sorted."""
+        found = "SELECT item FROM ingested WHERE substr(item, 1, ?) = ? ORDER BY item"
+        return [str(row[0]) for row in self._db.execute(found, (len(prefix), prefix))]
 
     def sound(self) -> bool:
         """Whether the file is a sound database, page by page."""

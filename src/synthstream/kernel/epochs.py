@@ -78,8 +78,7 @@ class Epochs:
             raise ValueError(f"growth must be above 1 and at most 100, not {self.growth}")
         if self.picks < 1:
             raise ValueError(f"picks must be at least 1, not {self.picks}")
-        largest = max([self.total_multiplier, *self.scales.tolist()])
-        if not largest * max(1.0, self.counter.sensitivity(0)) * 10**3 < LARGEST_SCALE:
+        if not max(self.scales.tolist()) < LARGEST_SCALE or not self.counter.draws(self.total_multiplier):
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables: the noise "
                 "would be wider than can be drawn. Measure fewer tables, or allow more."

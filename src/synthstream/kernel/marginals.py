@@ -13,7 +13,6 @@ import numpy as np
 
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kinds import Split
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
@@ -70,10 +69,7 @@ class Marginals:
     kind: str = "auto"
 
     def __post_init__(self) -> None:
-        last = 10**11 if self.horizon is None else self.horizon - 1  # no tick of any stream comes later
-        sensitivity = max(self.counter.sensitivity(0), self.counter.sensitivity(last))
-        largest = sensitivity * 2.0**self.counter.grid_bits * float(self.multipliers.max())
-        if not largest < LARGEST_SCALE:
+        if not self.counter.draws(float(self.multipliers.max())):
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables, the total "
                 "among them: the noise would be wider than can be drawn. Measure fewer tables, or allow more."

@@ -197,6 +197,15 @@ class Points:
         facts += [LEAST, [how.facts() for how in self._possible_counters()]]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
+    @property
+    def cells_number(self) -> int:
+        """Cells that are counted."""
+        return self.partition.cells_number
+
+    def count(self, cells: IntArray, weights: IntArray | None) -> Counts:
+        """Exact counts of events that lie in cells of the partition."""
+        return Counts.at(cells, weights)
+
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def init(self) -> State:

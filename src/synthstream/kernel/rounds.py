@@ -79,9 +79,8 @@ class InRounds(ABC):
             what = "cells" if self.queries == "single" else "tables that no other one contains"
             most = len(self.candidates)
             raise ValueError(f"picks = {self.picks} must be between 1 and {most}: there are so many {what} to select")
-        last = 10**11 if self.horizon is None else self.horizon - 1  # no tick of any stream comes later
-        widest = max(c.sensitivity(t) * 2.0**c.grid_bits for c in self._counters for t in (0, last))
-        if not max(self.total_multiplier, self.multiplier) * max(1.0, widest) < LARGEST_SCALE:
+        widest = max(self.total_multiplier, self.multiplier)
+        if not widest < LARGEST_SCALE or not all(counter.draws(widest) for counter in self._counters):
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for {self.picks} picks: the noise would be wider than "
                 "can be drawn. Pick fewer, or allow more."

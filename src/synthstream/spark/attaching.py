@@ -49,7 +49,8 @@ class Attached:
             until: see :meth:`Stream.due`.
 
         Raises:
-            EngineError, BatchConflict: the query failed. What was counted stays counted; what was not was not.
+            EngineError: the query failed. What was counted stays counted; what was not was not.
+            BatchConflict: at the end: a batch came again with other rows. It counts as it came first; all others count.
             PlaceError: another place of publication failed, after all that is due was published. The query goes on:
                 iterate again.
         """
@@ -58,8 +59,10 @@ class Attached:
                 yield from self._closed(until)
         if self.every is not None:
             yield from self._closed(until)
-            return
-        yield from released(self.stream, self.stream.due(until=until), until=until)
+        else:
+            yield from released(self.stream, self.stream.due(until=until), until=until)
+        if self._failures:  # what a batch holds decides about no release, so it is told last
+            raise self._failures[0]
 
     def _over(self, *, seconds: int) -> bool:
         from pyspark.errors import StreamingQueryException
@@ -67,8 +70,9 @@ class Attached:
         try:
             return bool(self.query.awaitTermination(seconds))
         except StreamingQueryException:  # its text may quote a row, and a traceback would show it
-            if self._failures:
-                raise self._failures[0] from None
+            ends = [failure for failure in self._failures if not isinstance(failure, BatchConflict)]
+            if ends:
+                raise ends[0] from None
             raise EngineError(
                 "Spark ended the query; its own log says why. What was counted stays counted: attach again to go on."
             ) from None
@@ -99,7 +103,8 @@ def attach(
     which of a person's rows count. Its memory bounds the micro-batch then (``maxFilesPerTrigger`` and the like).
 
     The source must be one that Spark can read again (files, Kafka, Delta; not a
-    socket). Spark's watermark decides nothing: a row counts in its own tick, or in the open one if that is later.
+    socket). Spark knows files by their full path: ones that were moved count again. Leave a link where they were. Its
+    watermark decides nothing: a row counts in its own tick, or in the open one if that is later.
 
     Args:
         frame: streaming, with the columns of the stream.
@@ -176,7 +181,10 @@ class _Taker:
             with turn(self.stream):
                 if not self._fits:  # another query may have begun in the meantime
                     self.refuse_gap(place, batch)
-                self._add(found, f"{place}{batch}")
+                try:
+                    self._add(found, f"{place}{batch}")
+                except BatchConflict as error:
+                    self.failures.append(error)
             self._fits = True
         except SynthstreamError as error:
             self.failures.append(error)
@@ -196,9 +204,8 @@ class _Taker:
         except BatchConflict as error:
             raise BatchConflict(
                 f"Spark brought batch {batch} again with other rows than before. Its source does not keep what it gave "
-                "(a file was changed or removed, a topic was cut, a socket cannot be read again). Nothing was counted "
-                "now. Put the source back; or attach with a new checkpoint and anew=True to a source that holds only "
-                "rows that have not counted."
+                "(a file was changed or removed, a topic was cut, a socket cannot be read again). It counts as it came "
+                "first; all others were counted, and all that is due is published. Bring what is new in a new file."
             ) from error
 
     def refuse_gap(self, place: str, batch: int) -> None:

@@ -8,13 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.config import StreamConfig
-from synthstream.counting import CountsByTick, Rows, columns_of
+from synthstream.counting import CountsByTick, Rows, columns_of, files_of
 from synthstream.counting_elsewhere import Counting
-from synthstream.errors import ConfigError, EngineError
-from synthstream.io.sources import FileSource
+from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut
 from synthstream.reading import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
-from synthstream.spark.tasks import RESULT, TASK, Job, count_files, count_rows, encode_rows, encoded, merge, rows_of
+from synthstream.spark.tasks import (
+    RESULT,
+    TASK,
+    Job,
+    count_files,
+    count_rows,
+    encode_rows,
+    encoded,
+    merge,
+    merged,
+    rows_of,
+)
 from synthstream.stream import Stream
 
 if TYPE_CHECKING:
@@ -35,6 +45,10 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
         counting: of the stream.
         parts: what tasks gave.
         tasks: about how many there are; left out: as many as Spark runs at once.
+
+    Raises:
+        FilesLeftOut: some files cannot be counted; ask again for the others.
+        EngineError: Spark fails.
     """
     from pyspark.errors import PySparkException
 
@@ -48,12 +62,11 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
         found = parts.collect()
     except PySparkException:  # its text may quote a row, and a traceback would show it
         raise EngineError(_FAILED) from None
-    total = counting.nothing
-    for row in found:
-        if row["error"] is not None:
-            raise EngineError(row["error"])
-        total = total.merge(CountsByTick.from_bytes(bytes(row["counts"])))
-    return total
+    left = dict[str, str]()
+    total = merged(found, left)
+    if left:
+        raise FilesLeftOut({Path(path): why for path, why in left.items()})
+    return counting.nothing if total is None else total
 
 
 def count(frame: DataFrame, config: StreamConfig) -> CountsByTick:
@@ -96,7 +109,7 @@ def selected(frame: DataFrame, config: StreamConfig) -> DataFrame:
     return frame.select(*("`" + name.replace("`", "``") + "`" for name in columns))
 
 
-def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
+def ingest(stream: Stream, spark: SparkSession | None = None, *, new_files: bool = False) -> int:
     """Count every file of the configured source that was not counted before, as :meth:`Stream.ingest` does.
 
     A file counts once under its name, whichever engine counted it. Executors read the files under the same path as the
@@ -105,34 +118,39 @@ def ingest(stream: Stream, spark: SparkSession | None = None) -> int:
     Args:
         stream: open.
         spark: left out: the active session, or a new one on this machine.
+        new_files: see :meth:`Stream.ingest`.
 
     Returns:
         Number of files that were new.
 
     Raises:
         ConfigError: the stream's rows cannot be counted apart from its state.
-        SourceError: a file is missing, or not what it was when it was counted.
-        EngineError: Spark does not start or fails, or a file cannot be read.
+        SourceError: a file, or the folder of the source, is away; or files seem to be moved.
+        EngineError: Spark does not start or fails, or the system cannot read a file.
     """
     config = stream.config
     refuse(config)
     refuse_persons(config)
-    if config.source is None:
+    source = files_of(config)
+    if source is None:
         raise ConfigError(
             "source: Spark counts files here, of kind parquet or csv. Leave --engine out; or feed the stream from "
             "Spark's own sources, by synthstream.spark.attach"
         )
-    job, columns, source = Job.of(config), columns_of(config), config.source
+    job = Job.of(config)
 
     def counted(paths: Sequence[Path]) -> CountsByTick:
-        tasks = [
-            (str(path), part)
-            for path in paths
-            for part in range(FileSource(kind=source.kind, path=path, columns=columns).parts(path))
-        ]
+        tasks, left = [], dict[Path, str]()
+        for path in paths:
+            try:
+                tasks += [(str(path), part) for part in range(source.parts(path))]
+            except FileDamaged as error:
+                left[path] = str(error)
+        if left:
+            raise FilesLeftOut(left)
         running = spark or session(f"synthstream {config.name}")
         most = 4 * running.sparkContext.defaultParallelism
         frame = running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
         return total_of(Counting(config), frame.mapInArrow(partial(count_files, job), RESULT))
 
-    return stream.ingest(elsewhere=counted)
+    return stream.ingest(elsewhere=counted, new_files=new_files)

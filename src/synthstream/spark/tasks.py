@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,16 +15,15 @@ import polars as pl
 import pyarrow as pa
 
 from synthstream.config import StreamConfig
-from synthstream.counting import CountsByTick, Rows, columns_of, encode
+from synthstream.counting import CountsByTick, Rows, encode, files_of
 from synthstream.counting_elsewhere import Counting
-from synthstream.errors import ConfigError, EngineError, SynthstreamError
-from synthstream.io.sources import FileSource
+from synthstream.errors import ConfigError, EngineError, FileDamaged, SchemaError, SynthstreamError
 
 # Rows that are counted together by a task.
 _CHUNK_ROWS = 250_000
-# What a task gives: counts, or what is wrong.
-RESULT = "counts binary, error string"
-_ARROW = pa.schema([("counts", pa.binary()), ("error", pa.string())])
+# What a task gives: counts, or what is wrong, or with which files: JSON.
+RESULT = "counts binary, error string, left string"
+_ARROW = pa.schema([("counts", pa.binary()), ("error", pa.string()), ("left", pa.string())])
 # A task of files to read.
 TASK = "path string, part int"
 
@@ -62,15 +62,21 @@ class Job:
         return _known[key]
 
 
-def _answer(counts: Callable[[], CountsByTick | None]) -> Batches:
-    """The one row that a task gives. Errors of this package go to the driver as what they are."""
+def _answer(counts: Callable[[], CountsByTick | None], left: dict[str, str] | None = None) -> Batches:
+    """The one row that a task gives. Errors of this package go to the driver as what they are.
+
+    Args:
+        counts: makes the counts.
+        left: files that cannot be counted, and why; known when the counts are made.
+    """
+    found, why = None, None
     try:
         found = counts()
     except SynthstreamError as error:
-        yield pa.RecordBatch.from_pydict({"counts": [None], "error": [str(error)]}, schema=_ARROW)
-        return
-    if found is not None:
-        yield pa.RecordBatch.from_pydict({"counts": [found.to_bytes()], "error": [None]}, schema=_ARROW)
+        why = str(error)
+    row = {"counts": None if found is None else found.to_bytes(), "error": why, "left": json.dumps(left or {})}
+    if found is not None or why is not None or left:
+        yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
 
 
 def count_rows(job: Job, batches: Batches) -> Batches:
@@ -120,31 +126,47 @@ def _together(batches: Batches) -> Iterator[pa.Table]:
 
 
 def count_files(job: Job, batches: Batches) -> Batches:
-    """Counts of files, read as they are read without Spark, so that every cell means the same."""
-    source = job.config.source
-    if source is None:
+    """Counts of files, read as they are read without Spark, so that every cell means the same.
+
+    If some cannot be counted, their names go to the driver, which asks again for the others.
+    """
+    files, left = files_of(job.config), dict[str, str]()
+    if files is None:
         raise ConfigError("the stream has no [source]")
-    files = FileSource(kind=source.kind, path=source.path, columns=columns_of(job.config))
 
     def frames() -> Iterator[Any]:
         for batch in batches:
             for path, part in zip(batch["path"].to_pylist(), batch["part"].to_pylist(), strict=True):
-                yield from files.read(Path(path), chunk_rows=_CHUNK_ROWS, part=part)
+                try:
+                    yield from files.read(Path(path), chunk_rows=_CHUNK_ROWS, part=part)
+                except (FileDamaged, SchemaError) as error:
+                    left[path] = str(error)
 
-    return _answer(lambda: job.counting.count_all(frames()))
+    return _answer(lambda: job.counting.count_all(frames()), left)
 
 
 def merge(batches: Batches) -> Batches:
     """All that reaches a task, merged."""
-    return _answer(lambda: _merged((batch["counts"], batch["error"]) for batch in batches))
+    left = dict[str, str]()
+    return _answer(lambda: merged((row for batch in batches for row in batch.to_pylist()), left), left)
 
 
-def _merged(parts: Iterable[tuple[Any, Any]]) -> CountsByTick | None:
+def merged(rows: Iterable[Any], left: dict[str, str]) -> CountsByTick | None:
+    """What tasks gave, merged.
+
+    Args:
+        rows: with ``counts``, ``error`` and ``left``.
+        left: gets the files that could not be counted.
+
+    Raises:
+        EngineError: a task could not do its work.
+    """
     total: CountsByTick | None = None
-    for counts, errors in parts:
-        for data, error in zip(counts.to_pylist(), errors.to_pylist(), strict=True):
-            if error is not None:
-                raise EngineError(error)
-            found = CountsByTick.from_bytes(data)
+    for row in rows:
+        if row["error"] is not None:
+            raise EngineError(row["error"])
+        left |= json.loads(row["left"])
+        if row["counts"] is not None:
+            found = CountsByTick.from_bytes(bytes(row["counts"]))
             total = found if total is None else total.merge(found)
     return total

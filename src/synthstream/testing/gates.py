@@ -1,4 +1,4 @@
-"""Gates for tests and simulations. None of them protects anyone, and all of them say so: ``secure`` is False.
+"""Gates for tests and simulations. None of them protects anyone, and every release of theirs says so.
 
 A tracing and a replaying gate give the privacy cost of a path without statistics: run a stream through the
 first, a neighbouring stream through the second, which repeats the answers, and compare what each passed to
@@ -42,8 +42,6 @@ class Call(NamedTuple):
 class ExactGate:
     """Adds nothing."""
 
-    secure = False
-
     def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
         """A copy of ``value``."""
         return within_range(value).copy()
@@ -68,8 +66,6 @@ class ExactGate:
 
 class TracingGate:
     """Hands each call to another gate and records it in ``trace``."""
-
-    secure = False
 
     def __init__(self, inner: Gate) -> None:
         self.trace: list[Call] = []
@@ -107,8 +103,6 @@ class ReplayingGate:
     Raises:
         TraceMismatch: a call differs from the recorded one in kind, shape or scale, or there is none left.
     """
-
-    secure = False
 
     def __init__(self, recorded: Sequence[Call]) -> None:
         self.trace: list[Call] = []

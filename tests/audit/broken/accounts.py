@@ -79,8 +79,8 @@ def a_conversion_that_is_too_optimistic(patch: Patch) -> None:
 @seen_by("conversion")
 def delta_without_its_last_terms(patch: Patch) -> None:
     """The bound on delta for one order of Renyi divergence, with terms in it that belong to another bound."""
-    honest = privacy.delta_for
-    patch.setattr(privacy, "delta_for", lambda rho, *, epsilon: honest(rho, epsilon=epsilon) / 100)
+    honest = privacy._least
+    patch.setattr(privacy, "_least", lambda bound, rho, epsilon: honest(bound, rho, epsilon) - math.log(100))
 
 
 @seen_by("conversion")

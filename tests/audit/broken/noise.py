@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from synthstream import stream
 from synthstream.kernel import gate
 from synthstream.kernel.gate import SystemGate
 from synthstream.kernel.sampling import IntArray
@@ -126,9 +127,10 @@ def epsilon_in_place_of_half(patch: Patch) -> None:
 
 
 @seen_by("stamps")
-def a_seeded_gate_that_calls_itself_secure(patch: Patch) -> None:
-    """Noise that anyone can repeat, in a release that does not say so."""
-    patch.setattr(SeededGate, "secure", True)
+def a_gate_that_is_believed(patch: Patch) -> None:
+    """Noise that anyone can repeat, in a release that does not say so, because the gate does not either."""
+    patch.setattr(SeededGate, "secure", True, raising=False)
+    patch.setattr(stream, "is_secure", lambda gate: getattr(gate, "secure", True))
 
 
 @seen_by("lint")

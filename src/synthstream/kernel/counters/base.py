@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import FloatArray, IntArray, gaussian_variance, laplace_variance
+from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray, gaussian_variance, laplace_variance
 
 State = dict[str, NDArray[Any]]
 Noise = Literal["gaussian", "laplace"]
@@ -25,6 +25,9 @@ Noise = Literal["gaussian", "laplace"]
 # A tick's count of one cell is clipped to this size before it is encoded, so that no sum can leave 64 bits.
 # One event changes a clipped count by at most one, as it does the count itself.
 LARGEST_COUNT = 2**31
+
+# No tick of any stream comes later.
+LAST_TICK = 10**11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,18 @@ class Counter(ABC):
         """Scale of the widest draw of noise in the value after tick ``t`` of a cell, in counts. Public."""
         return float(rounded_up(np.array(self.sensitivity(t) * multiplier)))
 
+    def draws(self, multiplier: float) -> bool:
+        """Whether every draw of the stream's whole life is narrow enough to be made. Public.
+
+        It is asked before a stream begins: a draw that is refused in the middle of one would tell where it stands.
+        """
+        last = LAST_TICK if self.horizon is None else self.horizon - 1
+        return bool(rounded_up(np.array(self.reach(last) * multiplier)) <= LARGEST_SCALE)
+
+    def reach(self, last: int) -> float:
+        """Scale of the widest draw up to tick ``last`` for a multiplier of 1, as it is asked of the gate. Public."""
+        return max(self.sensitivity(0), self.sensitivity(last)) * 2.0**self.grid_bits
+
     def noise_variance(self, scale: float) -> float:
         """Variance of one draw of this counter's noise."""
         return laplace_variance(scale) if self.noise == "laplace" else gaussian_variance(scale)
@@ -121,6 +136,9 @@ class Encoded(NamedTuple):
 
     state: State
     value: IntArray
+
+    def __repr__(self) -> str:
+        return "Encoded(private)"
 
 
 @dataclass(frozen=True, kw_only=True)

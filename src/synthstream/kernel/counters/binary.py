@@ -39,4 +39,8 @@ class Binary(NodeCounter):
 
     def cover(self, n: int) -> list[Span]:
         """See :meth:`NodeCounter.cover`."""
-        return dyadic(n, first=1, factor=self.horizon.bit_length())
+        return dyadic(n, first=1, factor=self.factor(n))
+
+    def factor(self, n: int) -> int:
+        """See :meth:`NodeCounter.factor`: one for each level."""
+        return self.horizon.bit_length()

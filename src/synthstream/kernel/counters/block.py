@@ -30,6 +30,10 @@ class Block(NodeCounter):
 
     theorem: ClassVar[str] = "nodes"
 
+    def factor(self, n: int) -> int:
+        """See :meth:`NodeCounter.factor`."""
+        return 2
+
     def cover(self, n: int) -> list[Span]:
         """See :meth:`NodeCounter.cover`."""
         spans: list[Span] = []

@@ -36,4 +36,8 @@ class Hybrid(NodeCounter):
             start += 2**exponent
             exponent += 1
         # The whole segment is never a node of its tree, so the tree has ``exponent`` levels.
-        return spans + dyadic(n - start + 1, first=start, factor=2 * max(1, exponent))
+        return spans + dyadic(n - start + 1, first=start, factor=self.factor(n))
+
+    def factor(self, n: int) -> int:
+        """See :meth:`NodeCounter.factor`: that of the tree in the open segment."""
+        return 2 * max(1, (n + 1).bit_length() - 1)

@@ -45,6 +45,10 @@ class NodeCounter(Counter):
     def cover(self, n: int) -> list[Span]:
         """Spans that make up the first ``n`` ticks, in order, settled ones first; the last one ends at ``n``."""
 
+    @abstractmethod
+    def factor(self, n: int) -> int:
+        """Largest factor of a span that ends within the first ``n`` ticks."""
+
     def sensitivity(self, t: int = 0) -> float:
         """Cost of one event in units of 1 / multiplier: the factors are chosen so that this is at most one."""
         return 1.0
@@ -76,6 +80,10 @@ class NodeCounter(Counter):
         common = set(self.cover(s + 1)) & set(self.cover(t + 1))
         scales = [float(rounded_up(np.array(span.factor * multiplier))) for span in common]
         return float(sum(self.noise_variance(scale) for scale in scales))
+
+    def reach(self, last: int) -> float:
+        """See :meth:`Counter.reach`."""
+        return float(self.factor(last + 1))
 
     def widest(self, t: int, *, multiplier: float) -> float:
         """See :meth:`Counter.widest`."""

@@ -32,6 +32,9 @@ class Arrivals(NamedTuple):
     starts: IntArray
     moments: IntArray
 
+    def __repr__(self) -> str:
+        return "Arrivals(private)"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sparse:

@@ -1,0 +1,129 @@
+"""Ours, points that come and go: those that are added and those that are taken away, each measured for itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from synthstream.counts import Counts
+from synthstream.kernel.counters import State
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.points import Points
+from synthstream.kernel.schedule import Shape
+from synthstream.measured import TurnstileMeasured
+from synthstream.partition import Partition
+from synthstream.privacy import Budget, Claim
+from synthstream.workload import IntArray
+
+_SIDES = ("came", "gone")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turnstile:
+    """Two :class:`Points` side by side: one counts the events that are added, one those that are taken away.
+
+    What is there is the difference of the two. Neither of them ever counts less than before, so the epochs of both
+    follow what arrives: one that counted the net number would measure nothing while as many events go as come.
+
+    Privacy:
+        Unit        one event, adding or taking away; neighbours: add-remove (one cell of one side changes by one in one
+                    tick) or replace-one (two cells change by one, on one side or one on each)
+        Cost        that of one side, for both together: an event is on one side, and one that is replaced by an event
+                    of the other side costs each of them half
+        Theorem     points
+        Trusts      the box, its partition and the clock are public
+    Accuracy:       variances of both sides add up: noise grows with what came and went, not with what is there
+    Time, memory:   twice that of one side
+
+    Args:
+        side: how each side measures; of signed events.
+
+    Raises:
+        ValueError: the events of ``side`` are not signed.
+    """
+
+    theorem: ClassVar[str] = "points"
+
+    side: Points
+
+    def __post_init__(self) -> None:
+        # Which side a row counts on is private, and with it the number of events of each.
+        if not self.side.unit.signed:
+            raise ValueError("the events of a turnstile are signed")
+
+    @property
+    def partition(self) -> Partition:
+        """Of the unit cube."""
+        return self.side.partition
+
+    @property
+    def budget(self) -> Budget:
+        """What all releases together may cost."""
+        return self.side.budget
+
+    def claim(self) -> Claim:
+        """What both sides promise together: what one of them promises."""
+        return self.side.claim()
+
+    def describe(self) -> str:
+        """How points are measured, in a few plain words."""
+        return f"rows that add and rows that take away apart, and of both: {self.side.describe()}"
+
+    def fingerprint(self) -> str:
+        """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
+        return hashlib.sha256(json.dumps([_SIDES, self.side.fingerprint()]).encode()).hexdigest()
+
+    @property
+    def cells_number(self) -> int:
+        """Cells that are counted: those of the partition for events that come, and once more for those that go."""
+        return 2 * self.partition.cells_number
+
+    def count(self, cells: IntArray, weights: IntArray | None) -> Counts:
+        """Exact counts of events that lie in cells of the partition; a weight below 0 takes away. All are above 0."""
+        if weights is None:
+            return Counts.at(cells)
+        return Counts.at(np.where(weights < 0, cells + self.partition.cells_number, cells), np.abs(weights))
+
+    def init(self) -> State:
+        """The state before the first tick."""
+        fresh = self.side.init()
+        sides = {f"{name}.{key}": array.copy() for name in _SIDES for key, array in fresh.items() if key != "t"}
+        return {"t": fresh["t"], **sides}
+
+    def step(self, state: State, counts: Counts, gate: Gate, shape: Shape) -> tuple[State, TurnstileMeasured]:
+        """Close one tick: see :meth:`Points.step`.
+
+        Args:
+            state: what the last step returned; it is used up, and must not be used again.
+            counts: the tick's exact counts, as :meth:`count` gives them.
+            gate: the source of noise.
+            shape: of what is there by the newest release: of both sides a fair guess.
+
+        Raises:
+            HorizonExhausted: all ticks have been released.
+        """
+        number, tick = self.partition.cells_number, state["t"]
+        border = np.searchsorted(counts.cells, number)
+        parts = (
+            Counts(counts.cells[:border], counts.numbers[:border]),
+            Counts(counts.cells[border:] - number, counts.numbers[border:]),
+        )
+        after, found = {"t": np.array(int(tick) + 1)}, []
+        for name, part in zip(_SIDES, parts, strict=True):
+            own = {key.removeprefix(f"{name}."): a for key, a in state.items() if key.startswith(f"{name}.")}
+            own, measured = self.side.step(own | {"t": tick}, part, gate, shape)
+            after |= {f"{name}.{key}": array for key, array in own.items() if key != "t"}
+            found.append(measured)
+        return after, TurnstileMeasured(tick=int(tick), came=found[0], gone=found[1])
+
+    def pack(self, measured: TurnstileMeasured) -> IntArray:
+        """What passed the gate at one tick as integers, for the store."""
+        return measured.pack()
+
+    def unpack(self, tick: int, released: IntArray) -> TurnstileMeasured:
+        """The measurement that :meth:`pack` was given."""
+        return TurnstileMeasured.unpack(tick, released)

@@ -1,0 +1,111 @@
+"""The page for reviewers names every file that may see a private value, or that decides whether noise is drawn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_house import FILES, ROOT, SOURCE, imports_of, touches
+
+PAGE = ROOT / "docs" / "trust.md"
+
+# What hands out private values, or takes them: whoever imports one of these may hold some.
+PRIVATE = ["kernel.gate", "counts", "counting", "reading", "intake", "stream", "journal", "contributions", "io.store"]
+PRIVATE += ["io.sources", "io.cursors", "io.contributions", "io.kafka", "io.postgres"]
+
+# They import one of these all the same, and hold none.
+PUBLIC = {
+    "__init__.py": "names what the package offers",
+    "evaluate/audit.py": "simulated events",
+    "evaluate/subjects.py": "simulated events",
+    "evaluate/trials.py": "simulated events",
+    "foresight/points.py": "simulated events",
+    "foresight/tables.py": "simulated events",
+    "outside.py": "takes the names of kinds of files",
+    "published.py": "takes the type of a committed measurement",
+}
+
+# They import none of these, and a private value, or the decision to draw, depends on them.
+DECLARED = {
+    "assembly.py": "how much noise",
+    "binning.py": "cells to codes",
+    "commands/common.py": "core dumps, progress",
+    "commands/manners.py": "what an exception shows",
+    "compiling.py": "whose code runs",
+    "config.py": "how much noise",
+    "environment.py": "the clock",
+    "errors.py": "what an error shows",
+    "evaluate/custodian_page.py": "true counts",
+    "evaluate/metrics.py": "true counts",
+    "evaluate/wasserstein.py": "true points",
+    "io/blobs.py": "counts as bytes",
+    "io/database.py": "commits",
+    "io/delta.py": "what is published elsewhere",
+    "io/disk.py": "commits",
+    "io/folder.py": "who can read the state",
+    "io/places.py": "what is published elsewhere",
+    "io/postgres_table.py": "what is published elsewhere",
+    "io/rows.py": "rows of the state",
+    "io/sealing.py": "the key",
+    "io/servers.py": "what an error of a server shows",
+    "partition.py": "codes to cells",
+    "privacy.py": "what a claim costs",
+    "release.py": "the chain",
+    "secrecy.py": "the key",
+    "spark/sessions.py": "what Spark shows",
+    "synthesis.py": "what is counted",
+    "turns.py": "two draws at once",
+    "workload.py": "codes to cells",
+}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def named(text: str) -> list[str]:
+    """Files in the first cells of the rows of tables."""
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    return [file for row in rows for file in re.findall(r"`([\w/]+\.py)`", row.split(" | ")[0])]
+
+
+def needed() -> set[str]:
+    """Files that the page must name: by what they import, and by declaration."""
+    modules = [f"synthstream.{module}" for module in PRIVATE]
+    found = {name_of(p) for p in FILES if any(touches(imports_of(p), module) for module in modules)}
+    kernel = {name_of(p) for p in FILES if name_of(p).startswith("kernel/") and p.read_text().strip()}
+    sources = {f"{module.replace('.', '/')}.py" for module in PRIVATE}
+    return (found - PUBLIC.keys()) | sources | kernel | DECLARED.keys()
+
+
+def test_every_file_of_the_trusted_set_is_named_once() -> None:
+    text = PAGE.read_text()
+    found = named(text)
+    assert sorted(found) == sorted(set(found))
+    assert set(found) == needed(), "docs/trust.md names other files than those that see what is private"
+    for row in re.findall(r"^\| `.*", text, re.MULTILINE):
+        assert row.rstrip(" |").endswith("."), f"no sentence: {row}"
+
+
+def test_all_that_is_named_or_declared_exists() -> None:
+    there = {name_of(path) for path in FILES}
+    assert set(named(PAGE.read_text())) | PUBLIC.keys() | DECLARED.keys() <= there
+
+
+def test_what_is_declared_is_not_found_by_itself() -> None:
+    modules = [f"synthstream.{module}" for module in PRIVATE]
+    for name in PUBLIC | DECLARED:
+        sees = any(touches(imports_of(SOURCE / name), module) for module in modules)
+        assert sees == (name in PUBLIC), f"{name} is declared without need"
+
+
+@pytest.mark.parametrize("name", ["kernel/fresh.py", "report/fresh.py"])
+def test_a_new_file_would_be_missed(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fresh = tmp_path / name
+    fresh.parent.mkdir()
+    fresh.write_text("from synthstream.counts import Counts\n")
+    monkeypatch.setattr("tests.docs.test_trust.FILES", [*FILES, fresh])
+    monkeypatch.setattr("tests.docs.test_trust.name_of", lambda path: name if path == fresh else path.name)
+    assert name in needed()
