@@ -24,9 +24,9 @@ from synthstream import Stream, StreamConfig
 from synthstream.errors import SourceError, SynthstreamError
 from synthstream.stream import Stream as StreamClass
 from synthstream.testing.gates import ExactGate
+from tests.rows.aligned import Aligned
 from tests.rows.observing import INPUT, command_line, public_files
 from tests.rows.test_bad_rows import BROKEN, TOML
-from tests.rows.test_coupling import Aligned
 
 Source = Literal["parquet", "csv", "updates", "log"]
 How = Literal["run", "follow", "python"]

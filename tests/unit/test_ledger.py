@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from synthstream.testing.gates import Call, TracingGate
 from tests.unit.streams import KINDS, PERSONS, configured, published, rows
 
 
-def dearer(honest: Callable[[object], Claim], times: Fraction) -> Callable[[object], Claim]:
+def dearer(honest: Callable[[Any], Claim], times: Fraction) -> Callable[[Any], Claim]:
     """A mechanism's claim that says so many times what it says."""
 
     def claim(mechanism: object) -> Claim:

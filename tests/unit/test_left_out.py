@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -25,7 +26,7 @@ from tests.unit.test_following import START, Hand
 BROKEN = b"PAR1SECRETPAR1"
 
 
-def opened(config: StreamConfig, **more: Hand) -> Stream:
+def opened(config: StreamConfig, **more: Any) -> Stream:
     return Stream(config, gates=lambda tick: ExactGate(), **more)
 
 

@@ -38,6 +38,7 @@ def measured(points: Points, stream: Stream, gate: Gate) -> list[TreeMeasured]:
     made, state, last, history = FromNodes(mechanism=points), points.init(), None, list[TreeMeasured]()
     for cells in stream:
         state, found, _ = made.step(state, Counts.at(cells, np.ones_like(cells)), gate, last, {})
+        assert isinstance(found, TreeMeasured)
         history.append(points.unpack(found.tick, points.pack(found)))
         last = made.fit(found.tick, history.__getitem__, last, {}, seed=0)
     return history
@@ -133,7 +134,7 @@ def plans_by_the_first_tick(patch: pytest.MonkeyPatch) -> None:
 
 def ends_by_exact_cells(patch: pytest.MonkeyPatch) -> None:
     """What is measured at the end of an epoch is divided by the true shape of that epoch."""
-    honest = Points._end
+    honest: Any = Points._end
 
     def end(self: Points, cells: IntArray, *rest: Any) -> Any:
         *others, _ = rest
@@ -144,7 +145,7 @@ def ends_by_exact_cells(patch: pytest.MonkeyPatch) -> None:
 
 def ends_by_the_exact_number(patch: pytest.MonkeyPatch) -> None:
     """The noise of an epoch's end follows the true number of its events."""
-    honest = Points._end
+    honest: Any = Points._end
 
     def end(self: Points, cells: IntArray, total: float, events: float, *rest: Any) -> Any:
         return honest(self, cells, total, float(cells.sum()) * 3, *rest)
