@@ -19,9 +19,9 @@ from synthstream.filenames import FileNames, item_of
 from synthstream.io.contributions import Contributions
 from synthstream.io.cursors import CursorSource
 from synthstream.io.logs import opened
-from synthstream.kinds import FileKind
 from synthstream.io.sources import FileSource
 from synthstream.io.store import Store
+from synthstream.kinds import FileKind
 from synthstream.logs import LogConfig
 from synthstream.reading import Frame, slices
 

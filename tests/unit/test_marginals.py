@@ -8,7 +8,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synthstream.kernel.counters import 
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.sampling import LARGEST_SCALE

@@ -19,7 +19,7 @@ from synthstream.kernel.rounds import InRounds
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.select import GRID, Candidates, l1_scores
 from synthstream.kernel.selective import Selective
-from synthstream.kinds import COUNTERS, FitKind, QUERIES, SCORES, Queries, Score
+from synthstream.kinds import COUNTERS, QUERIES, SCORES, FitKind, Queries, Score
 from synthstream.measured import Measured
 from synthstream.paper_synthesizers import FromBatches, FromSelection
 from synthstream.privacy import Budget, Neighbours, Unit

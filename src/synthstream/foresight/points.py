@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from synthstream.contract import History
-from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.foresight.shapes import Clusters
 from synthstream.foresight.transport import w1
