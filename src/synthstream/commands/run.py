@@ -61,7 +61,6 @@ def run_command(
     stream: Stream | None = None
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
     from synthstream import stream as streams
-    from synthstream.following import tell
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment = moment_of(until)
@@ -88,11 +87,7 @@ def run_command(
         failed = _released(stream, due, moment)
         _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
-        if failed is not None:
-            for words in stream.findings.values():
-                fail(words)
-            raise failed
-        tell(stream)
+        _told(stream, failed)
 
 
 def _refuse(*, seed: bool, spark: bool) -> None:
@@ -131,6 +126,18 @@ def _released(stream: Stream, due: int, until: datetime | None) -> PlaceError | 
     except PlaceError as error:
         return error
     return None
+
+
+def _told(stream: Stream, failed: PlaceError | None) -> None:
+    """Raise what another place said, and what is wrong with files; told last, when all that is due is published."""
+    from synthstream.following import tell
+
+    if failed is None:
+        tell(stream)
+        return
+    for words in stream.findings.values():
+        fail(words)
+    raise failed
 
 
 def _stopped(new: int) -> str:
