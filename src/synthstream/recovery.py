@@ -258,7 +258,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         builder = Builder(config, store.measurement, segments=store.segments(), secure=secure)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
             if tick in missing:
-                sink.publish(release)
+                sink.publish(release, key=store.secret)
     finally:
         store.close()
     return len(missing)

@@ -337,7 +337,7 @@ class Stream:
 
     def _publish(self, tick: int, models: Models) -> None:
         model, release = self._builder.build(tick, self._model, models)
-        manifest = self._sink.publish(release)
+        manifest = self._sink.publish(release, key=self._store.secret)
         with self._store.transaction("publication"):
             self._store.put_population(tick, model.arrays())
             self._store.put_published(tick, manifest)
@@ -386,13 +386,14 @@ class Stream:
 
     @alone
     def status(self) -> dict[str, Any]:
-        """What was spent and how far the stream is. Public facts only."""
+        """What was spent and how far the stream is. Public facts only: of what was drawn, what is published."""
+        last = self._published
         return {
             "name": self.config.name,
-            "released": self.closed,
+            "released": 0 if last is None else last.tick + 1,
             "horizon": self.config.clock.horizon,
-            "last_end": None if self.closed == 0 else self.config.clock.boundary(self.closed).isoformat(),
-            "head": self._head,
+            "last_end": None if last is None else last.end.isoformat(),
+            "head": genesis(self.config) if last is None else last.head,
             "spent": self._store.ledger(),
             "secure": self._secure,
         }

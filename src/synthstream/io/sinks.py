@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import os
+import secrets
 import shutil
 from functools import partial
 from pathlib import Path
@@ -37,8 +40,12 @@ class Published(NamedTuple):
 class Sink(Protocol):
     """A place of publication."""
 
-    def publish(self, release: Release) -> str:
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
         """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
+
+        Args:
+            release: committed.
+            key: of the state, secret: makes the name of what is unfinished.
 
         Returns:
             SHA-256 of the manifest, hexadecimal.
@@ -135,12 +142,12 @@ class ParquetSink:
         except OSError as error:
             raise SinkError(f"sink {self.folder}: {words(error)}. Remove {aside.name} there, and try again.") from error
 
-    def publish(self, release: Release) -> str:
-        """See :meth:`Sink.publish`."""
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+        """See :meth:`Sink.publish`. Without a key what is unfinished has a random name."""
         final, do = self.place(release.tick), self._env.do
         try:
             if not final.exists():
-                self._put(final, release)
+                self._put(final, release, _aside(release, key))
             elif self._published(release.tick).head != release.head:
                 raise SinkError(
                     f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
@@ -158,10 +165,8 @@ class ParquetSink:
                 "when you run again."
             ) from error
 
-    def _put(self, final: Path, release: Release) -> None:
-        do = self._env.do
-        # The name of what is not yet published names its content: two writers never write to one folder.
-        aside = self.folder / f".writing-{release.tick:06d}-{release.head[:16]}"
+    def _put(self, final: Path, release: Release, name: str) -> None:
+        do, aside = self._env.do, self.folder / name
         do("make sink", partial(make_folder, self.folder))
         do("sync sink's name", partial(sync_parent, self.folder))
         do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
@@ -231,18 +236,27 @@ class Anchor:
             raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
 
     def clear(self) -> None:
-        """See :meth:`Sink.clear`. An unfinished anchor tells nothing that was drawn, and is written over."""
+        """See :meth:`Sink.clear`."""
+        try:
+            if self._writing.exists():
+                self._env.do("clear aside", self._writing.unlink)
+        except OSError as error:
+            raise SinkError(f"anchor {self._writing}: {words(error)}. Remove it, and try again.") from error
 
-    def publish(self, release: Release) -> str:
+    @property
+    def _writing(self) -> Path:
+        return self.path.with_suffix(".writing")
+
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
         """Move the anchor to this release."""
         last = self.last()
         if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):
             raise SinkError(f"{self.path} stands at another release. The state is an old copy; use the newest one.")
-        aside = self.path.with_suffix(".writing")
+        aside = self._writing
         text = json.dumps({"tick": release.tick, "head": release.head}) + "\n"
         do = self._env.do
         try:
-            do("write anchor", partial(aside.write_text, text))
+            do("write anchor", partial(_write_private, aside, text))
             do("sync anchor", partial(sync, aside))
             do("rename anchor", partial(aside.replace, self.path))
             do("sync anchor folder", partial(sync, self.path.parent))
@@ -258,3 +272,21 @@ def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:
     if stamp is not None:
         table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"synthstream": stamp.encode()})
     pq.write_table(table, path, compression="zstd")
+def _aside(release: Release, key: bytes | None) -> str:
+    """The name of a release that is not yet published: it tells nothing of what was drawn, not even its hash.
+
+    Nobody without the state's key can try counts against it. Another draw of the same tick, by a copy of the state, has
+    another name: two writers never write two releases to one folder.
+    """
+    drawn = f"aside {release.tick} {release.head}".encode()
+    name = secrets.token_hex(8) if key is None else hmac.new(key, drawn, hashlib.sha256).hexdigest()[:16]
+    return f".writing-{release.tick:06d}-{name}"
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file anew that its owner alone can read: its head is published when it has its name."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
+
+
