@@ -79,8 +79,8 @@ def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = i
 def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) -> Builder:
     """Builds releases from what is published, without the state."""
     last = sink.last()
-    starts = [] if last is None else sink.manifest(last.tick).get("segments", [])
-    return Builder(config, sink.measured, segments=[(start, {}) for start in starts], secure=secure)
+    starts, named = ([], None) if last is None else sink.segments(last.tick)
+    return Builder(config, sink.measured, segments=[(start, {}) for start in starts], named=named, secure=secure)
 
 
 def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Finding]) -> None:
@@ -97,7 +97,7 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
     if changed := config.differences(store.meta("config") or "{}"):
         say(f"belongs to other settings: {', '.join(changed)}")
         return
-    builder = Builder(config, store.measurement, segments=store.segments(), secure=True)
+    builder = Builder.of(config, store, secure=True)
     if store.ledger() != [builder.claim]:
         say("the ledger does not match the claim of this configuration")
     try:
@@ -210,18 +210,18 @@ def _facts(
     config: StreamConfig, builder: Builder, tick: int, manifest: dict[str, Any], previous: str | None
 ) -> Iterator[str]:
     clock, chain = config.clock, dict(manifest.get("chain", {}))
-    expected = {
+    expected: dict[str, Any] = {
         "name": config.name,
         "tick": tick,
         "schema": config.schema.hash,
         "start": clock.boundary(tick).isoformat(),
         "end": clock.boundary(tick + 1).isoformat(),
-        "claim": builder.claim,
+        "claim": builder.claim_at(tick),
     }
     for key, value in expected.items():
         found = manifest.get(key)
         if key == "claim" and "warning" in manifest:
-            found = {**dict(found or {}), "words": builder.claim["words"]}  # stamped as simulated
+            found = {**dict(found or {}), "words": expected["claim"]["words"]}  # stamped as simulated
         if found != value:
             yield f"manifest.json: {key} is not that of this stream"
     if previous is not None and chain.get("previous") != previous:

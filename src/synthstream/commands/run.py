@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.commands.common import ConfigPath, Simulate, bar, console, no_core_dump, note, program, warn
+from synthstream.commands.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
 from synthstream.commands.follow import follow_command, seconds_of
 from synthstream.commands.manners import fail, when_stopped
 from synthstream.errors import PlaceError, SynthstreamError
@@ -43,6 +43,7 @@ def run_command(
         bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
     ] = False,
     poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
+    unchecked: Unchecked = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
 
@@ -65,8 +66,9 @@ def run_command(
     shown = console()
     no_core_dump()
     note(f"opening {config}")
-    with streams.open(config, simulate=seed if simulate else None) as opened:
+    with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream = opened
+        _unchecked(shown, stream)
         if simulate:
             warn(shown)
         if follow:
@@ -86,6 +88,12 @@ def run_command(
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
         if failed is not None:
             raise failed
+
+
+def _unchecked(shown: Console, stream: Stream) -> None:
+    """Which places of publication could not be asked before noise is drawn."""
+    for place in stream.status()["unchecked"]:
+        shown.print(f"Warning: [[also]] {place} could not be asked what it holds; manifests say so.", style="bold")
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:

@@ -8,18 +8,18 @@ import json
 import os
 import secrets
 import shutil
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.io.disk import make_folder, sync, sync_parent, words
-from synthstream.io.store import Committed
+from synthstream.io.history import Committed, as_published
 from synthstream.release import NOT_PRIVATE, Release
 
 # What a release is made of, beside its manifest.
@@ -96,7 +96,7 @@ class ParquetSink:
         path = self.place(tick) / "manifest.json"
         try:
             manifest = json.loads(path.read_bytes())
-            int(manifest["tick"]), str(manifest["chain"]["head"])
+            int(manifest["tick"]), str(manifest["chain"]["head"]), tuple(manifest.get("unchecked", ()))
             return dict(manifest)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(
@@ -111,10 +111,27 @@ class ParquetSink:
     def measured(self, tick: int) -> Committed | None:
         """What was measured at a tick, as published; ``None`` if it cannot be read."""
         try:
-            released = pl.read_parquet((self.place(tick) / "measured.parquet").read_bytes())["released"]
-            return Committed(tick, released.to_numpy().astype(np.int64), str(self.manifest(tick)["chain"]["head"]))
+            measured = pl.read_parquet((self.place(tick) / "measured.parquet").read_bytes())
+            return as_published(tick, measured, self.manifest(tick))
         except (OSError, SinkError, pl.exceptions.PolarsError):
             return None
+
+    def head(self, tick: int) -> str | None:
+        """The chain head after a tick, as published; ``None`` if there is no such release."""
+        return str(self.manifest(tick)["chain"]["head"]) if self.place(tick).is_dir() else None
+
+    def segments(self, tick: int) -> tuple[list[int], int | None]:
+        """First ticks of segments after the first, up to a tick; and the first whose claim names their theorem."""
+        starts = [int(start) for start in self.manifest(tick).get("segments", [])]
+        parts = [range(start, end) for start, end in zip(starts, [*starts[1:], tick + 1], strict=False)]
+        return starts, next((part[0] for part in parts if self._names(part)), None)
+
+    def _names(self, ticks: range) -> bool:
+        """Whether the claims of a segment name its theorem: each of them, or none. The first that can be read tells."""
+        for tick in ticks:
+            with suppress(SinkError, LookupError, TypeError):
+                return "segments" in self.manifest(tick)["claim"]["theorems"]
+        return False
 
     def content(self, tick: int, name: str) -> pl.DataFrame | None:
         """``rows`` or ``tables`` of a tick's release; ``None`` if rows were dropped (``keep``).
@@ -267,11 +284,6 @@ class Anchor:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:
-    table = frame.to_arrow()
-    if stamp is not None:
-        table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"synthstream": stamp.encode()})
-    pq.write_table(table, path, compression="zstd")
 def _aside(release: Release, key: bytes | None) -> str:
     """The name of a release that is not yet published: it tells nothing of what was drawn, not even its hash.
 
@@ -290,3 +302,8 @@ def _write_private(path: Path, text: str) -> None:
         file.write(text)
 
 
+def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:
+    table = frame.to_arrow()
+    if stamp is not None:
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"synthstream": stamp.encode()})
+    pq.write_table(table, path, compression="zstd")
