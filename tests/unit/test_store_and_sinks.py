@@ -13,7 +13,8 @@ import pytest
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError, StateLocked
 from synthstream.io.blobs import packed_ints, unpacked_ints
-from synthstream.io.store import FORMAT, Committed, Store
+from synthstream.io.history import Committed
+from synthstream.io.store import FORMAT, Store
 
 
 @pytest.fixture

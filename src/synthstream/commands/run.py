@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.commands.common import ConfigPath, Simulate, bar, console, no_core_dump, note, program, warn
+from synthstream.commands.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
 from synthstream.commands.follow import follow_command, seconds_of
 from synthstream.commands.manners import fail, when_stopped
 from synthstream.errors import PlaceError, SynthstreamError
@@ -46,6 +46,7 @@ def run_command(
     new_files: Annotated[
         bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")
     ] = False,
+    unchecked: Unchecked = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
 
@@ -67,8 +68,9 @@ def run_command(
     shown = console()
     no_core_dump()
     note(f"opening {config}")
-    with streams.open(config, simulate=seed if simulate else None) as opened:
+    with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream = opened
+        _unchecked(shown, stream)
         if simulate:
             warn(shown)
         if follow:
@@ -96,6 +98,12 @@ def _refuse(*, seed: bool, spark: bool) -> None:
         raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
     if spark:
         raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
+
+
+def _unchecked(shown: Console, stream: Stream) -> None:
+    """Which places of publication could not be asked before noise is drawn."""
+    for place in stream.status()["unchecked"]:
+        shown.print(f"Warning: [[also]] {place} could not be asked what it holds; manifests say so.", style="bold")
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from synthstream.io.blobs import Arrays, packed, packed_ints, unpacked, unpacked
 from synthstream.io.database import Closed, Database
 from synthstream.io.disk import Lock, failed, sync_parent
 from synthstream.io.folder import STORE, locked, make_private, refuse_exposed
+from synthstream.io.history import Committed
 from synthstream.io.rows import Rows
 from synthstream.io.sealing import Cipher, Plain, Seal, damaged
 from synthstream.workload import IntArray
@@ -65,14 +66,6 @@ CREATE TRIGGER ledger_delete BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, '
 CREATE TRIGGER measurement_update BEFORE UPDATE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
 CREATE TRIGGER measurement_delete BEFORE DELETE ON measurement BEGIN SELECT RAISE(ABORT, 'append only'); END;
 """
-
-
-class Committed(NamedTuple):
-    """One row of the public history: a tick, its released integers and the chain head after it."""
-
-    tick: int
-    released: IntArray
-    head: str
 
 
 class Store:
@@ -254,9 +247,12 @@ class Store:
         """Write down what passed the gate; it can never be changed."""
         blob = self._public.seal(packed_ints(committed.released), _place(committed.tick, committed.head))
         self._rows.add("measurement", committed.tick, blob, committed.head)
+        if committed.unchecked:
+            self.put_meta(f"unchecked {committed.tick}", json.dumps(committed.unchecked))
 
     def _committed(self, tick: int, blob: bytes, head: str) -> Committed:
-        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head)
+        unchecked = json.loads(self.meta(f"unchecked {tick}") or "[]")
+        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head, tuple(unchecked))
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""

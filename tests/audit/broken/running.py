@@ -14,7 +14,8 @@ from synthstream.counting import Rows
 from synthstream.errors import SchemaError
 from synthstream.intake import Intake
 from synthstream.io import database
-from synthstream.io.store import Committed, Store
+from synthstream.io.history import Committed
+from synthstream.io.store import Store
 from synthstream.kernel.gate import SystemGate
 from synthstream.release import Release
 from synthstream.testing.gates import SeededGate
