@@ -189,7 +189,7 @@ def test_a_committed_release_is_published_after_a_crash_without_a_second_draw(
 
     stream = Stream(config, gates=counted)
     with monkeypatch.context() as broken:
-        broken.setattr(stream._sink, "publish", lambda release: (_ for _ in ()).throw(SinkError("disk full")))
+        broken.setattr(stream._sink, "publish", lambda release, **more: (_ for _ in ()).throw(SinkError("disk full")))
         with pytest.raises(SinkError):
             stream.release()
     stream.close()
@@ -211,7 +211,7 @@ def test_a_sink_that_failed_is_caught_up_in_order(folder: Path, monkeypatch: pyt
             stream.release()
             if name == "rough":
                 with monkeypatch.context() as broken:
-                    broken.setattr(stream._sink, "publish", lambda release: (_ for _ in ()).throw(SinkError("full")))
+                    broken.setattr(stream._sink, "publish", lambda release, **more: (_ for _ in ()).throw(SinkError("full")))
                     for _ in range(2):
                         with pytest.raises(SinkError):
                             stream.release()
