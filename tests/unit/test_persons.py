@@ -344,7 +344,7 @@ class Mortal(Env):
         return result
 
 
-@pytest.mark.sparing(1)
+@pytest.mark.slow  # quick: test_seen_once kills an adoption anywhere, test_disks a stream of events
 @pytest.mark.parametrize("kind", ["table, zcdp", "selective"])
 def test_killed_anywhere_it_ends_the_same(tmp_path: Path, kind: str) -> None:
     text = text_of(kind)
