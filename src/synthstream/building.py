@@ -14,7 +14,7 @@ from synthstream.contract import Models, Synthesizer
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Reading
 from synthstream.release import Model, Release, chain_head, seed_of
-from synthstream.segments import Continued, Resumed, Segment, whole
+from synthstream.segments import Continued, Resumed, ResumedMechanism, Segment, whole
 from synthstream.workload import FloatArray
 
 
@@ -26,6 +26,8 @@ class Builder:
         committed: looks up what was committed for a tick, or ``None``.
         segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
             empty where only :meth:`again` is to be used, which finds them.
+        named: first tick from which on the claim names the theorem of segments; ``None`` if none does. It is the first
+            tick of a segment: of those that earlier versions began, the claim says nothing.
         secure: whether the noise came from the operating system.
         written: the claim as it was written down when the stream began, if it has: see :func:`claim_facts`.
     """
@@ -36,13 +38,18 @@ class Builder:
         committed: Callable[[int], Committed | None],
         *,
         segments: Sequence[tuple[int, Models]] = (),
+        named: int | None = None,
         secure: bool,
         written: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._config, self._committed, self._secure = config, committed, secure
         synthesizer = synthesizer_of(config)
-        # As it stands in the ledger.
-        self.claim = claim_facts(claim_of(config, synthesizer.mechanism), config.privacy.budget, written=written)
+        self.named = named
+        resumed = ResumedMechanism(inner=synthesizer.mechanism, start=named or 0)
+        self._claims = [
+            claim_facts(claim_of(config, mechanism), config.privacy.budget, written=written)
+            for mechanism in (synthesizer.mechanism, resumed)
+        ]
         self._parts: list[tuple[int, Synthesizer]] = [(0, synthesizer)]
         for start, model in segments:
             self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))
@@ -53,6 +60,15 @@ class Builder:
     def _go_on(self, place: int, start: int, synthesizer: Resumed, base: Model) -> None:
         """Have a segment go on from the model that was built for the tick before it."""
         self._parts[place] = (start, replace(synthesizer, segment=self._segment(start, whole(base).arrays())))
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """The claim of the newest segment, as it stands in the ledger."""
+        return self.claim_at(self.start)
+
+    def claim_at(self, tick: int) -> dict[str, Any]:
+        """The claim as it stands in the chain and in the manifest of a tick."""
+        return self._claims[self.named is not None and tick >= self.named]
 
     @property
     def secure(self) -> bool:
@@ -113,8 +129,21 @@ class Builder:
 
     def head_after(self, tick: int) -> str:
         """The chain head after a tick, computed from what was measured and the head before."""
-        measured, schema = self.measured(tick), self._config.schema.hash
-        return chain_head(self.previous(tick), measured=measured, claim=self.claim, schema=schema)
+        return self._head(self.measured(tick), self._of(tick).unchecked)
+
+    def _head(self, measured: Reading, unchecked: tuple[str, ...]) -> str:
+        return chain_head(
+            self.previous(measured.tick),
+            measured=measured,
+            claim=self.claim_at(measured.tick),
+            schema=self._config.schema.hash,
+            unchecked=unchecked,
+        )
+
+    def drawn(self, measured: Reading, *, unchecked: tuple[str, ...]) -> Committed:
+        """What is to be committed for a tick of the newest segment: secret until it is published."""
+        released = self.newest.mechanism.pack(measured)
+        return Committed(measured.tick, released, self._head(measured, unchecked), unchecked)
 
     def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
         """The model of a tick, and its release.
@@ -157,6 +186,9 @@ class Builder:
         clock, committed = self._config.clock, self._of(tick)
         chain = {"previous": self.previous(tick), "head": committed.head}
         starts = [start for start, _ in self._parts if 0 < start <= tick]
+        facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
+        facts |= {"segments": starts} if starts else {}
+        facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}
         return self.synthesizer(tick).release(
             name=self._config.name,
             schema=self._config.schema,
@@ -164,7 +196,7 @@ class Builder:
             model=model,
             start=clock.boundary(tick),
             end=clock.boundary(tick + 1),
-            facts={"claim": self.claim, "chain": chain, **({"segments": starts} if starts else {})},
+            facts=facts,
             secure=self._secure,
             released=committed.released,
             covariance=None if self._config.workload is None else self.covariance,

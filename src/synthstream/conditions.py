@@ -37,6 +37,9 @@ _TOKEN = re.compile(
 _BEFORE_A_TEXT = ("=", "!=", "<>", "<", ">", "<=", ">=", "LIKE", "ILIKE", "IN (", ",", "BETWEEN", "DATE", "TIMESTAMP")
 
 
+# A NOT before one of these belongs to it, and not to all that follows.
+_AFTER_NOT = (["IN"], ["LIKE"], ["ILIKE"], ["BETWEEN"])
+
 # Signs of common mistakes in what polars says, and how to mend them.
 _MISTAKES = {
     "numeric type": "a text is compared with a number. Texts stand in single quotes, numbers in none",
@@ -179,9 +182,42 @@ def _sql(tokens: Sequence[_Token], columns: Sequence[str], text: str) -> list[st
             out.append(_quoted(name) if name in columns else _as_text(name, out, columns))
         elif kind == "word":
             out.append(_word(token, following, columns, text))
+            out = _truth_mended(out)
         else:
             out.append(_SAME.get(token, token))
     return out
+
+
+def _truth_mended(out: list[str]) -> list[str]:
+    """If ``IS [NOT] TRUE`` or ``FALSE`` was just read, the same in other words: polars makes null of it where it asks
+    about null.
+    """
+    asked = next((n for n in (2, 3) if out[-n:-1] == ["IS", "NOT"][: n - 1] and out[-1] in ("TRUE", "FALSE")), 0)
+    if not asked:
+        return out
+    of_null = "FALSE" if out[-1] == "TRUE" else "TRUE"  # counts as the other one
+    negated = ["NOT"] if (asked == 3) == (out[-1] == "TRUE") else []
+    start = _operand(out[:-asked])
+    return [*out[:start], "(", *negated, "COALESCE", "(", "(", *out[start:-asked], ")", ",", of_null, ")", ")"]
+
+
+def _operand(before: Sequence[str]) -> int:
+    """Where that begins which a following IS asks about: after the last bracket, comma, AND, OR or NOT around it."""
+    starts, between = [0], [False]
+    for place, part in enumerate(before):
+        infix = before[place - 1 : place] == ["IS"] or before[place + 1 : place + 2] in _AFTER_NOT
+        if part == "(":
+            starts.append(place + 1)
+            between.append(False)
+        elif part == ")" and len(starts) > 1:
+            starts.pop()
+            between.pop()
+        elif part == "AND" and between[-1]:
+            between[-1] = False
+        elif part in ("AND", "OR", ",") or (part == "NOT" and not infix):
+            starts[-1] = place + 1
+        between[-1] |= part == "BETWEEN"
+    return starts[-1]
 
 
 def _as_text(name: str, before: Sequence[str], columns: Sequence[str]) -> str:

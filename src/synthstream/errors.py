@@ -102,7 +102,7 @@ class StateMismatch(StateError):
 
 
 class StateRolledBack(StateError):
-    """Published releases are newer than the state: an old copy was restored."""
+    """Published releases, or a copy of them in another place, are newer than the state: an old one was restored."""
 
 
 class StateCorrupt(StateError):
@@ -122,4 +122,4 @@ class SinkError(SynthstreamError):
 
 
 class PlaceError(SinkError):
-    """Another place of publication (``[[also]]``) failed. What it lacks is published in the sink."""
+    """Another place of publication (``[[also]]``) failed, or cannot be asked what it holds before noise is drawn."""

@@ -29,11 +29,15 @@ class Reading(Protocol):
 
 
 class Committed(NamedTuple):
-    """One row of the public history: a tick, its released integers and the chain head after it."""
+    """One row of the public history: a tick, its released integers and the chain head after it.
+
+    ``unchecked`` names the places of ``[[also]]`` that had not been asked what they hold when the tick was drawn.
+    """
 
     tick: int
     released: IntArray
     head: str
+    unchecked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -6,17 +6,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synthstream.assembly import claim_facts, claim_of, synthesizer_of
+from synthstream.building import Builder
 from synthstream.config import StreamConfig
-from synthstream.errors import StateMismatch, StateRolledBack
+from synthstream.contract import Mechanism
+from synthstream.copies import Copies
+from synthstream.errors import StateCorrupt, StateMismatch, StateRolledBack
 from synthstream.io.sinks import Sink
 from synthstream.io.store import Store
 from synthstream.kernel.ledger import Ledger
+
+# A public setting of a state: the first tick from which on the claim names the theorem of segments.
+NAMED = "segments named from"
 
 _KINDS_OF_RUN = {
     "secure": "runs with simulated noise and real runs never share a state folder",
     "seed": "its noise was simulated with another seed; use that one, or delete this folder and its releases",
     "mechanism": "this version of Synthstream, or of its libraries, would count with other coefficients",
 }
+
+
+def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:
+    """Builds releases from what a state has committed."""
+    named = store.meta(NAMED)
+    return Builder(
+        config,
+        store.measurement,
+        segments=store.segments(),
+        named=None if named is None else int(named),
+        secure=secure,
+        written=store.ledger(),
+    )
 
 
 def key_of(config: StreamConfig) -> bytes | None:
@@ -35,13 +54,23 @@ def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict
 
 
 def begin(
-    config: StreamConfig, store: Store, identity: Mapping[str, str], *, written: Sequence[Mapping[str, Any]] = ()
+    config: StreamConfig,
+    store: Store,
+    identity: Mapping[str, str],
+    mechanism: Mechanism | None = None,
+    *,
+    written: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written.
 
-    ``written``: as for :func:`claim_facts`, if the stream was published before.
+    Args:
+        config: of the stream.
+        store: a new one.
+        identity: see :func:`identity_of`.
+        mechanism: whose claim is charged; left out: the one that the configuration describes.
+        written: as for :func:`claim_facts`, if the stream was published before.
     """
-    mechanism, budget = synthesizer_of(config).mechanism, config.privacy.budget
+    mechanism, budget = mechanism or synthesizer_of(config).mechanism, config.privacy.budget
     ledger = Ledger(budget=budget).charge(claim_of(config, mechanism))
     with store.transaction("settings"):
         for key, value in identity.items():
@@ -51,10 +80,14 @@ def begin(
         store.put_counter(mechanism.init())
 
 
-def refuse_lost_state(config: StreamConfig, sink: Sink) -> None:
-    """Raise ``StateRolledBack`` if there are releases but no state; creates nothing."""
-    last = None if (config.state / "store.db").exists() else sink.last()
-    if last is not None:
+def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
+    """Raise ``StateRolledBack`` if there are releases, here or in another place, but no state; creates nothing."""
+    if (config.state / "store.db").exists():
+        return
+    last = sink.last()
+    if last is None:
+        copies.open(lambda _: None)
+    else:
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
@@ -101,6 +134,17 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
                 f"{config.state} was made by another kind of run: {_KINDS_OF_RUN[key]}. Nothing was changed; no noise "
                 "was drawn."
             )
+
+
+def refuse_unsound(config: StreamConfig, store: Store, builder: Builder, closed: int) -> None:
+    """Raise ``StateCorrupt`` unless the ledger is the claim's, and the newest of the closed ticks is chained to it."""
+    if store.ledger() != [builder.claim]:
+        raise StateCorrupt(f"{config.state}: its ledger does not match the claim of this configuration.")
+    if closed and builder.head_after(closed - 1) != builder.previous(closed):
+        raise StateCorrupt(
+            f"{config.state}: its newest measurement is not what was committed. Restore the folder whole; no noise was "
+            "drawn."
+        )
 
 
 def compare_with_sink(store: Store, sink: Sink) -> None:

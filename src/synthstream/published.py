@@ -18,6 +18,7 @@ from synthstream.columns import Column, Datetime
 from synthstream.config import StreamConfig, load
 from synthstream.errors import NotReleased, SinkError
 from synthstream.fit.population import Population
+from synthstream.io.history import as_published
 from synthstream.measured import Committed
 from synthstream.outlets import parquet_sink, refuse_other_releases, simulated
 from synthstream.release import Release
@@ -68,7 +69,7 @@ class Releases:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
         self.config = config
         self._sink = parquet_sink(config.sink)
-        self._built: tuple[tuple[int, ...], Builder] | None = None
+        self._built: tuple[list[int], Builder] | None = None
 
     def __repr__(self) -> str:
         return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.folder})"
@@ -141,21 +142,22 @@ class Releases:
 
     def _builder(self, tick: int) -> Builder:
         """Knows what was measured up to a tick."""
-        manifest = self._sink.manifest(tick)
-        starts = tuple(int(start) for start in manifest.get("segments", []))
+        starts, named = self._sink.segments(tick)
         if self._built is None:
             refuse_other_releases(self.config, self._sink)
         if self._built is None or self._built[0] != starts:
+            manifest = self._sink.manifest(tick)
             secure = "warning" not in manifest
             segments = [(start, dict[str, NDArray[Any]]()) for start in starts]
-            written = [manifest["claim"]]
-            builder = Builder(self.config, self._committed, segments=segments, secure=secure, written=written)
-            self._built = starts, builder
+            written = [dict(manifest.get("claim") or {})]
+            built = Builder(
+                self.config, self._committed, segments=segments, named=named, secure=secure, written=written
+            )
+            self._built = starts, built
         return self._built[1]
 
     def _committed(self, tick: int) -> Committed:
-        released = self._sink.read(tick, "measured.parquet")["released"]
-        return Committed(tick, released.to_numpy().astype(np.int64), str(self._sink.manifest(tick)["chain"]["head"]))
+        return as_published(tick, self._sink.read(tick, "measured.parquet"), self._sink.manifest(tick))
 
     def _check(self, builder: Builder, tick: int) -> None:
         """Raise unless a release is of this stream: measurement, claim and schema are all in the chain."""

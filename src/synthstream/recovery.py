@@ -12,16 +12,26 @@ from typing import NamedTuple
 
 import polars as pl
 
-from synthstream.building import Builder
+from synthstream.assembly import synthesizer_of
 from synthstream.config import StreamConfig
+from synthstream.copies import Copies
 from synthstream.environment import REAL, Env, sync, sync_parent
-from synthstream.errors import RecoveryRefused, SinkError, StateCorrupt, StateError, StateLocked, StateMismatch
+from synthstream.errors import (
+    RecoveryRefused,
+    SinkError,
+    StateCorrupt,
+    StateError,
+    StateLocked,
+    StateMismatch,
+    StateRolledBack,
+)
+from synthstream.io.history import heads_of
 from synthstream.io.sinks import ParquetSink, Published, Sink
 from synthstream.io.store import Store
 from synthstream.kernel.gate import Gate, is_secure
-from synthstream.opening import begin, identity_of, key_of
+from synthstream.opening import NAMED, begin, builder_from, identity_of, key_of
 from synthstream.outlets import parquet_sink, sink_of
-from synthstream.segments import whole
+from synthstream.segments import ResumedMechanism, whole
 from synthstream.stream import system_gate
 from synthstream.verification import Progress, builder_of, published
 
@@ -47,6 +57,7 @@ def adopt(
     seed: int | None = None,
     env: Env = REAL,
     progress: Progress = iter,
+    unchecked: bool = False,
 ) -> Adopted:
     """Go on from what was published, after the state was lost or put back from a backup.
 
@@ -58,8 +69,10 @@ def adopt(
         config: of the stream.
         gates, seed, env: as for :class:`synthstream.Stream`.
         progress: wraps the loops over releases.
+        unchecked: go on although a place of ``[[also]]`` cannot be asked what it holds. Drawing will ask again.
 
     Raises:
+        PlaceError: a place of ``[[also]]`` cannot be asked what it holds.
         RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
         StateLocked: the state is in use.
     """
@@ -79,6 +92,7 @@ def adopt(
     try:
         if store is not None:
             _refuse_lost_releases(store, last.tick)
+        _refuse_forgotten(Copies(config, env, unchecked=unchecked), store, sink, last)
         if store is not None and _as_new(config, store, sink, last):
             return Adopted(last.tick + 1, False, None)
         _refuse_uncountable(config)
@@ -152,6 +166,15 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
         )
 
 
+def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Published) -> None:
+    """Raise if another place of publication holds what neither the releases nor a state as new as they know."""
+    whole = store is not None and heads_of(store.measurement)(last.tick) == last.head
+    try:
+        copies.open(heads_of(store.measurement) if whole and store is not None else sink.head)
+    except StateRolledBack as error:
+        raise RecoveryRefused(str(error)) from None
+
+
 def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published) -> bool:
     """Whether the state may go on as it is; it is then no copy any more."""
     own = store.measurement(last.tick)
@@ -199,19 +222,21 @@ def _write(
     builder = builder_of(config, sink, secure=secure)
     for _, (model, _, _) in zip(progress(range(last + 1)), builder.again(last + 1), strict=True):  # noqa: B007
         pass  # each starts from the one before; the newest is what the segment goes on from
-    starts = sink.manifest(last).get("segments", [])
+    (starts, named), start = sink.segments(last), last + 1
     store = Store(folder, key=key_of(config), env=env)
-    begin(config, store, identity_of(config, secure=secure, seed=seed), written=[builder.claim])
+    resumed = ResumedMechanism(inner=synthesizer_of(config).mechanism, start=start)
+    begin(config, store, identity_of(config, secure=secure, seed=seed), resumed, written=[builder.claim])
     with closing(store), store.transaction("adoption"):
+        store.put_meta(NAMED, str(start if named is None else named))
         for tick in range(last + 1):
             committed = sink.measured(tick)
             if committed is None:
                 raise SinkError(f"{sink.place(tick)} cannot be read. Nothing was changed.")
             store.append_measurement(committed)
             store.put_published(tick, sink.fingerprint(tick))
-        for start in starts:
-            store.append_segment(start, dict(builder.base(start)))
-        store.append_segment(last + 1, whole(model).arrays())
+        for earlier in starts:
+            store.append_segment(earlier, dict(builder.base(earlier)))
+        store.append_segment(start, whole(model).arrays())
         store.put_population(last, model.arrays())
 
 
@@ -254,11 +279,10 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
                 "one that was changed, move its folder out of the place of publication, and say this again."
             )
         secure = store.meta("secure") == "True"
-        segments, written = store.segments(), store.ledger()
-        builder = Builder(config, store.measurement, segments=segments, secure=secure, written=written)
+        builder = builder_from(config, store, secure=secure)
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
             if tick in missing:
-                sink.publish(release)
+                sink.publish(release, key=store.secret)
     finally:
         store.close()
     return len(missing)

@@ -314,12 +314,12 @@ class TableRelease(Release):
         return filled | {"since": filled["since"].cast(pl.Int64)}
 
 
-def chain_head(previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str) -> str:
-    """Hash that binds a tick's measurement to all before it: SHA-256, hexadecimal.
-
-    It covers tick, what was measured, values and variances, claim, schema and the previous head, and nothing else.
-    """
-    facts = json.dumps({**measured.facts(), "claim": dict(claim), "schema": schema}, sort_keys=True)
+def chain_head(
+    previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str, unchecked: Sequence[str] = ()
+) -> str:
+    """Hash that binds a tick's measurement to all before it: SHA-256, hexadecimal, over its arguments alone."""
+    told = {"claim": dict(claim), "schema": schema, **({"unchecked": list(unchecked)} if unchecked else {})}
+    facts = json.dumps({**measured.facts(), **told}, sort_keys=True)
     values, variance = measured.numbers()
     digest = hashlib.sha256()
     for part in (

@@ -20,6 +20,13 @@ from synthstream.privacy import Claim
 from synthstream.release import Model, Release
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
+# What the code cannot check; see the theorem.
+_TRUSTS = (
+    "when the private state was lost, the releases that were there were all that had ever been seen",
+    "whether and when it was lost depends on releases at most, on no private value",
+    "a row that comes again has the time that it had before",
+)
+
 
 class Segment(NamedTuple):
     """Where a stream was taken up again.
@@ -107,7 +114,7 @@ class ResumedMechanism:
     def claim(self) -> Claim:
         """That of the first segment: each event counts in one segment alone (theorem ``segments``)."""
         claim = self.inner.claim()
-        return replace(claim, theorems=(*claim.theorems, "segments"))
+        return replace(claim, theorems=(*claim.theorems, "segments"), trusts=(*claim.trusts, *_TRUSTS))
 
     def describe(self) -> str:
         """See :class:`synthstream.contract.Mechanism`."""
@@ -138,7 +145,8 @@ class Resumed(Synthesizer):
         Unit        one event; neighbours as those of the mechanism
         Cost        that of the mechanism, once for all segments together
         Theorem     segments
-        Trusts      no event counts in two segments: rows dated before the segment, and rows without a time, are dropped
+        Trusts      the releases that were there were all that had ever been seen; when the state was lost depended on
+                    no private value; a row that comes again has the time that it had
     Accuracy:       variances of the segments add up
 
     Args:

@@ -13,55 +13,59 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from synthstream.building import Builder
 from synthstream.config import StreamConfig, load
 from synthstream.contract import Models
+from synthstream.copies import Copies
 from synthstream.counting import CountsByTick, Rows
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
 from synthstream.following import follow, released, tell
 from synthstream.intake import Elsewhere, Intake
 from synthstream.io.disk import failed
-from synthstream.io.places import copy_all
+from synthstream.io.history import heads_of
 from synthstream.io.sinks import ParquetSink
 from synthstream.io.store import Store
 from synthstream.journal import JournalGate
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, SystemGate, is_secure
 from synthstream.kernel.seeded import SeededGate
-from synthstream.measured import Committed
 from synthstream.opening import (
     begin,
+    builder_from,
     compare_with_sink,
     identity_of,
     key_of,
     refuse_lost_state,
     refuse_other_settings,
+    refuse_unsound,
 )
-from synthstream.outlets import places_of, simulated, sink_of
+from synthstream.outlets import simulated, sink_of
 from synthstream.reading import Frame
-from synthstream.release import Model, Release, chain_head
+from synthstream.release import Model, Release
 from synthstream.turns import alone
 from synthstream.window import Moment, Window
 from synthstream.windows import window
 
 
-def open(path: str | Path, *, simulate: int | None = None) -> Stream:  # noqa: A001 - the public name is synthstream.open
+def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = False) -> Stream:  # noqa: A001 - public
     """Open the stream that a configuration file describes; resume it where it stopped.
 
     Args:
         path: a ``stream.toml``.
         simulate: a seed. Noise is then reproducible and protects nobody: state and releases go to folders of their
             own (``...-simulated``), and everything that is published says so.
+        unchecked: see :class:`Stream`.
 
     Raises:
         ConfigError: the file is not a valid configuration.
-        StateError: the state folder cannot be used (see :mod:`synthstream.errors`).
+        StateError, PlaceError: as :class:`Stream`.
     """
     config = load(Path(path))
     if simulate is None:
-        return Stream(config)
-    return Stream(simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate)
+        return Stream(config, unchecked=unchecked)
+    return Stream(
+        simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked
+    )
 
 
 def system_gate(tick: int) -> Gate:
@@ -77,9 +81,11 @@ class Stream:
         gates: the source of noise for each tick; anything but the system's stamps every release as not private.
         seed: of simulated gates, if they have one: a state goes on only with its own.
         env: the world outside; tests choose another one.
+        unchecked: go on although a place of ``[[also]]`` cannot be asked what it holds; manifests say so.
 
     Raises:
         StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
+        PlaceError: a place of ``[[also]]`` cannot be asked what it holds.
         BudgetExceeded: the budget does not cover the stream.
     """
 
@@ -90,6 +96,7 @@ class Stream:
         gates: Callable[[int], Gate] = system_gate,
         seed: int | None = None,
         env: Env = REAL,
+        unchecked: bool = False,
     ) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
@@ -97,11 +104,10 @@ class Stream:
         self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
-        self._head: str
         self._secure = is_secure(gates(0))
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
-        self._sink, self._places = sink_of(config, env), places_of(config, env)
-        refuse_lost_state(config, self._sink)
+        self._sink, self._copies = sink_of(config, env), Copies(config, env, unchecked=unchecked)
+        refuse_lost_state(config, self._sink, self._copies)
         self._store = Store(config.state, key=key_of(config), env=env)
         try:
             self._open(identity)
@@ -131,24 +137,15 @@ class Stream:
             begin(self.config, self._store, identity)
         else:
             refuse_other_settings(self.config, self._store, identity)
-        ledger, segments = self._store.ledger(), self._store.segments()
-        self._builder = Builder(
-            self.config, self._store.measurement, segments=segments, secure=self._secure, written=ledger
-        )
+        self._builder = builder_from(self.config, self._store, secure=self._secure)
         self._synthesizer = self._builder.newest
         self.mechanism: Any = self._synthesizer.mechanism
-        self._claim = self._builder.claim
         self._intake = Intake(self.config, self._store, self._synthesizer.count, first=self._builder.start)
-        if ledger != [self._claim]:
-            raise StateCorrupt(f"{self.config.state}: its ledger does not match the claim of this configuration.")
         self._where_it_stands()
-        if self.closed and self._builder.head_after(self.closed - 1) != self._head:
-            raise StateCorrupt(
-                f"{self.config.state}: its newest measurement is not what was committed. Restore the folder whole; no "
-                "noise was drawn."
-            )
+        refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()
         compare_with_sink(self._store, self._sink)
+        self._copies.open(heads_of(self._store.measurement))
         self._model, self._published = self._rebuilt()
         self._publish_committed()
         self._finish_half_drawn()
@@ -245,6 +242,7 @@ class Stream:
             TickNotOver: the public clock has not reached the end of the open tick.
             HorizonExhausted: all ticks have been released.
             PlaceError: another place of publication failed, after the tick was closed and published.
+            StateRolledBack: another place holds a release that this state did not make.
         """
         refuse_beyond(self.config.clock.horizon, self.closed)
         if self.due(until=until) == 0:
@@ -280,9 +278,10 @@ class Stream:
             Number of releases that were copied.
 
         Raises:
-            PlaceError: a place cannot be used, or holds something else. What is published stays published.
+            PlaceError: a place cannot be used. What is published stays published.
+            StateRolledBack: a place holds a release of another state. Nothing more is drawn.
         """
-        return copy_all(self._sink, self._places) if isinstance(self._sink, ParquetSink) else 0
+        return self._copies.publish(self._sink) if isinstance(self._sink, ParquetSink) else 0
 
     def follow(
         self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep
@@ -299,6 +298,7 @@ class Stream:
     def _commit(self, gate: Gate) -> None:
         """Draw, and write down what was drawn, in one transaction, before anyone can see it."""
         tick = self.closed
+        unchecked = self._copies.ask(heads_of(self._store.measurement))
         if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state = self._counter if self._counter is not None else self._store.counter()
@@ -315,14 +315,13 @@ class Stream:
                 "draw", partial(self._synthesizer.step, state, counts, journal, self._model, models)
             )
             with self._store.transaction("measurement"):
-                head = chain_head(self._head, measured=measured, claim=self._claim, schema=self.config.schema.hash)
-                self._store.append_measurement(Committed(tick, self.mechanism.pack(measured), head))
+                self._store.append_measurement(self._builder.drawn(measured, unchecked=unchecked))
                 self._store.put_counter(after)
                 self._intake.drop_pending(tick)
                 if models:
                     self._store.put_models(tick, dict(models))
                 self._store.drop_answers(tick)
-            self._counter, self._head, self.closed = after, head, tick + 1
+            self._counter, self.closed = after, tick + 1
             self._store.wipe()
         except BaseException as error:
             self._where_it_stands()  # the commit may have happened all the same
@@ -331,10 +330,9 @@ class Stream:
             raise
 
     def _where_it_stands(self) -> None:
-        """Number of closed ticks and chain head, from what was committed."""
+        """Number of closed ticks, from what was committed."""
         last = self._store.last()
         self.closed = 0 if last is None else last.tick + 1
-        self._head = self.config.genesis if last is None else last.head
 
     def _publish_committed(self) -> None:
         """Publish every committed tick that has not been, in order: each starts from the rows of the one before."""
@@ -346,7 +344,7 @@ class Stream:
 
     def _publish(self, tick: int, models: Models) -> None:
         model, release = self._builder.build(tick, self._model, models)
-        manifest = self._sink.publish(release)
+        manifest = self._sink.publish(release, key=self._store.secret)
         with self._store.transaction("publication"):
             self._store.put_population(tick, model.arrays())
             self._store.put_published(tick, manifest)
@@ -395,13 +393,15 @@ class Stream:
 
     @alone
     def status(self) -> dict[str, Any]:
-        """What was spent and how far the stream is. Public facts only."""
+        """What was spent and how far the stream is. Public facts only: of what was drawn, what is published."""
+        last = self._published
         return {
             "name": self.config.name,
-            "released": self.closed,
+            "released": 0 if last is None else last.tick + 1,
             "horizon": self.config.clock.horizon,
-            "last_end": None if self.closed == 0 else self.config.clock.boundary(self.closed).isoformat(),
-            "head": self._head,
+            "last_end": None if last is None else last.end.isoformat(),
+            "head": self.config.genesis if last is None else last.head,
             "spent": self._store.ledger(),
             "secure": self._secure,
+            "unchecked": list(self._copies.unchecked),
         }

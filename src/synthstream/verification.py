@@ -15,6 +15,7 @@ from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateErr
 from synthstream.io.sinks import FILES, ParquetSink
 from synthstream.io.store import Store
 from synthstream.kernel.ledger import Ledger
+from synthstream.opening import builder_from
 from synthstream.outlets import sink_of
 
 # Wraps a long loop in a progress bar.
@@ -80,9 +81,10 @@ def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = i
 def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) -> Builder:
     """Builds releases from what is published, without the state."""
     last = sink.last()
-    newest = {} if last is None else sink.manifest(last.tick)
-    starts, written = newest.get("segments", []), [dict(newest.get("claim") or {})]
-    return Builder(config, sink.measured, segments=[(start, {}) for start in starts], secure=secure, written=written)
+    starts, named = ([], None) if last is None else sink.segments(last.tick)
+    written = [] if last is None else [dict(sink.manifest(last.tick).get("claim") or {})]
+    segments = [(start, dict[str, Any]()) for start in starts]
+    return Builder(config, sink.measured, segments=segments, named=named, secure=secure, written=written)
 
 
 def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Finding]) -> None:
@@ -99,9 +101,8 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
     if changed := config.differences(store.meta("config") or "{}"):
         say(f"belongs to other settings: {', '.join(changed)}")
         return
-    ledger = store.ledger()
-    builder = Builder(config, store.measurement, segments=store.segments(), secure=True, written=ledger)
-    if ledger != [builder.claim]:
+    builder = builder_from(config, store, secure=True)
+    if store.ledger() != [builder.claim]:
         say("the ledger does not match the claim of this configuration")
     try:
         Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))
@@ -213,18 +214,18 @@ def _facts(
     config: StreamConfig, builder: Builder, tick: int, manifest: dict[str, Any], previous: str | None
 ) -> Iterator[str]:
     clock, chain = config.clock, dict(manifest.get("chain", {}))
-    expected = {
+    expected: dict[str, Any] = {
         "name": config.name,
         "tick": tick,
         "schema": config.schema.hash,
         "start": clock.boundary(tick).isoformat(),
         "end": clock.boundary(tick + 1).isoformat(),
-        "claim": builder.claim,
+        "claim": builder.claim_at(tick),
     }
     for key, value in expected.items():
         found = manifest.get(key)
         if key == "claim" and "warning" in manifest:
-            found = {**dict(found or {}), "words": builder.claim["words"]}  # stamped as simulated
+            found = {**dict(found or {}), "words": expected["claim"]["words"]}  # stamped as simulated
         if found != value:
             yield f"manifest.json: {key} is not that of this stream"
     if previous is not None and chain.get("previous") != previous:

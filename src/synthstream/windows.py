@@ -78,7 +78,7 @@ def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *
         model=found.model,
         start=config.clock.boundary(first),
         end=config.clock.boundary(last + 1),
-        facts={"claim": builder.claim, "chain": {"previous": before, "head": head}},
+        facts={"claim": builder.claim_at(last), "chain": {"previous": before, "head": head}},
         secure=builder.secure,
         released=np.zeros(0, dtype=np.int64),
         covariance=builder.covariance,

@@ -193,6 +193,7 @@ def audited(text: str, folder: Path, *, runs: int, confidence: float = 0.999) ->
     return audit(StreamConfig.from_toml(text, base=folder), runs=runs, confidence=confidence, gate=SeededGate("whole"))
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_stream_can_be_audited(kind: str, tmp_path: Path) -> None:
     text, least = KINDS[kind]

@@ -31,7 +31,7 @@ class PublishesFirst(Stream):
             with real(what):
                 yield
                 if what == "measurement":
-                    self._sink.publish(self._early())
+                    self._sink.publish(self._early(), key=self._store.secret)
 
         self._store.transaction = early  # type: ignore[method-assign]
         try:
@@ -47,12 +47,12 @@ class PublishesFirst(Stream):
 class Overwriting(ParquetSink):
     """Replaces a release that is there."""
 
-    def publish(self, release: Release) -> str:
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
         """See :meth:`ParquetSink.publish`."""
         final = self.place(release.tick)
         if final.exists() and self._published(release.tick).head != release.head:
             shutil.rmtree(final)
-        return super().publish(release)
+        return super().publish(release, key=key)
 
 
 class SyncsLater(Stream):

@@ -97,14 +97,22 @@ class Observer:
             yield stands["tick"], "head", stands["head"][:16]
         for place in sorted((folder / "releases").glob("*[0-9a-f]")):
             if place.name.startswith(".writing-"):  # not published, and yet visible to who looks for it
-                _, tick, head = place.name.split("-")
-                yield int(tick), "head", head
+                yield from _unfinished(place)
                 continue
             for path in place.iterdir():
                 content = path.read_bytes()
                 yield int(place.name), path.name, hashlib.sha256(content).hexdigest()
                 if path.name == "manifest.json" and content:
                     yield int(place.name), "head", json.loads(content)["chain"]["head"][:16]
+
+
+def _unfinished(place: Path) -> Iterator[tuple[int, str, str]]:
+    """The head of a release that is being written, if its manifest is there."""
+    try:
+        manifest = json.loads((place / "manifest.json").read_bytes())
+    except (FileNotFoundError, ValueError):  # not yet, or not yet whole
+        return
+    yield manifest["tick"], "head", manifest["chain"]["head"][:16]
 
 
 def forked(work: Callable[[], Any], *, patience: float | None = None) -> tuple[int, Any]:

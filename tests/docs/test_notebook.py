@@ -31,6 +31,7 @@ def demo(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of what runs notebooks
 def test_the_notebook_runs(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")

@@ -34,7 +34,7 @@ CLOCKS = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(values=series(name="x", max_size=8), cut=st.integers(0, 8))
 def test_encoding_is_total_in_range_and_row_by_row(values: pl.Series, cut: int) -> None:
     for column in COLUMNS:
@@ -46,7 +46,7 @@ def test_encoding_is_total_in_range_and_row_by_row(values: pl.Series, cut: int) 
         assert np.array_equal(parts, codes)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(values=series(name="x", max_size=8))
 def test_the_clock_is_total(values: pl.Series) -> None:
     for clock in CLOCKS:

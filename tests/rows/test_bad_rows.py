@@ -263,6 +263,7 @@ def parquet_cases() -> Iterator[tuple[Case, pa.Table]]:
             continue
 
 
+@pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
 def test_bad_rows_in_parquet_files_look_like_plain_rows(
     fast: Path, kind: str, capfd: pytest.CaptureFixture[str]
@@ -286,6 +287,7 @@ def test_bad_rows_in_parquet_files_look_like_plain_rows(
     assert_same(seen, watched(fast / "x", TOML + KINDS[kind], plain, capfd), marks)
 
 
+@pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
 def test_bad_rows_in_csv_files_look_like_plain_rows(fast: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     found = texts_with_canaries()

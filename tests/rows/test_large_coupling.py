@@ -39,6 +39,7 @@ def events(seed: int) -> pl.DataFrame:
             "ward": rng.choice(["A", "B", "C"], EVENTS, p=[0.6, 0.3, 0.1]),
             "x": rng.beta(1 + tick, TICKS, EVENTS) * 10,
             "y": rng.beta(5, 2, EVENTS) * 10,
+            "up": rng.random(EVENTS) < 0.2,
             "who": rng.integers(0, PEOPLE, EVENTS),
         }
     )
@@ -88,6 +89,8 @@ def seen(
     )
     if kind == "hypercube":
         text = text.replace("epsilon = 2.0", "epsilon = 30.0")  # or no count is renewed within so few events
+    if "points" not in kind and kind != "hypercube":
+        text += '[[columns]]\nname = "up"\ntype = "boolean"\n'  # so that there are tables to choose from
     config = StreamConfig.from_toml(text, base=folder)
     with aligned.kary(run):
         return observe(folder, lambda: run_of(config, rows, partial(aligned.gate, run)), capfd)

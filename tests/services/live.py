@@ -54,8 +54,8 @@ def follower(began: float, arguments: list[str]) -> None:
     from synthstream.config import load
     from synthstream.testing.gates import ExactGate
 
-    def opened(path: Path, *, simulate: int | None = None) -> stream.Stream:
-        return stream.Stream(load(path), gates=lambda tick: ExactGate(), env=Fast(began))
+    def opened(path: Path, *, simulate: int | None = None, unchecked: bool = False) -> stream.Stream:
+        return stream.Stream(load(path), gates=lambda tick: ExactGate(), env=Fast(began), unchecked=unchecked)
 
     if os.environ.get(CARELESS):
         from synthstream.io.postgres import PostgresSource

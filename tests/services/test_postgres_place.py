@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -25,13 +26,14 @@ from typer.testing import CliRunner
 from synthstream import Stream, StreamConfig
 from synthstream.cli import app
 from synthstream.environment import REAL, Env
-from synthstream.errors import PlaceError, SinkError
+from synthstream.errors import PlaceError, RecoveryRefused, SinkError, StateRolledBack
 from synthstream.io import postgres_table as place_module
 from synthstream.io import servers
 from synthstream.io.places import Copied
 from synthstream.io.postgres_table import PostgresTable
 from synthstream.kernel.seeded import SeededGate
 from synthstream.outlets import simulated
+from synthstream.recovery import adopt
 from synthstream.testing.environments import Interrupting, Recording, When, failing
 from tests.services.postgres import Server
 from tests.unit.streams import TICKS, rows, text_of
@@ -86,12 +88,13 @@ def prepared(folder: Path, more: str, kind: str = "always") -> StreamConfig:
     return StreamConfig.from_toml(text_of(kind) + more, base=folder)
 
 
-def opened(config: StreamConfig, env: Env | None = None) -> Stream:
-    return Stream(config, gates=lambda tick: SeededGate(f"5/{tick}"), seed=5, env=env or Recording())
+def opened(config: StreamConfig, env: Env | None = None, *, unchecked: bool = False) -> Stream:
+    gates = lambda tick: SeededGate(f"5/{tick}")  # noqa: E731
+    return Stream(config, gates=gates, seed=5, env=env or Recording(), unchecked=unchecked)
 
 
-def run(config: StreamConfig, env: Env | None = None) -> None:
-    with opened(config, env) as stream:
+def run(config: StreamConfig, env: Env | None = None, *, unchecked: bool = False) -> None:
+    with opened(config, env, unchecked=unchecked) as stream:
         list(stream.run())
 
 
@@ -266,7 +269,7 @@ def test_an_older_release_is_never_put_back(server: Server, schema: str) -> None
     put(place(schema), 4)
     put(place(schema), 5)
     assert ticks(server, schema) == ({5}, 5)
-    with pytest.raises(SinkError, match="another state has just written tick 5"):
+    with pytest.raises(StateRolledBack, match="tick 5 that is not known here"):
         place(schema).put(frame_of(5), tick=5, manifest=facts(5, "other"))
     assert ticks(server, schema) == ({5}, 5)
 
@@ -421,7 +424,6 @@ def test_what_somebody_changed_is_told_with_its_fix_and_the_old_release_stays(
     finally:
         server.execute("ALTER ROLE publisher RESET statement_timeout; DROP PUBLICATION IF EXISTS pub")
     assert says.format(s=schema) in str(caught.value)
-    assert "will be copied when you run again" in str(caught.value)
     assert untouched(server, schema) == before
 
 
@@ -521,7 +523,6 @@ def test_no_connection_is_told_without_a_secret(
         for secret in ("CANARY", str(server.folder), str(tmp_path), "127.0.0.1"):
             assert secret not in str(caught.value)
         assert caught.value.__suppress_context__
-        assert "will be copied when you run again" in str(caught.value)
     services.write_text(text.replace("CANARY", server.password))
     put(place(schema, service="mine"), 0)
     with pytest.raises(SinkError, match=r"there is no such schema. Say CREATE SCHEMA nowhere"):
@@ -646,9 +647,13 @@ def test_a_server_that_is_down_delays_no_release_however_often_it_is_tried(
     config = prepared(tmp_path, also(schema))
     host = server.environment()["PGHOST"]
     monkeypatch.setenv("PGHOST", str(tmp_path / "nowhere"))
+    with pytest.raises(PlaceError, match=r"no server answers there.*with --unchecked"):
+        run(config)
+    assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"
     for _ in range(2):
-        with pytest.raises(PlaceError, match="no server answers there"):
-            run(config)
+        with pytest.raises(PlaceError, match=r"no server answers there.*will be copied when you run again"):
+            run(config, unchecked=True)
+        assert manifest(config)["unchecked"] == ["postgres 1", "postgres 2"]
         assert released(config, "rows", TICKS - 1).height
     monkeypatch.setenv("PGHOST", host)
     run(config)
@@ -664,7 +669,7 @@ def test_the_command_makes_all_releases_and_says_what_is_wrong(
     with monkeypatch.context() as patch:
         patch.setenv("PGPASSWORD", "CANARY")
         for _ in range(2):
-            found = CliRunner().invoke(app, command)
+            found = CliRunner().invoke(app, [*command, "--unchecked"])
             assert found.exit_code == 2
             said = " ".join(found.output.split())
             assert "refused this user or password" in said
@@ -674,6 +679,31 @@ def test_the_command_makes_all_releases_and_says_what_is_wrong(
     assert server.execute(f"SELECT to_regclass('{schema}.t')") == [(None,)]
     assert CliRunner().invoke(app, command).exit_code == 0
     assert server.execute(f"SELECT tick FROM {schema}.t_manifest") == [(2,)]
+
+
+def test_what_a_snapshot_forgot_is_not_drawn_again(server: Server, schema: str, tmp_path: Path) -> None:
+    config = prepared(tmp_path / "s", also(schema))
+    with opened(config) as stream:
+        stream.ingest()
+        stream.release()
+        for name in ("state", "releases"):
+            shutil.copytree(tmp_path / "s" / name, tmp_path / name)
+        stream.release()
+    for name in ("state", "releases"):
+        shutil.rmtree(tmp_path / "s" / name)
+        shutil.move(tmp_path / name, tmp_path / "s" / name)
+    for unchecked in (False, True):
+        with pytest.raises(StateRolledBack, match=r'Open Rows" holds a release of tick 1 that is not known here'):
+            run(config, unchecked=unchecked)
+    shutil.rmtree(config.state)
+    with pytest.raises(RecoveryRefused, match="tick 1 that is not known here"):
+        adopt(config, gates=lambda tick: SeededGate(f"5/{tick}"), seed=5)
+    assert not (tmp_path / "s/releases/000001").exists()
+    assert ticks_of(server, schema) == [(1,)]
+
+
+def ticks_of(server: Server, schema: str) -> Any:
+    return server.execute(f"SELECT tick FROM {schema}.t_manifest")
 
 
 def test_a_simulated_run_goes_to_tables_of_its_own(server: Server, schema: str, tmp_path: Path) -> None:
@@ -687,8 +717,8 @@ def test_a_simulated_run_goes_to_tables_of_its_own(server: Server, schema: str, 
     with opened(replace(real, also=config.also)) as stream:
         assert stream.publish_copies() == 0  # the same noise here; with other noise, heads differ:
     server.execute(f"UPDATE {schema}.t_simulated_manifest SET head = 'other'")
-    with opened(replace(real, also=config.also)) as stream, pytest.raises(SinkError, match="another state or stream"):
-        stream.publish_copies()
+    with pytest.raises(StateRolledBack, match="is not known here"):
+        opened(replace(real, also=config.also))
 
 
 def test_the_table_of_the_source_is_never_emptied(
@@ -711,8 +741,9 @@ def test_the_table_of_the_source_is_never_emptied(
     )
     more = f'[[also]]\nkind = "postgres"\ntable = "{schema}.events"\nservice = "mine"\n'
     config = StreamConfig.from_toml(text + more, base=tmp_path)
-    with pytest.raises(SinkError, match="is another table, not this stream's"):
-        run(config)
+    for unchecked in (False, True):
+        with pytest.raises(SinkError, match="is another table, not this stream's"):
+            run(config, unchecked=unchecked)
     assert server.execute(f"SELECT ward FROM {schema}.events") == [("A",)]
     assert released(config, "rows", 0).height >= 0, "the release is out"
 

@@ -89,6 +89,7 @@ def test_the_gate_adds_these_laws() -> None:
     check(SystemGate().gaussian(value, sigma=9.0) - value, gaussian_law, 9.0, wrong=0.05)
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("sigma", [2.0**27, 2.0**36])
 def test_wide_gaussians(sigma: float) -> None:
     """Moments, and the normal law, which at this width is the same to one part in sigma."""
@@ -101,6 +102,7 @@ def test_wide_gaussians(sigma: float) -> None:
     assert stats.kstest(x * 1.03, stats.norm.cdf).pvalue < WRONG
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("scale", [2.0**20, 2.0**36])
 def test_wide_laplaces(scale: float) -> None:
     n = 1_000_000

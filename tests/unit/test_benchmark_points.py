@@ -139,6 +139,7 @@ def test_depth_follows_the_points() -> None:
     assert offline.depth_for(10**12, 1, 1.0) == 30
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dim", [1, 3])
 def test_a_run_is_what_its_settings_say(method: str, dim: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
+import duckdb
 import polars as pl
 import pytest
 from hypothesis import given
@@ -57,6 +59,131 @@ def chosen(text: str) -> list[int]:
 )
 def test_rows_that_satisfy_it(text: str, ages: list[int]) -> None:
     assert chosen(text) == ages
+
+
+NULLS = pl.DataFrame(
+    {
+        "i": range(6),
+        "b": [True, False, None, True, False, None],
+        "n": [1, -2, None, 0, 5, 3],
+        "x": [1.5, None, -2.0, 0.0, 3.0, 2.0],
+        "s": ["A", "b", None, "Ab", "", None],
+        "t": [None if day == 3 else datetime(2026, 1, day) for day in range(1, 7)],
+    }
+)
+# Every operator and word of a condition, and how they bind.
+SQL = """
+b IS TRUE
+b IS NOT TRUE
+b IS FALSE
+b IS NOT FALSE
+NOT (b IS TRUE)
+NOT (b IS FALSE)
+NOT b
+b IS NULL
+b IS NOT NULL
+b = TRUE
+b != TRUE
+b <> FALSE
+b AND n > 0
+b OR n > 0
+NOT (b AND n > 0)
+NOT (b OR n > 0)
+n IN (1, 5)
+n NOT IN (1, 5)
+n IN (1, NULL)
+n NOT IN (1, NULL)
+n BETWEEN 0 AND 3
+n NOT BETWEEN 0 AND 3
+NOT n BETWEEN 0 AND 3
+s LIKE 'A%'
+s NOT LIKE 'A%'
+s ILIKE 'a%'
+s NOT ILIKE 'a%'
+LOWER(s) = 'ab'
+UPPER(s) = 'AB'
+ABS(n) > 1
+n + x > 2
+n - x < 2
+n * x >= 0
+n / 2 > 1
+n % 2 = 1
+n > 0 IS TRUE
+n > 0 IS NOT TRUE
+n > 0 IS FALSE
+n > 0 IS NOT FALSE
+n > 0 IS NULL
+n > 0 IS NOT NULL
+(n > 0 OR b) IS NOT TRUE
+NOT n > 0 IS TRUE
+n = 1 AND b IS NOT TRUE
+n = NULL
+n != NULL
+s IS NULL OR n = 1
+t >= TIMESTAMP '2026-01-03 00:00:00'
+t = DATE '2026-01-04'
+t BETWEEN DATE '2026-01-02' AND DATE '2026-01-05'
+s IN ('A', '')
+s NOT IN ('A', '')
+s = ''
+s < 'b'
+n == 1
+n <= 1
+NOT NOT b
+b = (n > 0)
+(b IS NOT TRUE) = (n > 0)
+s LIKE '_b'
+s LIKE '%'
+n BETWEEN x AND 3
+-n > 1
+x / n > 0
+x < 1e1
+n IN (1) IS NOT TRUE
+s LIKE 'A%' IS NOT TRUE
+n BETWEEN 0 AND 3 IS NOT TRUE
+b IS NULL IS TRUE
+b IS NULL IS NOT TRUE
+FALSE OR b IS NOT TRUE
+b IS NOT TRUE IS NOT TRUE
+b IS TRUE IS FALSE
+-7 % 4 = n
+n % 3 = 1
+n / 2 = 2.5
+s NOT IN ('A', NULL)
+ABS(x) IN (2, 3)
+b IN (TRUE)
+b BETWEEN FALSE AND TRUE
+n IN (1, 2.5)
+n > x IS NOT FALSE
+TRUE AND b
+NOT (n IN (1, NULL))
+n - 1 - 1 = 1
+n / 2 * 2 = n
+2 - n * 2 < 0
+NOT b = TRUE
+NOT b IS NULL
+b = TRUE IS FALSE
+"""
+
+
+def test_conditions_choose_what_another_database_chooses_among_nulls_too() -> None:
+    """Each also under NOT and IS NOT TRUE, which tell null from false: hundreds of queries, so it takes a second."""
+    conditions = [line for line in SQL.splitlines() if line]
+    conditions += [form.format(one) for one in conditions for form in ("NOT ({})", "({}) IS NOT TRUE", "({}) IS FALSE")]
+    with duckdb.connect() as other:
+        other.register("rows", NULLS.to_arrow())
+        expected = {
+            one: other.execute(f"SELECT i FROM rows WHERE {one.replace('==', '=')} ORDER BY i").fetchall()  # noqa: S608
+            for one in conditions
+        }
+    found = {one: NULLS.filter(condition(one, NULLS.schema)).select("i").rows() for one in conditions}
+    assert {one: rows for one, rows in found.items() if rows != expected[one]} == {}
+    assert len(conditions) > 300
+    with pytest.raises(SchemaError, match="no condition"):
+        condition("n IS TRUE", NULLS.schema)
+    words = set(re.findall(r"[A-Z]{2,}|[-+*/%=<>!]+", SQL))
+    assert words >= {"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ILIKE", "IS", "NULL", "TRUE", "FALSE", "LOWER"}
+    assert words >= {"UPPER", "ABS", "DATE", "TIMESTAMP", "=", "==", "!=", "<>", "<", "<=", ">", ">=", *"+-*/%"}
 
 
 @pytest.mark.parametrize(

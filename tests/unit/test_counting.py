@@ -137,6 +137,7 @@ def test_any_split_in_any_order_merges_to_the_same_bytes(tmp_path: Path, seed: i
     assert kind != "always" or total == 300
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_made_elsewhere_give_the_same_releases(tmp_path: Path, kind: str) -> None:
     frame = rows(400, 7)

@@ -120,6 +120,7 @@ def test_the_fit_is_the_optimum(seed: int, noise: float) -> None:
         np.testing.assert_allclose(model.table(clique), table, atol=1e-6 * total)
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_general_method_finds_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_problem(seed, 5.0)

@@ -200,6 +200,7 @@ def test_released_values_of_neighbours_cost_three_quarters_of_the_claim(dimensio
 # -- the same as the naive one, and the same in any blocks ----------------------------------------------------------
 
 
+@pytest.mark.sparing(8)
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 7.0, 40.0])
 @pytest.mark.parametrize("factor", [0.0, 0.3, 9.0])

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -18,6 +17,7 @@ from synthstream.cli import app
 from synthstream.commands.follow import follow_command
 from synthstream.commands.manners import FOUND
 from synthstream.draft import draft
+from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, FilesLeftOut, SourceError, StateMismatch
 from synthstream.testing.gates import ExactGate
 from tests.unit.streams import PERSONS, TICKS, configured, rows, text_of
@@ -26,8 +26,8 @@ from tests.unit.test_following import START, Hand
 BROKEN = b"PAR1SECRETPAR1"
 
 
-def opened(config: StreamConfig, **more: Any) -> Stream:
-    return Stream(config, gates=lambda tick: ExactGate(), **more)
+def opened(config: StreamConfig, env: Env = REAL) -> Stream:
+    return Stream(config, gates=lambda tick: ExactGate(), env=env)
 
 
 def total(stream: Stream) -> int:

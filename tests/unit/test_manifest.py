@@ -32,6 +32,7 @@ def test_the_schema_is_one() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
+@pytest.mark.sparing(5)
 @pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_manifests_of_every_kind_of_stream_fit(tmp_path: Path, kind: str) -> None:
     config = configured(tmp_path, kind, until="2026-01-05")

@@ -191,6 +191,7 @@ SYNTHESIZERS = {
 }
 
 
+@pytest.mark.sparing(6)
 @pytest.mark.parametrize("how", SYNTHESIZERS)
 @pytest.mark.parametrize("gate", [lambda tick: ExactGate(), lambda tick: SeededGate(tick)], ids=["exact", "seeded"])
 def test_totals_below_zero_publish_no_rows_and_break_nothing(
@@ -283,6 +284,7 @@ def test_a_running_stream_neither_gains_nor_loses_its_op(tmp_path: Path) -> None
             Stream(configured(tmp_path, other))
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("text", [SIGNED, PURE], ids=["zcdp", "pure"])
 @pytest.mark.parametrize("op", ["-1", "1", "?", None, "-1.0"])
 def test_neighbours_cannot_be_told_apart_by_their_signs(tmp_path: Path, text: str, op: str | None) -> None:

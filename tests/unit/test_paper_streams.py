@@ -164,6 +164,7 @@ def in_epochs(folder: Path) -> StreamConfig:
     return StreamConfig.from_toml(TOML.replace('"selective"\npicks = 2', '"table"\npicks = 1'), base=folder)
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("make", [*(partial(config, kind=k, fit=f) for k, f in KINDS), in_epochs])
 def test_an_interrupted_tick_goes_on_from_the_answers_that_were_drawn(
     tmp_path: Path, make: Callable[[Path], StreamConfig]

@@ -66,6 +66,7 @@ def promised(how: Counter, unit: Unit) -> Fraction:
     return factor_of(how, unit) ** 2 / (2 * Fraction(MULTIPLIER) ** 2)
 
 
+@pytest.mark.sparing(8)
 @pytest.mark.parametrize("how", GAUSSIAN, ids=lambda how: type(how).__name__)
 @pytest.mark.parametrize(("events", "per_tick"), [(1, 1), (2, 1), (3, 1), (5, 1), (2, 2), (3, 2), (4, 2), (4, 3)])
 def test_no_placement_of_all_events_costs_more_than_the_claim(how: Counter, events: int, per_tick: int) -> None:
@@ -110,6 +111,7 @@ class Short(Restarted):
         return 8
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize(("events", "per_tick"), [(2, 1), (3, 2), (4, 2)])
 def test_events_in_two_segments_cost_no_more(events: int, per_tick: int) -> None:
     how = Short()
@@ -185,6 +187,7 @@ def one_event(budget: Budget) -> Claim:
     return Claim(unit=EVENT, neighbours="add-remove", rho=rho, pure=pure, horizon=10, theorems=("marginals",))
 
 
+@pytest.mark.sparing(15)
 @pytest.mark.parametrize("delta", [0.0, 1e-9, 1e-5, 0.01, 0.4])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 @pytest.mark.parametrize("events", [1, 2, 3, 7, 20, 1000])

@@ -58,6 +58,7 @@ PATHS: list[Runs] = [
 ]
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("path", PATHS, ids=str)
 @pytest.mark.parametrize("band", [passing._HAZARD_BAND, math.inf], ids=["floats", "exact"])
 def test_the_law_on_small_paths(path: Runs, band: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,6 +245,7 @@ def traced(folder: Path, text: str, frame: pl.DataFrame, gates: Callable[[int], 
         return list(range(stream.closed))
 
 
+@pytest.mark.sparing(6)
 @pytest.mark.parametrize("kind", [*KINDS, "points, zcdp", "points, zcdp, capped", "points, pure", "points, signed"])
 @pytest.mark.parametrize("days", [[1] * 6, [1, 2, 3, 4, 5, 5], [5, 5, 1, 1, 2]], ids=["at once", "spread", "late"])
 def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str, days: list[int]) -> None:
@@ -344,6 +345,7 @@ class Mortal(Env):
         return result
 
 
+@pytest.mark.slow  # quick: test_seen_once kills an adoption anywhere, test_disks a stream of events
 @pytest.mark.parametrize("kind", ["table, zcdp", "selective"])
 def test_killed_anywhere_it_ends_the_same(tmp_path: Path, kind: str) -> None:
     text = text_of(kind)

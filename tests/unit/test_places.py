@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
 from synthstream.cli import app
-from synthstream.errors import ConfigError, PlaceError, SinkError
+from synthstream.errors import ConfigError, PlaceError, SinkError, StateRolledBack
 from synthstream.io.delta import DeltaTable
 from synthstream.io.places import catch_up
 from synthstream.io.sinks import ParquetSink
@@ -41,8 +41,9 @@ def prepared(folder: Path, kind: str = "always", more: str = ALSO) -> StreamConf
     return StreamConfig.from_toml(text_of(kind) + more, base=folder)
 
 
-def opened(config: StreamConfig, env: Recording | None = None) -> Stream:
-    return Stream(config, gates=lambda tick: SeededGate(f"5/{tick}"), seed=5, env=env or Recording())
+def opened(config: StreamConfig, env: Recording | None = None, *, unchecked: bool = False) -> Stream:
+    gates = lambda tick: SeededGate(f"5/{tick}")  # noqa: E731
+    return Stream(config, gates=gates, seed=5, env=env or Recording(), unchecked=unchecked)
 
 
 def released(config: StreamConfig, tick: int, name: str) -> pl.DataFrame:
@@ -100,7 +101,7 @@ def test_a_place_that_fails_delays_no_release(tmp_path: Path) -> None:
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "rows").write_text("in the way")
     for _ in range(2):
-        with opened(config) as stream, pytest.raises(PlaceError, match="cannot be used"):
+        with opened(config, unchecked=True) as stream, pytest.raises(PlaceError, match="will be copied"):
             list(stream.run())
         assert stream.closed == TICKS
     assert deltalake.DeltaTable(tmp_path / "lake" / "tables").version() == TICKS - 1
@@ -117,8 +118,12 @@ def test_the_command_tells_of_a_place_that_fails_when_all_releases_are_out(tmp_p
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "rows").write_text("in the way")
     command = ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-04", *more]
+    refused = CliRunner().invoke(app, command)
+    assert (refused.exit_code, "with --unchecked" in refused.output) == (2, True)
+    assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"
     for _ in range(2):
-        found = CliRunner().invoke(app, command)
+        found = CliRunner().invoke(app, [*command, "--unchecked"])
+        assert "Warning: [[also]] delta 1 could not be asked" in found.output
         assert found.exit_code == 2
         assert "cannot be used" in found.output
         assert (tmp_path / "releases" / "000002").is_dir()
@@ -160,8 +165,8 @@ def test_what_belongs_to_another_is_refused(tmp_path: Path) -> None:
         stream.ingest()
         stream.release(until=datetime(2026, 1, 3, tzinfo=UTC))
     also = replace(ours.also[0], place=theirs.also[0].place)
-    with opened(replace(ours, also=(also,))) as stream, pytest.raises(SinkError, match="another state or stream"):
-        stream.publish_copies()
+    with pytest.raises(StateRolledBack, match="holds a release of tick 1 that is not known here"):
+        opened(replace(ours, also=(also,)))
     (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
     (tmp_path / "broken" / "_delta_log" / f"{0:020d}.json").write_text("no log")
     with pytest.raises(SinkError, match="cannot be used"):

@@ -219,6 +219,7 @@ def test_rows_are_forecast_and_always_the_same() -> None:
     assert 0 < one.release_seconds < 30
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_forecast_or_says_what_cannot_be(kind: str) -> None:
     found = of(text_of(kind), expect="50/day")
@@ -237,6 +238,7 @@ def test_every_kind_is_forecast_or_says_what_cannot_be(kind: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_points_come_nearer_as_events_come() -> None:
     text = POINTS.replace("horizon = 12", "horizon = 1000").replace("depth = 8", "depth = 16")
     found = of(text, expect="300/day", at_ticks=[2, 60, 900])

@@ -59,6 +59,7 @@ def cost(points: Points, one: list[list[tuple[int, int]]], other: list[list[tupl
     return epsilon if points.budget.pure else rho
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize(("schedule", "delta"), [("adaptive", 0.0), ("adaptive", 1e-9), ("fixed", 0.0)])
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])

@@ -81,6 +81,7 @@ ODD_ROWS = {
 }
 
 
+@pytest.mark.sparing(7)
 @pytest.mark.parametrize("row", ODD_ROWS)
 @pytest.mark.parametrize("others", [0, 50])
 def test_neighbours_with_aligned_noise_cannot_be_told_apart(tmp_path: Path, row: str, others: int) -> None:

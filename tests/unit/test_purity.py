@@ -45,6 +45,7 @@ def edit(config: StreamConfig, *statements: str) -> None:
             db.execute(statement)
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_every_release_is_built_again_from_what_was_measured(tmp_path: Path, kind: str) -> None:
     """A whole stream with real noise; state and rows deleted but for measurements: every published byte comes back."""
@@ -63,6 +64,7 @@ def test_every_release_is_built_again_from_what_was_measured(tmp_path: Path, kin
     assert published(tmp_path / "releases") == before
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", [*KINDS, PERSONS])
 def test_a_sound_stream_verifies_with_and_without_its_state(tmp_path: Path, kind: str) -> None:
     config = configured(tmp_path, kind)

@@ -48,6 +48,7 @@ def released(folder: Path, kind: str, *, number: int = 400, gates: object = exac
 # -- reading ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("lost", [False, True], ids=["whole", "lost"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_release_is_read_as_it_was_made(tmp_path: Path, kind: str, lost: bool) -> None:
@@ -349,6 +350,7 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
 # -- how it shows itself ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_printed_is_short(tmp_path: Path, kind: str) -> None:
     found = released(tmp_path, kind, number=60)

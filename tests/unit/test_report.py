@@ -101,6 +101,7 @@ def check_self_contained(page: str) -> None:
         assert urlsplit(link["href"] or "").scheme == "", link
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", [*streams.KINDS, streams.PERSONS])
 def test_every_kind_of_stream_has_a_page(made: dict[str, StreamConfig], kind: str, tmp_path: Path) -> None:
     config = made[kind]
@@ -330,6 +331,7 @@ def test_dropped_rows_and_gaps_are_counted(tmp_path: Path) -> None:
     assert next(link["data-file"] for link in links if "data-file" in link) == "tables.parquet"
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("kind", ["always", "epochs", "selective", "stream-mwem", "points", "hypercube"])
 def test_a_stream_without_events_has_pages(tmp_path: Path, kind: str) -> None:
     config = streams.configured(tmp_path, kind)
@@ -437,6 +439,7 @@ def test_measurements_of_epochs_add_up_to_the_truth(made: dict[str, StreamConfig
 # -- the custodian's page --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", [*streams.KINDS, streams.PERSONS])
 def test_every_kind_has_a_custodians_page(made: dict[str, StreamConfig], kind: str) -> None:
     page = custodian_page(made[kind], progress=quiet)

@@ -88,6 +88,7 @@ def test_the_claim_spends_the_budget_and_not_more(
     assert "choose" in claim.theorems
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("queries", QUERIES)
 @pytest.mark.parametrize("score", SCORES)

@@ -237,6 +237,7 @@ class Count:
         monkeypatch.setattr(sampling, "_exact_magnitude", counted)
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize(
     ("sampler", "scale"),
     [(discrete_laplace, s) for s in LAPLACE_SCALES] + [(discrete_gaussian, s) for s in GAUSSIAN_SCALES],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import tempfile
 from dataclasses import replace
@@ -111,6 +112,22 @@ def test_one_bad_cell_of_a_dictionary_does_not_refuse_a_file(tmp_path: Path) -> 
             if frame["a"].dtype == pl.String:
                 assert frame["a"].to_list() == ["x", "\ufffd", "x", None]
             assert len(frame) == 4
+
+
+def test_one_list_of_another_length_does_not_refuse_a_file(tmp_path: Path) -> None:
+    """Lists of a fixed size are made of lists of any size, by what a file says about Arrow."""
+    lists = pa.array([[1, 2], [3], None, [4, 5]], pa.list_(pa.int64()))
+    promised = pa.schema([("a", pa.list_(pa.int64(), 2)), ("b", pa.int64())]).serialize().to_pybytes()
+    table = pa.table({"a": lists, "b": [1, 2, 3, 4]})
+    path = tmp_path / "x.parquet"
+    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(promised).decode()})
+    with pytest.raises(pa.ArrowException, match="size=2"):
+        pq.read_table(path)
+    found = pl.concat(source(path, "parquet").read(path, chunk_rows=3))
+    assert found["a"].is_null().to_list() == [False, False, True, False]
+    assert found["b"].to_list() == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("place", [4, 0.5, -20])

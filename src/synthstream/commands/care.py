@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.commands.common import AsJson, ConfigPath, bar, no_core_dump, note, say
+from synthstream.commands.common import AsJson, ConfigPath, Unchecked, bar, no_core_dump, note, say
 from synthstream.commands.manners import fail, when_stopped
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def recover_command(
     republish: Annotated[
         bool, typer.Option("--republish", help="Build lost releases again from the state, and publish them.")
     ] = False,
+    unchecked: Unchecked = False,
 ) -> None:
     """Go on after a loss, without ever drawing noise twice for a published tick.
 
@@ -113,12 +114,14 @@ def recover_command(
     no_core_dump()
     if adopt == republish:
         raise SystemExit(fail("say --adopt or --republish (see --help)."))
+    if unchecked and not adopt:
+        raise SystemExit(fail("--unchecked is for --adopt: --republish draws nothing, and asks no place."))
     loaded = load(config)
     when_stopped(lambda: "Nothing was lost, and no noise was drawn. Say the same again to go on.")
     if republish:
         say(f"{republish_lost(loaded, progress=partial(bar, doing='building release'))} release(s) put back.")
         return
-    found = adopt_published(loaded, progress=partial(bar, doing="reading release"))
+    found = adopt_published(loaded, unchecked=unchecked, progress=partial(bar, doing="reading release"))
     if not found.segment:
         say(f"The state is as new as the releases, and was taken as it is. Next: synthstream run {config}")
         return

@@ -24,6 +24,12 @@ Simulate = Annotated[
     bool,
     typer.Option("--simulate", help="Reproducible noise, own folders, releases stamped as not private."),
 ]
+Unchecked = Annotated[
+    bool,
+    typer.Option(
+        "--unchecked", help="Go on although a place of [[also]] cannot be asked what it holds; manifests say so."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.commands.common import ConfigPath, Simulate, bar, console, no_core_dump, note, program, warn
+from synthstream.commands.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
 from synthstream.commands.follow import follow_command, seconds_of
 from synthstream.commands.manners import fail, when_stopped
 from synthstream.errors import PlaceError, SynthstreamError
@@ -46,6 +46,7 @@ def run_command(
     new_files: Annotated[
         bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")
     ] = False,
+    unchecked: Unchecked = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
 
@@ -61,15 +62,15 @@ def run_command(
     stream: Stream | None = None
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
     from synthstream import stream as streams
-    from synthstream.following import tell
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment = moment_of(until)
     shown = console()
     no_core_dump()
     note(f"opening {config}")
-    with streams.open(config, simulate=seed if simulate else None) as opened:
+    with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream = opened
+        _unchecked(shown, stream)
         if simulate:
             warn(shown)
         if follow:
@@ -88,11 +89,7 @@ def run_command(
         failed = _released(stream, due, moment)
         _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
-        if failed is not None:
-            for words in stream.findings.values():
-                fail(words)
-            raise failed
-        tell(stream)
+        _told(stream, failed)
 
 
 def _refuse(*, seed: bool, spark: bool) -> None:
@@ -101,6 +98,12 @@ def _refuse(*, seed: bool, spark: bool) -> None:
         raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
     if spark:
         raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
+
+
+def _unchecked(shown: Console, stream: Stream) -> None:
+    """Which places of publication could not be asked before noise is drawn."""
+    for place in stream.status()["unchecked"]:
+        shown.print(f"Warning: [[also]] {place} could not be asked what it holds; manifests say so.", style="bold")
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:
@@ -131,6 +134,18 @@ def _released(stream: Stream, due: int, until: datetime | None) -> PlaceError | 
     except PlaceError as error:
         return error
     return None
+
+
+def _told(stream: Stream, failed: PlaceError | None) -> None:
+    """Raise what another place said, and what is wrong with files; told last, when all that is due is published."""
+    from synthstream.following import tell
+
+    if failed is None:
+        tell(stream)
+        return
+    for words in stream.findings.values():
+        fail(words)
+    raise failed
 
 
 def _stopped(new: int) -> str:

@@ -69,9 +69,7 @@ class DeltaTable:
         if tick is None:
             raise SinkError(f"{self.name} is another table, not this stream's. Nothing was changed; name a new place.")
         head = next((entry.get(_HEAD) for entry in table.history() if entry.get(_TICK) == str(tick)), None)
-        if head is None:
-            raise SinkError(f"{self.name}: its history does not tell of tick {tick} any more. Copy to another place.")
-        return Copied(int(tick), str(head))
+        return Copied(int(tick), None if head is None else str(head))
 
     def put(self, frame: pl.DataFrame, *, tick: int, manifest: dict[str, Any]) -> None:
         """See :class:`synthstream.io.places.Place`."""
@@ -96,6 +94,6 @@ class DeltaTable:
     def _failed(self, what: str, error: Exception) -> SinkError:
         # The package's own texts may hold addresses with secrets in them.
         return SinkError(
-            f"{self.name}: cannot be used ({what}: {type(error).__name__}). The release is published in the sink and "
-            "will be copied when you run again. Check that the place is there, and that it can be written."
+            f"{self.name}: cannot be used ({what}: {type(error).__name__}). Check that the place is there, and that it "
+            "can be read and written."
         )

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
-from synthstream.errors import PlaceError, SinkError
+from synthstream.errors import SinkError, StateRolledBack
 from synthstream.io.sinks import ParquetSink
 from synthstream.kinds import Content
 
 
 class Copied(NamedTuple):
-    """The newest release that a place holds."""
+    """The newest release that a place holds. No head: the place no longer tells it."""
 
     tick: int
-    head: str
+    head: str | None
 
 
 class Place(Protocol):
@@ -42,6 +42,41 @@ class Place(Protocol):
         """Take a release whole, or not at all; do nothing if it, or a newer one, is there. Raises ``SinkError``."""
 
 
+# Chain heads by tick, of what a state or a sink has; ``None`` where it has nothing.
+Heads = Callable[[int], str | None]
+
+
+def refuse_fork(place: Place, known: Copied | None, heads: Heads) -> None:
+    """Raise unless the newest release that a place holds is of a chain.
+
+    Args:
+        place: which.
+        known: what it holds.
+        heads: of the chain.
+
+    Raises:
+        StateRolledBack: it is not, whoever made it.
+        SinkError: the place does not tell.
+    """
+    if known is None:
+        return
+    own = heads(known.tick)
+    if own is None or known.head not in (own, None):
+        raise StateRolledBack(
+            f"{place.name} holds a release of tick {known.tick} that is not known here: state and releases are lost "
+            "or old copies, or another copy of them goes on elsewhere. Drawing that tick here spends the budget "
+            "twice for its events. Use the newest state and releases. If they are lost, this stream ends; a successor "
+            "with another 'name', 'state' and sink has a budget of its own. To copy to another place, or to none, "
+            "undoes nothing: it only hides that the budget is spent twice. Nothing was copied there, and no more noise "
+            "was drawn."
+        )
+    if known.head is None:
+        raise SinkError(
+            f"{place.name}: its history no longer tells which release of tick {known.tick} it holds. Copy to another "
+            "place, once you know that no other copy of this state has run: otherwise the budget was spent twice."
+        )
+
+
 def catch_up(sink: ParquetSink, place: Place) -> int:
     """Copy every release that a place does not hold yet, from what the sink has published.
 
@@ -56,14 +91,11 @@ def catch_up(sink: ParquetSink, place: Place) -> int:
         Number of releases that were copied.
 
     Raises:
-        SinkError: the place holds releases of another stream or state, or cannot be read or written.
+        SinkError: the place holds something else, or cannot be read or written.
+        StateRolledBack: it holds releases of another state.
     """
     last, known = sink.last(), place.newest()
-    if known is not None and (last is None or known.tick > last.tick or _head(sink.manifest(known.tick)) != known.head):
-        raise SinkError(
-            f"{place.name} holds a release of tick {known.tick} that {sink.folder} does not: another state or stream "
-            "writes there, or releases are missing here. Nothing was copied. Restore them, or copy to another place."
-        )
+    refuse_fork(place, known, sink.head)
     first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
     copied = 0
     for tick in range(first if place.history else max(first, end - 1), end):
@@ -72,27 +104,6 @@ def catch_up(sink: ParquetSink, place: Place) -> int:
             place.put(frame, tick=tick, manifest=sink.manifest(tick))
             copied += 1
     return copied
-
-
-def copy_all(sink: ParquetSink, places: Sequence[Place]) -> int:
-    """As :func:`catch_up`, for every place, also if one before it fails.
-
-    Raises:
-        PlaceError: what the first one that failed said.
-    """
-    copied, failed = 0, list[SinkError]()
-    for place in places:
-        try:
-            copied += catch_up(sink, place)
-        except SinkError as error:
-            failed.append(error)
-    if failed:
-        raise PlaceError(str(failed[0])) from failed[0]
-    return copied
-
-
-def _head(manifest: dict[str, Any]) -> str:
-    return str(manifest["chain"]["head"])
 
 
 def manifest_text(manifest: dict[str, Any]) -> str:

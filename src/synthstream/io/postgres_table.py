@@ -13,7 +13,7 @@ from psycopg import sql
 
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
-from synthstream.io.places import Copied, manifest_text
+from synthstream.io.places import Copied, manifest_text, refuse_fork
 from synthstream.io.servers import Unreachable, connected
 from synthstream.kinds import Content
 from synthstream.tablenames import MANIFEST, TableName
@@ -56,8 +56,6 @@ _KINDS = {
     pl.Float64(): "double precision",
     pl.Datetime("us"): "timestamp without time zone",
 }
-
-_AGAIN = "The release is published in the sink and will be copied when you run again."
 
 # What to do, by the SQLSTATE or its class. What the server says itself may quote rows or settings.
 _LOST = "the connection was lost, or the server shuts down"
@@ -128,8 +126,8 @@ class PostgresTable:
             connection.execute(_TURN, [str(TableName(schema, self._table.table))])
             held = self._held(connection, schema)  # another writer may have been faster
             if held is not None and held.tick >= tick:
-                if held.tick == tick and held.head != manifest["chain"]["head"]:
-                    raise SinkError(f"{self.name}: another state has just written tick {tick} there. Find out which.")
+                if held.tick == tick:
+                    refuse_fork(self, held, lambda _: str(manifest["chain"]["head"]))
                 return
             self._env.do("write to PostgreSQL", partial(self._write, connection, schema, frame, tick, manifest))
             self._env.do("commit to PostgreSQL", partial(connection.execute, "COMMIT"))
@@ -142,14 +140,12 @@ class PostgresTable:
             if not _rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", self._table.schema):
                 raise SinkError(
                     f"{self.name}: there is no such schema. Say CREATE SCHEMA {TableName(None, self._table.schema)} "
-                    f"there, or check which database the connection settings name. {_AGAIN}"
+                    "there, or check which database the connection settings name."
                 )
             return self._table.schema
         found = _rows(connection, _VISIBLE, self._table.table) or _rows(connection, "SELECT current_schema()")
         if found[0][0] is None:
-            raise SinkError(
-                f"{self.name}: the user's search_path names no schema: write table = schema.table. {_AGAIN}"
-            )
+            raise SinkError(f"{self.name}: the user's search_path names no schema: write table = schema.table.")
         return str(found[0][0])
 
     def _columns(self, connection: _Connection, schema: str, table: str) -> dict[str, str] | None:
@@ -187,7 +183,7 @@ class PostgresTable:
         if tick is None or tick < 0 or head is None:
             raise SinkError(
                 f"{self.name}: somebody changed {self._beside}: it names no release. Drop {self._table}: it is made "
-                f"anew. {_AGAIN}"
+                "anew."
             )
         return Copied(tick, head)
 
@@ -218,7 +214,7 @@ class PostgresTable:
         """Types of columns."""
         for name, kind in frame.schema.items():
             if kind not in _KINDS:
-                raise SinkError(f"{self.name}: column {name!r} is {kind}, which has no type there. {_AGAIN}")
+                raise SinkError(f"{self.name}: column {name!r} is {kind}, which has no type there.")
         return {name: _KINDS[kind] for name, kind in frame.schema.items()}
 
     def _make(
@@ -230,7 +226,7 @@ class PostgresTable:
             if found is not None and found.get(column) != kind:
                 raise SinkError(
                     f"{self.name}: somebody changed it: column {column!r} must be there as {kind}. Change it back, "
-                    f"or drop {self._table}: it is made anew. {_AGAIN}"
+                    f"or drop {self._table}: it is made anew."
                 )
         if found is None:
             columns = [sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(kind)) for column, kind in kinds.items()]
@@ -255,7 +251,7 @@ class PostgresTable:
         if counted != [(frame.height,)]:
             raise SinkError(
                 f"{self.name}: holds other rows than were written: a trigger or rule that somebody added changes them. "
-                f"Nothing was changed; drop it. {_AGAIN}"
+                "Nothing was changed; drop it."
             )
 
     # -- connection and errors ----------------------------------------------------------------------------------
@@ -266,13 +262,13 @@ class PostgresTable:
         try:
             with closing(connected(self._service)) as connection:
                 if _rows(connection, "SELECT pg_is_in_recovery()") == [(True,)]:
-                    raise SinkError(f"{self.name}: {_READ_ONLY}. {_AGAIN}")
+                    raise SinkError(f"{self.name}: {_READ_ONLY}.")
                 connection.execute(_BEGIN)
                 yield connection
         except Unreachable as error:
-            raise SinkError(f"{self.name}: {error}. {_AGAIN}") from None
+            raise SinkError(f"{self.name}: {error}.") from None
         except (psycopg.Error, OSError) as error:
-            raise SinkError(f"{self.name}: {self._why(error)}. {_AGAIN}") from None
+            raise SinkError(f"{self.name}: {self._why(error)}.") from None
 
     def _why(self, error: psycopg.Error | OSError) -> str:
         state = error.sqlstate if isinstance(error, psycopg.Error) else None

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
+import os
+import secrets
 import shutil
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
+from synthstream.io.history import as_published
 from synthstream.measured import NOT_PRIVATE, Committed
 from synthstream.release import Release
 
@@ -36,8 +40,12 @@ class Published(NamedTuple):
 class Sink(Protocol):
     """A place of publication."""
 
-    def publish(self, release: Release) -> str:
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
         """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
+
+        Args:
+            release: committed.
+            key: of the state, secret: makes the name of what is unfinished.
 
         Returns:
             SHA-256 of the manifest, hexadecimal.
@@ -88,7 +96,7 @@ class ParquetSink:
         path = self.place(tick) / "manifest.json"
         try:
             manifest = json.loads(path.read_bytes())
-            int(manifest["tick"]), str(manifest["chain"]["head"])
+            int(manifest["tick"]), str(manifest["chain"]["head"]), tuple(manifest.get("unchecked", ()))
             return dict(manifest)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(
@@ -103,10 +111,27 @@ class ParquetSink:
     def measured(self, tick: int) -> Committed | None:
         """What was measured at a tick, as published; ``None`` if it cannot be read."""
         try:
-            released = pl.read_parquet((self.place(tick) / "measured.parquet").read_bytes())["released"]
-            return Committed(tick, released.to_numpy().astype(np.int64), str(self.manifest(tick)["chain"]["head"]))
+            measured = pl.read_parquet((self.place(tick) / "measured.parquet").read_bytes())
+            return as_published(tick, measured, self.manifest(tick))
         except (OSError, SinkError, pl.exceptions.PolarsError):
             return None
+
+    def head(self, tick: int) -> str | None:
+        """The chain head after a tick, as published; ``None`` if there is no such release."""
+        return str(self.manifest(tick)["chain"]["head"]) if self.place(tick).is_dir() else None
+
+    def segments(self, tick: int) -> tuple[list[int], int | None]:
+        """First ticks of segments after the first, up to a tick; and the first whose claim names their theorem."""
+        starts = [int(start) for start in self.manifest(tick).get("segments", [])]
+        parts = [range(start, end) for start, end in zip(starts, [*starts[1:], tick + 1], strict=False)]
+        return starts, next((part[0] for part in parts if self._names(part)), None)
+
+    def _names(self, ticks: range) -> bool:
+        """Whether the claims of a segment name its theorem: each of them, or none. The first that can be read tells."""
+        for tick in ticks:
+            with suppress(SinkError, LookupError, TypeError):
+                return "segments" in self.manifest(tick)["claim"]["theorems"]
+        return False
 
     def content(self, tick: int, name: str) -> pl.DataFrame | None:
         """``rows`` or ``tables`` of a tick's release; ``None`` if rows were dropped (``keep``).
@@ -134,12 +159,12 @@ class ParquetSink:
         except OSError as error:
             raise SinkError(f"sink {self.folder}: {words(error)}. Remove {aside.name} there, and try again.") from error
 
-    def publish(self, release: Release) -> str:
-        """See :meth:`Sink.publish`."""
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+        """See :meth:`Sink.publish`. Without a key what is unfinished has a random name."""
         final, do = self.place(release.tick), self._env.do
         try:
             if not final.exists():
-                self._put(final, release)
+                self._put(final, release, _aside(release, key))
             elif self._published(release.tick).head != release.head:
                 raise SinkError(
                     f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
@@ -157,10 +182,8 @@ class ParquetSink:
                 "when you run again."
             ) from error
 
-    def _put(self, final: Path, release: Release) -> None:
-        do = self._env.do
-        # The name of what is not yet published names its content: two writers never write to one folder.
-        aside = self.folder / f".writing-{release.tick:06d}-{release.head[:16]}"
+    def _put(self, final: Path, release: Release, name: str) -> None:
+        do, aside = self._env.do, self.folder / name
         do("make sink", partial(make_folder, self.folder))
         do("sync sink's name", partial(sync_parent, self.folder))
         do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
@@ -230,18 +253,27 @@ class Anchor:
             raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
 
     def clear(self) -> None:
-        """See :meth:`Sink.clear`. An unfinished anchor tells nothing that was drawn, and is written over."""
+        """See :meth:`Sink.clear`."""
+        try:
+            if self._writing.exists():
+                self._env.do("clear aside", self._writing.unlink)
+        except OSError as error:
+            raise SinkError(f"anchor {self._writing}: {words(error)}. Remove it, and try again.") from error
 
-    def publish(self, release: Release) -> str:
+    @property
+    def _writing(self) -> Path:
+        return self.path.with_suffix(".writing")
+
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
         """Move the anchor to this release."""
         last = self.last()
         if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):
             raise SinkError(f"{self.path} stands at another release. The state is an old copy; use the newest one.")
-        aside = self.path.with_suffix(".writing")
+        aside = self._writing
         text = json.dumps({"tick": release.tick, "head": release.head}) + "\n"
         do = self._env.do
         try:
-            do("write anchor", partial(aside.write_text, text))
+            do("write anchor", partial(_write_private, aside, text))
             do("sync anchor", partial(sync, aside))
             do("rename anchor", partial(aside.replace, self.path))
             do("sync anchor folder", partial(sync, self.path.parent))
@@ -250,6 +282,24 @@ class Anchor:
                 f"anchor {self.path}: {words(error)}. The release is committed; run again to go on."
             ) from error
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _aside(release: Release, key: bytes | None) -> str:
+    """The name of a release that is not yet published: it tells nothing of what was drawn, not even its hash.
+
+    Nobody without the state's key can try counts against it. Another draw of the same tick, by a copy of the state, has
+    another name: two writers never write two releases to one folder.
+    """
+    drawn = f"aside {release.tick} {release.head}".encode()
+    name = secrets.token_hex(8) if key is None else hmac.new(key, drawn, hashlib.sha256).hexdigest()[:16]
+    return f".writing-{release.tick:06d}-{name}"
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file anew that its owner alone can read: its head is published when it has its name."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
 
 
 def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:

@@ -247,9 +247,12 @@ class Store:
         """Write down what passed the gate; it can never be changed."""
         blob = self._public.seal(packed_ints(committed.released), _place(committed.tick, committed.head))
         self._rows.add("measurement", committed.tick, blob, committed.head)
+        if committed.unchecked:
+            self.put_meta(f"unchecked {committed.tick}", json.dumps(committed.unchecked))
 
     def _committed(self, tick: int, blob: bytes, head: str) -> Committed:
-        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head)
+        unchecked = json.loads(self.meta(f"unchecked {tick}") or "[]")
+        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head, tuple(unchecked))
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""

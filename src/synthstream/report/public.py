@@ -249,10 +249,14 @@ def _scale_of(strengths: Sequence[float]) -> float:
 
 
 def ledger(found: Published) -> list[tuple[Tick, dict[str, Any]]]:
-    """The claims that releases state, each with the first that states it. There is one: the budget is charged once."""
+    """The charges that releases state, each with the first that states it. There is one: the budget is charged once.
+
+    A claim that names one theorem more, since its state was lost, is no other charge.
+    """
     listed: list[tuple[Tick, dict[str, Any]]] = []
     for tick in found.ticks:
-        claim = tick.manifest.get("claim", {})
+        stated = tick.manifest.get("claim", {})
+        claim = {key: value for key, value in stated.items() if key not in ("theorems", "trusts")}
         if not listed or listed[-1][1] != claim:
             listed.append((tick, claim))
     return listed

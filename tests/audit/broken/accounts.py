@@ -38,7 +38,7 @@ def charged_at_every_tick(patch: Patch) -> None:
     def broken(self: Stream, *arguments: Any) -> None:
         honest(self, *arguments)
         with self._store.transaction("charge"):
-            self._store.append_ledger(self._claim)
+            self._store.append_ledger(self._builder.claim)
 
     patch.setattr(Stream, "_publish", broken)
     patch.setattr(Store, "ledger", _first_of(Store.ledger))

@@ -1,0 +1,196 @@
+"""Budgets, units and claims at their edges: where a limit lies, what counts as a person's, and which way numbers round."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from synthstream.privacy import (
+    EVENT,
+    Budget,
+    Claim,
+    Unit,
+    above,
+    below,
+    delta_for,
+    epsilon_for,
+    moved_by,
+    rho_for,
+)
+
+PERSON = Unit(kind="person", max_events=20)
+CLAIM = Claim(
+    unit=EVENT,
+    neighbours="add-remove",
+    rho=Fraction(1, 50),
+    pure=Fraction(1, 5),
+    horizon=10,
+    theorems=("simple",),
+    trusts=("the clock",),
+)
+
+
+def test_a_row_that_is_replaced_moves_a_table_twice() -> None:
+    assert moved_by("add-remove") == 1
+    assert moved_by("replace-one") == 2
+
+
+@pytest.mark.parametrize("name", ["max_events", "max_per_tick", "period"])
+def test_limits_begin_at_one(name: str) -> None:
+    few: dict[str, Any] = {name: 1}
+    assert getattr(Unit(kind="person", **few), name) == 1
+    for number in (0, -1):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, not {number}"):
+            Unit(kind="person", **{name: number})
+
+
+def test_an_event_is_one_row_that_comes() -> None:
+    assert Unit(kind="event", signed=False, max_events=1, max_per_tick=None, per=None, period=None) == EVENT
+    assert (EVENT.of_persons, EVENT.in_a_tick, EVENT.events) == (False, 1, 1)
+    assert (PERSON.of_persons, PERSON.in_a_tick, PERSON.events) == (True, 20, 20)
+
+
+@pytest.mark.parametrize(
+    ("most", "tick", "period", "in_a_tick", "events"),
+    [(20, 3, None, 3, 20), (3, 20, None, 3, 3), (20, 3, 5, 3, 15), (20, None, 5, 20, 20), (20, 5, 5, 5, 20)],
+)
+def test_so_many_events_of_a_person_count(
+    most: int, tick: int | None, period: int | None, in_a_tick: int, events: int
+) -> None:
+    unit = Unit(kind="person", max_events=most, max_per_tick=tick, period=period)
+    assert (unit.in_a_tick, unit.events) == (in_a_tick, events)
+
+
+def test_units_in_words() -> None:
+    assert EVENT.words == "any single event (one row)"
+    assert replace(EVENT, signed=True).words == "any single event (one row, adding or taking away)"
+    assert PERSON.words == "all events of any one person (at most 20 count)"
+    capped = replace(PERSON, max_per_tick=2, per="30d", period=30)
+    assert capped.words == (
+        "all events of any one person that fall within any one period of 30d (at most 20 count, 2 in a tick)"
+    )
+    assert EVENT.meaning.endswith("the promise is for each row.")
+    assert "Someone with many rows" not in PERSON.meaning
+    assert "Of each person at most 20 rows count; further ones are left out, and nobody is told." in PERSON.meaning
+    assert PERSON.meaning.endswith("nobody is told.")
+    assert "whether or not any one person was in the stream, as long as a person has one key" in PERSON.meaning
+    assert "at most 20 rows count, 2 in a tick in a period; further" in capped.meaning
+    assert "protected k times less than this says" in capped.meaning
+    assert "at most 1 row counts;" in replace(PERSON, max_events=1).meaning
+    assert "A row that takes an event away counts as one of them." in replace(PERSON, signed=True).meaning
+
+
+def test_a_delta_may_be_none_or_from_its_smallest_on() -> None:
+    assert Budget(epsilon=1.0, delta=0.0).pure
+    assert not Budget(epsilon=1.0, delta=1e-100).pure
+    assert Budget(epsilon=2.0, delta=0.0).rho == 2
+    for delta in (0.9e-100, 0.5, 0.7):
+        with pytest.raises(ValueError, match="delta must be"):
+            Budget(epsilon=1.0, delta=delta)
+        with pytest.raises(ValueError, match="delta must be"):
+            epsilon_for(0.1, delta=delta)
+    assert epsilon_for(0.1, delta=1e-100) > epsilon_for(0.1, delta=0.49)
+
+
+def test_a_budget_covers_what_reaches_it_and_no_more() -> None:
+    little = Fraction(1, 2**200)
+    pure, zcdp = Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9)
+    assert pure.covers(Fraction(1, 2), Fraction(1))
+    assert not pure.covers(Fraction(0), Fraction(1) + little)
+    assert not pure.covers(Fraction(0), None)
+    assert zcdp.covers(zcdp.rho, None)
+    assert not zcdp.covers(zcdp.rho + little, None)
+    assert zcdp.covers(zcdp.rho, Fraction(3))  # either currency may vouch
+    assert zcdp.covers(Fraction(1), Fraction(1))
+    assert not zcdp.covers(zcdp.rho + little, Fraction(1) + little)
+    assert replace(CLAIM, pure=Fraction(1)).fits(pure)
+    assert not replace(CLAIM, pure=Fraction(1) + little).fits(pure)
+
+
+def test_a_group_divides_a_pure_budget() -> None:
+    pure = Budget(epsilon=1.0, delta=0.0)
+    third = pure.per_event(Fraction(3))
+    assert 3 * Fraction(third.epsilon) <= 1 < 3 * Fraction(math.nextafter(third.epsilon, 1))
+    assert third.delta == 0
+    assert Budget(epsilon=1.0, delta=1e-9).per_event(Fraction(4), by_pure=True) == Budget(epsilon=0.25, delta=1e-9)
+    assert pure.per_event(Fraction(1)) is pure
+    for factor in (Fraction(0), Fraction(99, 100)):
+        with pytest.raises(ValueError, match="factor must be at least 1"):
+            pure.per_event(factor)
+    assert pure.per_event(Fraction(10**5)).epsilon == pytest.approx(1e-5)
+    for budget in (pure, Budget(epsilon=1.0, delta=1e-9)):
+        with pytest.raises(ValueError, match="max_events: epsilon = 1 for a person leaves too little"):
+            budget.per_event(Fraction(10**6 + 1), by_pure=True)
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.3])
+@pytest.mark.parametrize("factor", [Fraction(11, 10), Fraction(2), Fraction(20), Fraction(500)])
+def test_a_group_divides_rho_and_spends_what_it_has(delta: float, factor: Fraction) -> None:
+    whole = Budget(epsilon=1.0, delta=delta)
+    each = whole.per_event(factor)
+    assert each.rho * factor**2 <= whole.rho
+    assert each.rho * factor**2 > whole.rho * Fraction(999, 1000)
+    assert each.delta <= delta
+
+
+def test_what_is_too_little_for_rho_is_refused() -> None:
+    with pytest.raises(ValueError, match="leaves too little for one event"):
+        Budget(epsilon=1.0, delta=1e-9).per_event(Fraction(10**6))
+
+
+def test_a_group_costs_its_factor_squared_and_its_events() -> None:
+    unit = replace(PERSON, max_events=4)
+    found = CLAIM.of_group(unit, Fraction(3), theorem="participation")
+    assert (found.unit, found.rho, found.pure) == (unit, Fraction(9, 50), Fraction(4, 5))
+    assert found.theorems == ("simple", "participation")
+    assert found.trusts[0] == "the clock"
+    assert "one key" in found.trusts[1]
+    assert replace(CLAIM, pure=None).of_group(unit, Fraction(4), theorem="group").pure is None
+    for other in (replace(CLAIM, neighbours="replace-one"), replace(CLAIM, unit=unit)):
+        with pytest.raises(ValueError, match="one event more or less"):
+            other.of_group(unit, Fraction(4), theorem="group")
+
+
+def test_a_claim_gives_the_smaller_epsilon_rounded_up() -> None:
+    third = replace(CLAIM, pure=Fraction(1, 3), rho=Fraction(10))
+    assert third.epsilon(0.0) == third.epsilon(1e-9) == above(Fraction(1, 3))
+    cheap = replace(CLAIM, pure=Fraction(50), rho=Fraction(1, 1000))
+    assert cheap.epsilon(0.0) == 50
+    assert cheap.epsilon(1e-9) == epsilon_for(above(Fraction(1, 1000)), delta=1e-9) < 1
+    assert replace(cheap, pure=None).epsilon(1e-9) == cheap.epsilon(1e-9)
+
+
+def test_a_claim_in_words() -> None:
+    words = CLAIM.words(Budget(epsilon=2.0, delta=0.0))
+    assert words == (
+        "All releases together, over all 10 ticks, satisfy 2-differential privacy (pure) for any single event "
+        "(one row) being added or removed."
+    )
+    endless = replace(CLAIM, horizon=None, neighbours="replace-one").words(Budget(epsilon=2.0, delta=1e-9))
+    assert endless.startswith("All releases together, for ever, satisfy (2, 1e-09)-differential privacy for")
+    assert "replaced" in endless
+
+
+@pytest.mark.parametrize("value", [Fraction(1, 3), Fraction(2, 3), Fraction(1, 10), Fraction(7, 10)])
+def test_floats_are_rounded_the_safe_way_and_to_the_nearest_one(value: float) -> None:
+    high, low = above(Fraction(value)), below(Fraction(value))
+    assert Fraction(low) < value < Fraction(high)
+    assert math.nextafter(low, math.inf) == high
+    assert above(Fraction(high)) == below(Fraction(high)) == high
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.01, 1.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-15, 1e-6, 0.1])
+def test_conversions_lose_no_more_than_their_margin(rho: float, delta: float) -> None:
+    """Rounded up, and by little: what is paid for is what is used."""
+    epsilon = epsilon_for(rho, delta=delta)
+    assert delta_for(rho, epsilon=epsilon) <= delta
+    if epsilon > 0:
+        assert delta_for(rho, epsilon=epsilon * (1 - 1e-7)) > delta * (1 - 1e-6)
+        assert rho_for(epsilon, delta=delta) == pytest.approx(rho, rel=1e-6)
+    else:
+        assert delta_for(rho, epsilon=0.0) <= delta
