@@ -211,7 +211,9 @@ def test_a_sink_that_failed_is_caught_up_in_order(folder: Path, monkeypatch: pyt
             stream.release()
             if name == "rough":
                 with monkeypatch.context() as broken:
-                    broken.setattr(stream._sink, "publish", lambda release, **more: (_ for _ in ()).throw(SinkError("full")))
+                    broken.setattr(
+                        stream._sink, "publish", lambda release, **more: (_ for _ in ()).throw(SinkError("full"))
+                    )
                     for _ in range(2):
                         with pytest.raises(SinkError):
                             stream.release()
