@@ -73,6 +73,7 @@ def test_the_claim_names_the_theorem_from_the_segment_on(tmp_path: Path, kind: s
     assert [release.facts["claim"] for release in releases] == claims(tmp_path)
     if kind == "always":
         assert releases.between("2026-01-02", "2026-01-08").facts["claim"] == after
+        assert releases.at("2026-01-08").compare(releases.at("2026-01-02"), ["ward"]).height > 0, "still one stream"
 
 
 def test_the_name_is_chained(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def as_before(patch: pytest.MonkeyPatch) -> None:
         if key != NAMED:
             real(self, key, value)
 
-    def charge(config: StreamConfig, store: Store, identity: Mapping[str, str], _: object = None) -> None:
+    def charge(config: StreamConfig, store: Store, identity: Mapping[str, str], *_: object, **__: object) -> None:
         begin(config, store, identity)
 
     patch.setattr(Store, "put_meta", put)
