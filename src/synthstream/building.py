@@ -14,7 +14,7 @@ from synthstream.contract import Models, Synthesizer
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Reading
 from synthstream.release import Model, Release, chain_head, seed_of
-from synthstream.segments import Continued, Resumed, ResumedMechanism, Segment, whole
+from synthstream.segments import Resumed, ResumedMechanism, Segment, whole
 from synthstream.workload import FloatArray
 
 
@@ -50,16 +50,17 @@ class Builder:
             claim_facts(claim_of(config, mechanism), config.privacy.budget, written=written)
             for mechanism in (synthesizer.mechanism, resumed)
         ]
-        self._parts: list[tuple[int, Synthesizer]] = [(0, synthesizer)]
+        self._first, self._later = synthesizer, list[Resumed]()
         for start, model in segments:
-            self._parts.append((start, Resumed(inner=synthesizer, segment=self._segment(start, model))))
+            self._later.append(Resumed(inner=synthesizer, segment=self._segment(start, model)))
 
     def _segment(self, start: int, model: Models) -> Segment:
         return Segment(start=start, reading=self.whole(start - 1), model=model)
 
-    def _go_on(self, place: int, start: int, synthesizer: Resumed, base: Model) -> None:
+    def _go_on(self, place: int, base: Model) -> None:
         """Have a segment go on from the model that was built for the tick before it."""
-        self._parts[place] = (start, replace(synthesizer, segment=self._segment(start, whole(base).arrays())))
+        resumed = self._later[place]
+        self._later[place] = replace(resumed, segment=self._segment(resumed.start, whole(base).arrays()))
 
     @property
     def claim(self) -> dict[str, Any]:
@@ -78,20 +79,20 @@ class Builder:
     @property
     def start(self) -> int:
         """First tick of the newest segment."""
-        return self._parts[-1][0]
+        return self.newest.start
 
     @property
     def newest(self) -> Synthesizer:
         """The synthesizer of the newest segment."""
-        return self._parts[-1][1]
+        return self._later[-1] if self._later else self._first
 
     def base(self, start: int) -> Models:
         """The model that a segment goes on from, as arrays."""
-        return next(part.segment.model for at, part in self._parts if at == start and isinstance(part, Resumed))
+        return next(resumed.segment.model for resumed in self._later if resumed.start == start)
 
     def synthesizer(self, tick: int) -> Synthesizer:
         """The one of the segment that holds a tick."""
-        return next(synthesizer for start, synthesizer in reversed(self._parts) if start <= tick)
+        return next((resumed for resumed in reversed(self._later) if resumed.start <= tick), self._first)
 
     def _of(self, tick: int) -> Committed:
         committed = self._committed(tick)
@@ -106,8 +107,7 @@ class Builder:
 
     def whole(self, tick: int) -> Reading:
         """What is published as measured at a tick: over all segments."""
-        synthesizer, known = self.synthesizer(tick), self.measured(tick)
-        return synthesizer.whole(known) if isinstance(synthesizer, Resumed) and isinstance(known, Continued) else known
+        return self.synthesizer(tick).whole(self.measured(tick))
 
     def covariance(self, s: int, t: int) -> FloatArray:
         """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
@@ -115,13 +115,13 @@ class Builder:
         Of a stream of tables. A later segment adds noise of its own to that of the tick before it.
         """
         s, t = sorted((s, t))
-        start, synthesizer = next(part for part in reversed(self._parts) if part[0] <= t)
-        if not isinstance(synthesizer, Resumed):
-            return np.asarray(synthesizer.mechanism.covariance(s, t))
+        start, tables = self.synthesizer(t).start, self._first.tables
+        if tables is None:
+            raise TypeError("streams of points have no covariance of tables")
         if s < start:
             return self.covariance(s, start - 1)
-        own = synthesizer.inner.mechanism.covariance(s - start, t - start)
-        return np.asarray(self.covariance(start - 1, start - 1) + own)
+        own = tables.covariance(s - start, t - start)
+        return own if start == 0 else np.asarray(self.covariance(start - 1, start - 1) + own)
 
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
@@ -162,19 +162,19 @@ class Builder:
         last: Model | None = None
         models: Models = {}
         for tick in range(ticks):
-            for place, (start, synthesizer) in enumerate(self._parts):
-                if start == tick and last is not None and isinstance(synthesizer, Resumed):
-                    self._go_on(place, start, synthesizer, last)
+            for place, resumed in enumerate(self._later):
+                if resumed.start == tick and last is not None:
+                    self._go_on(place, last)
             models = self.replay(tick, models)
             last, release = self.build(tick, last, models)
             yield last, release, models
 
     def alone(self, tick: int) -> tuple[Model, Release]:
         """The model and the release of a tick of a stream of points, whose fit does not start from the tick before."""
-        for place, (start, synthesizer) in enumerate(self._parts):
-            if 0 < start <= tick and isinstance(synthesizer, Resumed):
-                base, _ = self.build(start - 1, None, {})
-                self._go_on(place, start, synthesizer, base)
+        for place, resumed in enumerate(self._later):
+            if resumed.start <= tick:
+                base, _ = self.build(resumed.start - 1, None, {})
+                self._go_on(place, base)
         return self.build(tick, None, {})
 
     def replay(self, tick: int, models: Models) -> Models:
@@ -185,7 +185,7 @@ class Builder:
         """The release of a tick with a model; without ``changed``."""
         clock, committed = self._config.clock, self._of(tick)
         chain = {"previous": self.previous(tick), "head": committed.head}
-        starts = [start for start, _ in self._parts if 0 < start <= tick]
+        starts = [resumed.start for resumed in self._later if resumed.start <= tick]
         facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
         facts |= {"segments": starts} if starts else {}
         facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}

@@ -5,16 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
+from synthstream.config import StreamConfig
 from synthstream.errors import FilesLeftOut, PlaceError
 from synthstream.release import Release
 
-if TYPE_CHECKING:
-    from synthstream.stream import Stream
+
+class Followed(Protocol):
+    """A :class:`synthstream.stream.Stream`."""
+
+    @property
+    def config(self) -> StreamConfig: ...
+    @property
+    def closed(self) -> int: ...
+    @property
+    def last(self) -> Release | None: ...
+    @property
+    def findings(self) -> dict[Path, str]: ...
+    def due(self, *, until: datetime | None = None) -> int: ...
+    def ingest(self) -> int: ...
+    def release(self, *, until: datetime | None = None) -> Release: ...
+    def publish_copies(self) -> int: ...
 
 
-def released(stream: Stream, ticks: int, *, until: datetime | None = None) -> Iterator[Release]:
+def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> Iterator[Release]:
     """Close so many ticks, which are due. A place that gets copies and fails delays none of them.
 
     Args:
@@ -40,14 +56,14 @@ def released(stream: Stream, ticks: int, *, until: datetime | None = None) -> It
         raise failed
 
 
-def tell(stream: Stream) -> None:
+def tell(stream: Followed) -> None:
     """Raise ``FilesLeftOut`` if files were left out when the stream last looked; say it when all else is done."""
     if stream.findings:
         raise FilesLeftOut(stream.findings)
 
 
 def follow(
-    stream: Stream,
+    stream: Followed,
     *,
     now: Callable[[], datetime],
     until: datetime | None = None,

@@ -5,20 +5,48 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 
 from synthstream.coordinates import Coordinate
 from synthstream.errors import SchemaError
-from synthstream.fit.cloud import Cloud
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
-from synthstream.release import Release, seed_of
-from synthstream.workload import FloatArray
+from synthstream.partition import Partition
+from synthstream.release import Model, Release, seed_of
+from synthstream.workload import CodeArray, FloatArray
 
 # Nodes below this level are not listed in a release's table of nodes.
 _LISTED = 12
+
+
+class Masses(Model, Protocol):
+    """A model that is masses of the cells of a partition: a :class:`synthstream.fit.cloud.Cloud`."""
+
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+
+    @property
+    def nodes(self) -> Partition:
+        """The partition down to the nodes that have a mass."""
+
+    @property
+    def masses(self) -> FloatArray:
+        """By node, shape ``(2**level,)``."""
+
+    def levels(self) -> list[FloatArray]:
+        """Masses over the nodes of every level, the root's first."""
+
+    def points(self, n: int, rng: np.random.Generator) -> CodeArray:
+        """Codes of ``n`` points, shape ``(n, columns)``."""
+
+    def mass(self, inside: FloatArray) -> tuple[float, float]:
+        """Mass of a region, given by the part of each node that lies in it, and its standard error."""
+
+    def distance(self) -> float:
+        """A forecast of W1 to the true events, in widths of the box."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -31,7 +59,7 @@ class PointRelease(Release):
     """
 
     measured: TreeMeasured | TurnstileMeasured | NodeCounts
-    model: Cloud
+    model: Masses
 
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         return self.schema.decode(self.model.points(self.model.number if n is None else n, rng), rng)
