@@ -11,7 +11,6 @@ from synthstream import tablenames
 from synthstream.errors import ConfigError
 from synthstream.outside import AlsoConfig
 from synthstream.secrecy import apart
-from synthstream.synthesis import POINTS
 from synthstream.tablenames import MANIFEST, TableName, refuse_columns
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _table(file: File, section: AlsoSection) -> AlsoConfig:
             )
     names = [column.name for column in file.columns]
     if section.content == "tables":
-        names = [f"{name} from" for name in names] if file.synthesizer.kind in POINTS else []
+        names = [f"{name} from" for name in names] if file.synthesizer.points else []
     refuse_columns(names)
     return AlsoConfig(kind=section.kind, place=str(name), content=section.content, service=section.service)
 

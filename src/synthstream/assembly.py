@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -22,6 +22,7 @@ from synthstream.kernel.participation import factor_of
 from synthstream.kernel.points import Points
 from synthstream.kernel.selective import Selective
 from synthstream.kernel.turnstile import Turnstile
+from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
 from synthstream.paper_synthesizers import FromBatches, FromSelection
 from synthstream.partition import Partition
 from synthstream.point_synthesizers import FromNodes, FromSparseCounts
@@ -29,6 +30,9 @@ from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
 from synthstream.synthesis import SynthesizerConfig
 from synthstream.synthesizer import Continual, InEpochs
 from synthstream.workload import Workload
+
+Make = Callable[[StreamConfig, Budget], Synthesizer]
+_MAKERS: dict[str, Make] = {}
 
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
 _LONG = 1000
@@ -45,16 +49,7 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
     """
     try:
         budget = config.privacy.budget.per_event(group_factor(config), by_pure=_measures(config) == "epochs")
-        if config.workload is None:
-            return _of_points(config, budget)
-        return synthesizer_for(
-            config.synthesizer,
-            workload=config.workload,
-            budget=budget,
-            horizon=config.clock.horizon,
-            unit=Unit(signed=config.op is not None),
-            neighbours=config.privacy.neighbours,
-        )
+        return _MAKERS[config.synthesizer.kind](config, budget)
     except ValueError as error:
         each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
         raise ConfigError(f"{config.name}: {error}{each}") from error
@@ -84,6 +79,36 @@ def group_factor(config: StreamConfig) -> Fraction:
     if unit.max_per_tick is not None and not budget.pure and _measures(config) == "always":
         how = counter(config.synthesizer.counter, horizon=config.clock.horizon, noise="gaussian")
     return factor_of(how, unit)
+
+
+def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:
+    """Let configurations use a kind of synthesizer.
+
+    Args:
+        kind: its name in ``[synthesizer]``.
+        make: the synthesizer of a configuration, for the budget of one event; raises ``ValueError`` if they do not fit.
+        keys, points: see :class:`synthstream.kinds.SynthesizerKind`.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if kind in _MAKERS:
+        raise ValueError(f"there is a synthesizer {kind!r} already")
+    _MAKERS[kind] = make
+    SYNTHESIZERS.setdefault(kind, SynthesizerKind(keys, points=points))
+
+
+def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
+    if config.workload is None:
+        raise ValueError("there are no tables to count")
+    return synthesizer_for(
+        config.synthesizer,
+        workload=config.workload,
+        budget=budget,
+        horizon=config.clock.horizon,
+        unit=Unit(signed=config.op is not None),
+        neighbours=config.privacy.neighbours,
+    )
 
 
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
@@ -186,3 +211,9 @@ def _limits(unit: Unit) -> dict[str, Any]:
     if not unit.of_persons:
         return {}
     return {"max_events": unit.max_events, "max_per_tick": unit.max_per_tick, "per": unit.per}
+
+
+for _kind in ("table", "selective", "stream-mwem"):
+    register(_kind, _of_tables)
+for _kind in ("points", "hypercube"):
+    register(_kind, _of_points)

@@ -19,6 +19,7 @@ from synthstream.clock import Clock, known_zone
 from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.coordinates import coordinate_of
 from synthstream.errors import ConfigError
+from synthstream.kinds import SYNTHESIZERS
 from synthstream.logs import LogConfig, SourceSection
 from synthstream.outside import AlsoConfig, PublicationConfig, SinkConfig, SourceConfig
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
@@ -35,7 +36,6 @@ from synthstream.sections import (
     PublicationSection,
 )
 from synthstream.synthesis import (
-    POINTS,
     SynthesizerConfig,
     SynthesizerSection,
     partition_of,
@@ -213,7 +213,7 @@ def _check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...
     for i, raw in enumerate([] if ("columns",) in broken else data["columns"]):
         if not any(loc[:2] == ("columns", i) for loc in broken):
             column = TypeAdapter(Columns).validate_python(raw)
-            if kind in POINTS:
+            if kind in SYNTHESIZERS and SYNTHESIZERS[kind].points:
                 problems.attempt(f"columns.{i}", partial(coordinate_of, column, 1))
             elif kind is not None or column.type != "number":  # without its kind, nobody knows what a number needs
                 problems.attempt(f"columns.{i}", partial(_column, column, timezone))
@@ -225,12 +225,12 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
     clock = problems.attempt("clock", lambda: _clock(file.clock))
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
     partition = None
-    if file.synthesizer.kind in POINTS:
+    if file.synthesizer.points:
         partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
     columns: list[Column | None] = []
     for i, section in enumerate(file.columns):
         read: Callable[[], Column] = partial(_column, section, file.clock.timezone)
-        if file.synthesizer.kind in POINTS:
+        if file.synthesizer.points:
             read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
         columns.append(problems.attempt(f"columns.{i}", read))
     sound = tuple(column for column in columns if column is not None)
@@ -238,7 +238,7 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
     if len(sound) == len(columns):
         schema = problems.attempt("columns", lambda: Schema(columns=sound))
     workload = None
-    if schema is not None and file.synthesizer.kind not in POINTS:
+    if schema is not None and not file.synthesizer.points:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     problems.attempt("op", lambda: _of_its_own(file))
     if file.source is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 
 class Names:
@@ -47,6 +47,29 @@ COUNTERS = Names(
         "blt": None,
     }
 )
+
+
+class SynthesizerKind(NamedTuple):
+    """What a configuration must know of a kind of synthesizer; how one is made is registered in ``synthesizers``.
+
+    Args:
+        keys: of ``[synthesizer]`` that have an effect.
+        points: whether its columns are coordinates of points; otherwise it counts tables.
+    """
+
+    keys: tuple[str, ...]
+    points: bool = False
+
+
+_TABLES = ("order", "marginals", "picks")
+_ROUNDS = (*_TABLES, "events_per_tick", "fit", "queries", "score")
+SYNTHESIZERS: dict[str, SynthesizerKind] = {
+    "table": SynthesizerKind((*_TABLES, "counter", "budget", "measure", "growth")),
+    "selective": SynthesizerKind((*_ROUNDS, "counter")),
+    "stream-mwem": SynthesizerKind(_ROUNDS),
+    "points": SynthesizerKind(("depth", "schedule"), points=True),
+    "hypercube": SynthesizerKind(("depth",), points=True),
+}
 
 # How a budget is divided among tables: synthstream.kernel.marginals.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from synthstream.errors import ConfigError
-from synthstream.kinds import COUNTERS, Queries, Score, Split
+from synthstream.kinds import COUNTERS, SYNTHESIZERS, Queries, Score, Split
 from synthstream.kinds import FitKind as FitKind
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import Budget
@@ -27,35 +28,25 @@ _DEPTH = 20
 # The state of a points stream holds a number of 8 bytes for each cell, and no piece of a state may have 1 GB.
 _DEEPEST_POINTS = 26
 
-Kind = Literal["table", "selective", "stream-mwem", "points", "hypercube"]
-POINTS: tuple[Kind, ...] = ("points", "hypercube")
 Measure = Literal["auto", "always", "epochs"]
 
-# Keys that only some kinds know.
-_OF_KIND: dict[str, tuple[Kind, ...]] = {
-    "order": ("table", "selective", "stream-mwem"),
-    "marginals": ("table", "selective", "stream-mwem"),
-    "picks": ("table", "selective", "stream-mwem"),
-    "depth": ("points", "hypercube"),
-    "schedule": ("points",),
-    "counter": ("table", "selective"),
-    "budget": ("table",),
-    "measure": ("table",),
-    "growth": ("table",),
-    "events_per_tick": ("selective", "stream-mwem"),
-    "fit": ("selective", "stream-mwem"),
-    "queries": ("selective", "stream-mwem"),
-    "score": ("selective", "stream-mwem"),
-}
+
+def _known_kind(name: str) -> str:
+    return _known(name, SYNTHESIZERS)
 
 
 def _known_counter(name: str) -> str:
-    if name not in COUNTERS:
-        raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, COUNTERS))})
+    return _known(name, COUNTERS)
+
+
+def _known(name: str, names: Iterable[str]) -> str:
+    if name not in names:
+        raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, names))})
     return name
 
 
 CounterName = Annotated[str, AfterValidator(_known_counter)]
+KindName = Annotated[str, AfterValidator(_known_kind)]
 
 
 class Section(BaseModel):
@@ -67,7 +58,7 @@ class Section(BaseModel):
 class SynthesizerSection(Section):
     """Keys of [synthesizer]; see :class:`SynthesizerConfig`."""
 
-    kind: Kind = "table"
+    kind: KindName = "table"
     order: int | None = Field(default=None, ge=1, le=8)
     marginals: list[list[str]] | None = None
     counter: CounterName = "auto"
@@ -81,6 +72,11 @@ class SynthesizerSection(Section):
     score: Score = "corrected"
     depth: int | None = Field(default=None, ge=1, le=DEEPEST)
     schedule: Literal["adaptive", "fixed"] = "adaptive"
+
+    @property
+    def points(self) -> bool:
+        """Whether columns are coordinates of points."""
+        return SYNTHESIZERS[self.kind].points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +98,7 @@ class SynthesizerConfig:
         schedule: see :class:`synthstream.kernel.points.Points`.
     """
 
-    kind: Kind = "table"
+    kind: str = "table"
     counter: str = "auto"
     budget: Split = "auto"
     measure: Measure = "auto"
@@ -114,6 +110,11 @@ class SynthesizerConfig:
     score: Score = "corrected"
     depth: int | None = None
     schedule: Literal["adaptive", "fixed"] = "adaptive"
+
+    @property
+    def points(self) -> bool:
+        """Whether columns are coordinates of points."""
+        return SYNTHESIZERS[self.kind].points
 
     def measures(self, budget: Budget) -> Literal["always", "epochs"]:
         """Whether all tables are measured at every tick, or some once an epoch.
@@ -133,12 +134,10 @@ def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfi
     """
     settings = SynthesizerConfig(**section.model_dump(exclude={"order", "marginals"}))
     given = {key for key in section.model_fields_set if getattr(section, key) != "auto"}
-    for key in sorted(given & set(_OF_KIND)):
-        if section.kind not in _OF_KIND[key]:
-            belongs = " or ".join(f'"{kind}"' for kind in _OF_KIND[key])
+    for key in sorted(given - {"kind"} - set(SYNTHESIZERS[section.kind].keys)):
+        if belonging := [kind for kind, known in SYNTHESIZERS.items() if key in known.keys]:
+            belongs = " or ".join(f'"{kind}"' for kind in belonging)
             raise ConfigError(f'{key}: has no effect with kind = "{section.kind}"; it belongs to kind = {belongs}')
-    if section.kind in POINTS:
-        return settings
     if section.kind == "table":
         measure = settings.measures(budget)
         for key in sorted(given & {"always": {"growth", "picks"}, "epochs": {"counter", "budget"}}[measure]):
@@ -148,7 +147,10 @@ def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfi
                 f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{other}"'
             )
         return settings
-    if settings.picks is None and settings.events_per_tick is None:
+    if "events_per_tick" in SYNTHESIZERS[section.kind].keys and (settings.picks, settings.events_per_tick) == (
+        None,
+        None,
+    ):
         raise ConfigError(
             "picks: say how many tables to select at a tick; or give events_per_tick, a public guess of how many "
             "events a tick brings, and let a rule decide. Never look it up in the private data"

@@ -1,0 +1,94 @@
+"""A counter and a synthesizer from outside the package, through the registries alone: from plan to verify."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import tests.plugins.independent
+import tests.plugins.weeks  # noqa: F401 - each registers itself
+from synthstream.assembly import register
+from synthstream.cli import app
+from synthstream.kernel.counters import Served
+from synthstream.kernel.counters import register as register_counter
+
+TOML = """
+name = "visits"
+state = "state"
+[privacy]
+epsilon = 5.0
+delta = 0.0
+unit = "event"
+[clock]
+column = "day"
+start = 2026-01-01
+every = "1d"
+until = 2026-01-10
+horizon = 20
+[[columns]]
+name = "ward"
+type = "category"
+values = ["A", "B"]
+[[columns]]
+name = "age"
+type = "number"
+min = 0
+max = 100
+bins = 4
+[synthesizer]
+kind = "independent"
+order = 1
+counter = "weeks"
+[source]
+kind = "parquet"
+path = "visits.parquet"
+[sink]
+kind = "parquet"
+path = "releases"
+"""
+
+
+@pytest.fixture(name="config")
+def stream_toml(tmp_path: Path) -> Path:
+    days = [f"2026-01-{1 + i % 9:02d}" for i in range(900)]
+    rows = {"day": days, "ward": ["A", "B", "A"] * 300, "age": [10.0, 60.0, 90.0] * 300}
+    pl.DataFrame(rows).write_parquet(tmp_path / "visits.parquet")
+    (tmp_path / "stream.toml").write_text(TOML)
+    return tmp_path / "stream.toml"
+
+
+def said(*words: object) -> str:
+    found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_kinds_from_outside_go_all_the_way(config: Path, tmp_path: Path) -> None:
+    assert json.loads(said("plan", config, "--json"))["claim"]["theorems"] == ["marginals", "nodes"]
+    said("run", config)
+    said("sample", config, "-n", "50", "-o", tmp_path / "rows.parquet")
+    assert pl.read_parquet(tmp_path / "rows.parquet").height == 50
+    said("report", config, "-o", tmp_path / "report.html")
+    said("verify", config)
+    tables = pl.read_parquet(tmp_path / "releases/000008/tables.parquet")
+    total = tables.row(0, named=True)
+    assert abs(total["measured"] - 900) < 10 * total["stderr"] < 300
+
+
+def test_an_unknown_kind_is_refused_and_known_ones_are_named(config: Path) -> None:
+    config.write_text(TOML.replace('"independent"', '"independant"').replace('"weeks"', '"weaks"'))
+    found = CliRunner().invoke(app, ["plan", str(config)])
+    assert found.exit_code == 2
+    assert "'independent'" in found.output
+    assert "'weeks'" in found.output
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(ValueError, match="already"):
+        register("independent", tests.plugins.independent.make)
+    with pytest.raises(ValueError, match="already"):
+        register_counter("simple", Served(lambda horizon, noise: None, ("laplace",)))  # type: ignore[arg-type,return-value]
