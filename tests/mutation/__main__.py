@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutation.modules import MODULES
-from tests.mutation.mutants import SOURCE, Mutant, mutants_of
+from tests.mutation.mutants import SOURCE, mutants_of
 from tests.mutation.running import Fate, fates, preload, trial
 
 SURVIVORS = Path(__file__).parent / "survivors.toml"

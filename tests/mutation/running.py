@@ -23,8 +23,8 @@ from tests.mutation.mutants import SOURCE, Mutant
 
 # Loaded once, before anything is forked; the package itself and its tests are imported anew by every mutant.
 LIBRARIES = (
-    "numpy", "numba", "scipy.optimize", "scipy.stats", "polars", "pyarrow.parquet", "pydantic", "typer.testing", "jinja2",
-    "rich.progress", "hypothesis", "pandas", "sqlite3", "opendp.prelude",
+    "numpy", "numba", "scipy.optimize", "scipy.stats", "polars", "pyarrow.parquet", "pydantic", "typer.testing",
+    "jinja2", "rich.progress", "hypothesis", "pandas", "sqlite3", "opendp.prelude",
 )  # fmt: skip
 
 
@@ -49,14 +49,12 @@ class _Mutated(importlib.abc.MetaPathFinder, SourceFileLoader):
     """Imports one module from other source. Its compiled functions are compiled anew, and not kept on disk."""
 
     def __init__(self, module: str, source: str) -> None:
-        self._name = "synthstream." + module.removesuffix(".py").replace("/", ".")
-        self._name = self._name.removesuffix(".__init__")
-        path = str((SOURCE / module).absolute())
-        super().__init__(self._name, path)
+        name = "synthstream." + module.removesuffix(".py").replace("/", ".")
+        super().__init__(name.removesuffix(".__init__"), str((SOURCE / module).absolute()))
         self._source = source.replace("cache=True", "cache=False")
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self._name:
+        if name != self.name:
             return None
         package = [str(Path(self.path).parent)] if self.path.endswith("__init__.py") else None
         return spec_from_file_location(name, self.path, loader=self, submodule_search_locations=package)
@@ -93,9 +91,11 @@ def _child(write: int, mutant: Mutant, tests: Sequence[str], limit: float) -> No
         pipe.write(pickle.dumps((line, becomes)))
         pipe.flush()
         try:
-            sys.meta_path.insert(0, _Mutated(mutant.module, mutant.source()))
+            mutated = _Mutated(mutant.module, mutant.source())
+            sys.meta_path.insert(0, mutated)
+            importlib.import_module(mutated.name)  # before pytest puts an importer of its own first
             survived = passes(tests)
-        except BaseException:  # noqa: B902 - whatever a mutant does, it is seen
+        except BaseException:  # whatever a mutant does, it is seen
             survived = False
         pipe.write(pickle.dumps((survived, time.monotonic() - begun)))
         pipe.flush()

@@ -1,4 +1,4 @@
-"""Budgets, units and claims at their edges: where a limit lies, what counts as a person's, and which way numbers round."""
+"""Budgets, units and claims at their edges: where a limit lies, what counts, and which way numbers are rounded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_limits_begin_at_one(name: str) -> None:
 
 
 def test_an_event_is_one_row_that_comes() -> None:
-    assert EVENT == Unit(kind="event", signed=False, max_events=1, max_per_tick=None, per=None, period=None)
+    assert Unit(kind="event", signed=False, max_events=1, max_per_tick=None, per=None, period=None) == EVENT
     assert (EVENT.of_persons, EVENT.in_a_tick, EVENT.events) == (False, 1, 1)
     assert (PERSON.of_persons, PERSON.in_a_tick, PERSON.events) == (True, 20, 20)
 
