@@ -123,6 +123,7 @@ def test_a_group_divides_a_pure_budget() -> None:
         with pytest.raises(ValueError, match="factor must be at least 1"):
             pure.per_event(factor)
     assert pure.per_event(Fraction(10**5)).epsilon == pytest.approx(1e-5)
+    assert Budget(epsilon=4 * 1e-6, delta=0.0).per_event(Fraction(4)).epsilon == 1e-6  # the least of all
     for budget in (pure, Budget(epsilon=1.0, delta=1e-9)):
         with pytest.raises(ValueError, match="max_events: epsilon = 1 for a person leaves too little"):
             budget.per_event(Fraction(10**6 + 1), by_pure=True)
