@@ -45,7 +45,7 @@ class Fate(NamedTuple):
     seconds: float
 
 
-class _Mutated(importlib.abc.MetaPathFinder, SourceFileLoader):
+class _Mutated(importlib.abc.MetaPathFinder, SourceFileLoader):  # type: ignore[misc]  # as typeshed has it
     """Imports one module from other source. Its compiled functions are compiled anew, and not kept on disk."""
 
     def __init__(self, module: str, source: str) -> None:
