@@ -75,7 +75,7 @@ def no_noise() -> Iterator[None]:
     """No noise may be drawn. The system's own gate is told so: another one would be another kind of run."""
 
     def refused(self: SystemGate, *_: object, **__: object) -> NoReturn:
-        raise AssertionError("noise was asked for")
+        raise AssertionError("was asked for noise")
 
     with pytest.MonkeyPatch.context() as patch:
         for door in ("gaussian", "laplace", "choose", "passes"):
