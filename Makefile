@@ -4,7 +4,7 @@ EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-points test test-all wheel-test soak bench bench-tables bench-points check docs images clean
+.PHONY: install demo demo-points test test-all wheel-test soak mutation bench bench-tables bench-points check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -36,6 +36,14 @@ wheel-test: $(VENV)/ready
 # By hand, before a version: 10,000 kills, 10,000 pairs of neighbours, ten years of days. It takes hours.
 soak: $(VENV)/ready
 	$(BIN)/python -m pytest -m soak -s
+
+# Mutants of the code that bounds what is spent; every one must be told by a test, or explained.
+$(VENV)/mutation: $(VENV)/ready
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable '.[mutation]'
+	touch $@
+
+mutation: $(VENV)/mutation
+	$(BIN)/python -m tests.mutation
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks

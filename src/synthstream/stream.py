@@ -63,9 +63,8 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
     config = load(Path(path))
     if simulate is None:
         return Stream(config, unchecked=unchecked)
-    return Stream(
-        simulated(config), gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked
-    )
+    config = simulated(config)
+    return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
 
 
 def system_gate(tick: int) -> Gate:
@@ -210,8 +209,7 @@ class Stream:
             Number of files that were counted now; 0 for a log.
 
         Raises:
-            SourceError, SchemaError: files, their folder or a log cannot be reached; files that were counted seem to
-                be moved; a log is another, lacks a column.
+            SourceError, SchemaError: files or a log cannot be reached, or seem to be moved; a log is another.
         """
         self._finish_half_drawn()
         return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files)
@@ -304,16 +302,13 @@ class Stream:
         state = self._counter if self._counter is not None else self._store.counter()
         self._counter = None  # dead until the commit has happened
         if state is None or int(state["t"]) != tick - self._builder.start:
-            raise StateCorrupt(
-                f"{self.config.state} has lost the state of its counters, or holds that of another tick. No noise was "
-                "drawn. Restore the folder whole."
-            )
+            lost = "has lost the state of its counters, or holds that of another tick. No noise was drawn"
+            raise StateCorrupt(f"{self.config.state} {lost}. Restore the folder whole.")
         try:
             counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
             journal = JournalGate(gate, self._store, tick)
-            after, measured, models = self._env.do(
-                "draw", partial(self._synthesizer.step, state, counts, journal, self._model, models)
-            )
+            step = partial(self._synthesizer.step, state, counts, journal, self._model, models)
+            after, measured, models = self._env.do("draw", step)
             with self._store.transaction("measurement"):
                 self._store.append_measurement(self._builder.drawn(measured, unchecked=unchecked))
                 self._store.put_counter(after)
@@ -361,9 +356,8 @@ class Stream:
         found = self._store.population()
         if found is None:
             return None, None
-        tick, arrays = found
-        model = self._builder.synthesizer(tick).model(arrays)
-        return model, self._builder.release(tick, model)
+        model = self._builder.synthesizer(found[0]).model(found[1])
+        return model, self._builder.release(found[0], model)
 
     # -- looking ------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,6 @@ PUBLIC = {
     "foresight/points.py": "simulated events",
     "foresight/tables.py": "simulated events",
     "outside.py": "takes the names of kinds of files",
-    "published.py": "takes the type of a committed measurement",
 }
 
 # They import none of these, and a private value, or the decision to draw, depends on them.
@@ -49,6 +48,7 @@ DECLARED = {
     "io/postgres_table.py": "what is published elsewhere",
     "io/rows.py": "rows of the state",
     "io/sealing.py": "the key",
+    "io/sinks.py": "what is published",
     "io/servers.py": "what an error of a server shows",
     "partition.py": "codes to cells",
     "privacy.py": "what a claim costs",

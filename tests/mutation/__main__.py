@@ -48,9 +48,11 @@ def tried(module: str, *, sample: int | None, jobs: int) -> list[Fate]:
     passed, seconds = trial(tests)
     if not passed:
         sys.exit(f"{module}: its tests fail without any mutant")
-    limit, found, begun = 30 + 5 * jobs * seconds, [], time.monotonic()
+    limit, found, begun = 5 + 3 * seconds, list[Fate](), time.monotonic()
     for fate in fates([(mutant, tests, limit) for mutant in mutants], jobs=jobs):
         found.append(fate)
+        if not len(found) % 50:
+            print(f"{module}: {len(found)} of {len(mutants)}", flush=True)
         if not fate.killed:
             print(f"{module}: survived {fate.mutant.operator}\n  - {fate.line}\n  + {fate.becomes}", flush=True)
     killed = sum(fate.killed for fate in found)

@@ -7,7 +7,7 @@ _PERSONS = ("tests/unit/test_contributions.py", "tests/unit/test_persons.py")
 
 MODULES: dict[str, tuple[str, ...]] = {
     "kernel/gate.py": ("tests/unit/test_gate.py", "tests/unit/test_choosing.py"),
-    "privacy.py": ("tests/unit/test_privacy.py", "tests/unit/test_privacy_edges.py"),
+    "privacy.py": ("tests/unit/test_privacy_edges.py", "tests/unit/test_privacy.py"),
     "kernel/marginals.py": ("tests/unit/test_marginals.py",),
     **{
         f"kernel/counters/{name}.py": _COUNTERS

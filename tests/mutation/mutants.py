@@ -16,7 +16,7 @@ SOURCE = Path("src/synthstream")
 Place = tuple[int, int]  # line, column
 
 # Cosmic Ray replaces an operator by every other one: eleven mutants that nearly always die together. One or two of
-# them, the nearest, are kept. Annotations are not evaluated, and removing a decorator breaks a module or only its speed.
+# them, the nearest, are kept. Annotations are not evaluated, and a decorator less breaks all or only speed.
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub",
     "ReplaceBinaryOperator_Sub_Add",

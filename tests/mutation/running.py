@@ -23,8 +23,8 @@ from tests.mutation.mutants import SOURCE, Mutant
 
 # Loaded once, before anything is forked; the package itself and its tests are imported anew by every mutant.
 LIBRARIES = (
-    "numpy", "numba", "scipy.optimize", "scipy.stats", "polars", "pyarrow.parquet", "pydantic", "typer.testing", "jinja2",
-    "rich.progress", "hypothesis", "pandas", "sqlite3", "opendp.prelude",
+    "numpy", "numba", "scipy.optimize", "scipy.stats", "polars", "pyarrow.parquet", "pydantic", "typer.testing",
+    "jinja2", "rich.progress", "hypothesis", "pandas", "sqlite3", "opendp.prelude",
 )  # fmt: skip
 
 
@@ -45,18 +45,16 @@ class Fate(NamedTuple):
     seconds: float
 
 
-class _Mutated(importlib.abc.MetaPathFinder, SourceFileLoader):
+class _Mutated(importlib.abc.MetaPathFinder, SourceFileLoader):  # type: ignore[misc]  # as typeshed has it
     """Imports one module from other source. Its compiled functions are compiled anew, and not kept on disk."""
 
     def __init__(self, module: str, source: str) -> None:
-        self._name = "synthstream." + module.removesuffix(".py").replace("/", ".")
-        self._name = self._name.removesuffix(".__init__")
-        path = str((SOURCE / module).absolute())
-        super().__init__(self._name, path)
+        name = "synthstream." + module.removesuffix(".py").replace("/", ".")
+        super().__init__(name.removesuffix(".__init__"), str((SOURCE / module).absolute()))
         self._source = source.replace("cache=True", "cache=False")
 
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != self._name:
+        if name != self.name:
             return None
         package = [str(Path(self.path).parent)] if self.path.endswith("__init__.py") else None
         return spec_from_file_location(name, self.path, loader=self, submodule_search_locations=package)
@@ -87,15 +85,18 @@ def _child(write: int, mutant: Mutant, tests: Sequence[str], limit: float) -> No
     os.setpgid(0, 0)
     line, becomes = mutant.change()
     begun = time.monotonic()
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process, which counts as killed
-    signal.alarm(int(limit))
+    # Seconds of computing, whatever else the machine does; then the process ends, which counts as killed.
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_PROF, limit)
     with os.fdopen(write, "wb") as pipe:
         pipe.write(pickle.dumps((line, becomes)))
         pipe.flush()
         try:
-            sys.meta_path.insert(0, _Mutated(mutant.module, mutant.source()))
+            mutated = _Mutated(mutant.module, mutant.source())
+            sys.meta_path.insert(0, mutated)
+            importlib.import_module(mutated.name)  # before pytest puts an importer of its own first
             survived = passes(tests)
-        except BaseException:
+        except BaseException:  # whatever a mutant does, it is seen
             survived = False
         pipe.write(pickle.dumps((survived, time.monotonic() - begun)))
         pipe.flush()
@@ -103,11 +104,12 @@ def _child(write: int, mutant: Mutant, tests: Sequence[str], limit: float) -> No
 
 
 def trial(tests: Sequence[str]) -> tuple[bool, float]:
-    """Whether some tests pass without any mutant, and how many seconds they take, in a process of its own."""
-    begun, process = time.monotonic(), os.fork()
+    """Whether some tests pass without any mutant, and how many seconds they compute, in a process of its own."""
+    process = os.fork()
     if not process:
         os._exit(0 if passes(tests) else 1)
-    return os.waitpid(process, 0)[1] == 0, time.monotonic() - begun
+    _, status, usage = os.wait4(process, 0)
+    return status == 0, usage.ru_utime + usage.ru_stime
 
 
 class _Job(NamedTuple):
@@ -121,7 +123,7 @@ def fates(work: Sequence[tuple[Mutant, Sequence[str], float]], *, jobs: int) -> 
     """Try mutants, so many at a time.
 
     Args:
-        work: each mutant, the tests that must tell it, and the seconds after which it has hung.
+        work: each mutant, the tests that must tell it, and the seconds of computing after which it has hung.
         jobs: processes at a time.
     """
     waiting, running = list(reversed(work)), dict[int, _Job]()

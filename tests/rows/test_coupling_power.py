@@ -85,7 +85,7 @@ def counts_in_the_chain(patch: Patch) -> None:
     """A row count under the hash of a release: whoever guesses it can check the guess."""
     honest, seen = chain_head, [0]
     _counting(patch, lambda n: seen.__setitem__(0, n))
-    patch.setattr("synthstream.stream.chain_head", lambda head, **facts: honest(f"{head}{seen[0]}", **facts))
+    patch.setattr("synthstream.building.chain_head", lambda head, **facts: honest(f"{head}{seen[0]}", **facts))
 
 
 def publishes_as_many_rows_as_came(patch: Patch) -> None:

@@ -315,7 +315,7 @@ def test_a_checkpoint_that_does_not_belong_to_the_state_is_refused(spark: SparkS
 def test_a_source_that_gives_other_rows_again_stops_no_release(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path, "always")
     files(tmp_path, count=1)
-    with opened(config) as stream:
+    with Stream(config, gates=lambda tick: ExactGate()) as stream:
         attach(streaming(spark, tmp_path), stream).query.awaitTermination()
         counted = pl.read_parquet(tmp_path / "rows-0.parquet").height
         rows(50, 77).write_parquet(tmp_path / "rows-0.parquet")

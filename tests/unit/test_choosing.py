@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from synthstream.kernel import choosing
 from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
-from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.gate import Gate, SystemGate, checked_choice
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
@@ -113,6 +113,14 @@ def test_gates_choose_the_far_better_candidate(gate: Gate) -> None:
 def test_bad_arguments(gate: Gate, scores: IntArray, sensitivity: int, epsilon: float, error: type[Exception]) -> None:
     with pytest.raises(error):
         gate.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
+
+
+@pytest.mark.parametrize(("sensitivity", "epsilon"), [(1, 1.0), (3, 0.5), (1024, 7.0)])
+def test_a_choice_is_weighed_by_half_of_epsilon_for_each_unit_of_sensitivity(sensitivity: int, epsilon: float) -> None:
+    scores = np.array([LARGEST_SCORE + 1, 5, -LARGEST_SCORE - 1])
+    exact, rate = checked_choice(scores, sensitivity, epsilon)
+    assert rate == Fraction(epsilon) / (2 * sensitivity)
+    assert exact.tolist() == [LARGEST_SCORE, 5, -LARGEST_SCORE]
 
 
 def test_a_trace_gives_the_cost_of_a_choice() -> None:

@@ -64,7 +64,7 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("epsilon = 1.0", "epsilom = 1.0", ["line 4", "privacy.epsilom", "Did you mean 'epsilon'?"]),
         ("epsilon = 1.0\n", "", ["line 3", "privacy.epsilon", "required", "no default"]),
         ("delta = 1e-9\n", "", ["privacy.delta", "0 asks for pure"]),
-        ("epsilon = 1.0", "epsilon = 0.0", ["line 4", "epsilon must be a finite number above 0, not 0.0"]),
+        ("epsilon = 1.0", "epsilon = 0.0", ["line 4", "epsilon must be a finite number of at least 1e-06, not 0.0"]),
         ("epsilon = 1.0", "epsilon = nan", ["epsilon must be a finite number"]),
         ("epsilon = 1.0", 'epsilon = "1"', ["line 4", "privacy.epsilon = '1'", "number"]),
         ("delta = 1e-9", "delta = 1.0", ["line 5", "delta must be 0, or between"]),

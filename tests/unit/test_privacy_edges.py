@@ -1,9 +1,10 @@
-"""Budgets, units and claims at their edges: where a limit lies, what counts as a person's, and which way numbers round."""
+"""Budgets, units and claims at their edges: where a limit lies, what counts, and which way numbers are rounded."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
@@ -45,7 +46,7 @@ def test_limits_begin_at_one(name: str) -> None:
     assert getattr(Unit(kind="person", **few), name) == 1
     for number in (0, -1):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, not {number}"):
-            Unit(kind="person", **{name: number})
+            Unit(kind="person", **dict[str, Any]({name: number}))
 
 
 def test_an_event_is_one_row_that_comes() -> None:
@@ -87,7 +88,7 @@ def test_units_in_words() -> None:
 def test_a_delta_may_be_none_or_from_its_smallest_on() -> None:
     assert Budget(epsilon=1.0, delta=0.0).pure
     assert not Budget(epsilon=1.0, delta=1e-100).pure
-    assert Budget(epsilon=2.0, delta=0.0).rho == 2
+    assert Budget(epsilon=3.0, delta=0.0).rho == Fraction(9, 2)
     for delta in (0.9e-100, 0.5, 0.7):
         with pytest.raises(ValueError, match="delta must be"):
             Budget(epsilon=1.0, delta=delta)
@@ -122,6 +123,7 @@ def test_a_group_divides_a_pure_budget() -> None:
         with pytest.raises(ValueError, match="factor must be at least 1"):
             pure.per_event(factor)
     assert pure.per_event(Fraction(10**5)).epsilon == pytest.approx(1e-5)
+    assert Budget(epsilon=4 * 1e-6, delta=0.0).per_event(Fraction(4)).epsilon == 1e-6  # the least of all
     for budget in (pure, Budget(epsilon=1.0, delta=1e-9)):
         with pytest.raises(ValueError, match="max_events: epsilon = 1 for a person leaves too little"):
             budget.per_event(Fraction(10**6 + 1), by_pure=True)
@@ -194,3 +196,21 @@ def test_conversions_lose_no_more_than_their_margin(rho: float, delta: float) ->
         assert rho_for(epsilon, delta=delta) == pytest.approx(rho, rel=1e-6)
     else:
         assert delta_for(rho, epsilon=0.0) <= delta
+
+
+@pytest.mark.parametrize(("rho", "epsilon"), [(0.015, 1.0), (0.5, 3.0), (2.0, 10.0), (1e-5, 0.02)])
+def test_delta_is_above_what_exact_arithmetic_gives(rho: float, epsilon: float) -> None:
+    """The bound at its best order, in 60 digits: a float may be above it, by its margin, and never below."""
+
+    def bound(order: Decimal) -> Decimal:
+        power = (order - 1) * (order * Decimal(rho) - Decimal(epsilon)) + order * (1 - 1 / order).ln()
+        return power - (order - 1).ln()
+
+    with localcontext(prec=60):
+        low, high = Decimal("1.000001"), Decimal(10**6)
+        for _ in range(200):  # it falls, and then it rises
+            third = (high - low) / 3
+            low, high = (low + third, high) if bound(low + third) > bound(high - third) else (low, high - third)
+        least = bound(low).exp()
+    found = Decimal(delta_for(rho, epsilon=epsilon))
+    assert least <= found <= least * Decimal("1.00000001")

@@ -169,6 +169,14 @@ def test_absurd_counts_leave_finite_weights(value: float, total: float) -> None:
     np.testing.assert_allclose(again.table((0,)), [total / 2] * 2, rtol=1e-3)
 
 
+def test_many_measurements_in_one_fit_leave_finite_weights() -> None:
+    cliques = [((0, 1), (2, 3))[i % 2] for i in range(800)]  # each update may multiply by e
+    values = [np.array([[1e9, -1e9], [1e9, -1e9]])] * len(cliques)
+    fitted = fit_weights((2,) * 4, cliques, values, np.ones(len(cliques)), 1.0, iterations=2, rate=4.0)
+    assert np.all(np.isfinite(fitted.shares))
+    assert fitted.shares.sum() == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("n", [1, 7, 100, 12345])
 def test_rows_come_as_often_as_expected(n: int) -> None:
     weights = random_weights(10)

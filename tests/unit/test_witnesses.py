@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import deltalake
 import pytest
@@ -20,7 +21,7 @@ from synthstream.errors import PlaceError, RecoveryRefused, SinkError, StateErro
 from synthstream.io.delta import DeltaTable
 from synthstream.io.places import Copied, refuse_fork
 from synthstream.io.store import Store
-from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.gate import SystemGate
 from synthstream.recovery import adopt, backup
 from synthstream.verification import verify
 from tests.unit.streams import published, rows, text_of
@@ -69,17 +70,17 @@ def drawn(config: StreamConfig) -> tuple[int, int]:
         store.close()
 
 
-class Refusing(SystemGate):
-    """No noise may be drawn."""
+@contextmanager
+def no_noise() -> Iterator[None]:
+    """No noise may be drawn. The system's own gate is told so: another one would be another kind of run."""
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("gaussian", "laplace", "choose", "passes"):
-            raise AssertionError(f"{name} was asked for noise")
-        return object.__getattribute__(self, name)
+    def refused(self: SystemGate, *_: object, **__: object) -> NoReturn:
+        raise AssertionError("was asked for noise")
 
-
-def forbidden(tick: int) -> Gate:
-    return Refusing()
+    with pytest.MonkeyPatch.context() as patch:
+        for door in ("gaussian", "laplace", "choose", "passes"):
+            patch.setattr(SystemGate, door, refused)
+        yield
 
 
 def block(config: StreamConfig) -> Path:
@@ -99,8 +100,11 @@ def test_what_a_snapshot_forgot_is_not_drawn_again(tmp_path: Path, kind: str) ->
     run(config, LATE)
     restore()
     before = published(tmp_path / "s/releases")
-    with pytest.raises(StateRolledBack, match=r"tick 3 that is not known here.*budget twice.*another place"):
-        run(config, LATE, gates=forbidden)
+    with (
+        no_noise(),
+        pytest.raises(StateRolledBack, match=r"tick 3 that is not known here.*budget twice.*another place"),
+    ):
+        run(config, LATE)
     assert drawn(config) == (EARLY, 0)
     assert published(tmp_path / "s/releases") == before
     found = CliRunner().invoke(app, ["run", str(config.base / "stream.toml"), "--unchecked"])
@@ -129,8 +133,8 @@ def test_a_restored_backup_or_a_lost_state_is_not_adopted_beside_a_place_that_kn
     assert CliRunner().invoke(app, [*command, "--unchecked"]).exit_code == 0
     (tmp_path / "s/lake").unlink()
     (tmp_path / "s/away").rename(tmp_path / "s/lake")
-    with pytest.raises(StateRolledBack, match="tick 3"):
-        run(config, LATE, gates=forbidden)
+    with no_noise(), pytest.raises(StateRolledBack, match="tick 3"):
+        run(config, LATE)
 
 
 def test_when_all_else_is_lost_the_place_still_knows(tmp_path: Path) -> None:
@@ -138,8 +142,8 @@ def test_when_all_else_is_lost_the_place_still_knows(tmp_path: Path) -> None:
     run(config, EARLY)
     for name in ("state", "releases"):
         shutil.rmtree(tmp_path / "s" / name)
-    with pytest.raises(StateRolledBack, match="tick 1 that is not known here"):
-        Stream(config, gates=forbidden)
+    with no_noise(), pytest.raises(StateRolledBack, match="tick 1 that is not known here"):
+        Stream(config)
     assert not config.state.exists(), "nothing was made, nothing was charged"
 
 
@@ -154,8 +158,8 @@ def test_another_draw_of_the_same_tick_is_noticed(tmp_path: Path) -> None:
     run(config, EARLY + 1)
     shutil.rmtree(tmp_path / "s/lake")
     shutil.move(tmp_path / "lake", tmp_path / "s/lake")
-    with pytest.raises(StateRolledBack, match="tick 2 that is not known here"):
-        run(config, LATE, gates=forbidden)
+    with no_noise(), pytest.raises(StateRolledBack, match="tick 2 that is not known here"):
+        run(config, LATE)
     assert drawn(config) == (EARLY + 1, 0)
 
 
@@ -179,8 +183,8 @@ def test_a_place_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_pa
     config = prepared(tmp_path / "s")
     run(config, 1)
     away = block(config)
-    with pytest.raises(PlaceError, match=r"cannot be used.*with --unchecked"):
-        run(config, 2, gates=forbidden)
+    with no_noise(), pytest.raises(PlaceError, match=r"cannot be used.*with --unchecked"):
+        run(config, 2)
     assert drawn(config) == (1, 0)
     with Stream(config, unchecked=True) as stream:
         assert stream.status()["unchecked"] == ["delta 1"]
@@ -305,5 +309,5 @@ def test_unchecked_means_nothing_to_republish(tmp_path: Path) -> None:
 
 
 def test_the_gate_of_these_tests_refuses(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="was asked for noise"):
-        run(prepared(tmp_path / "s"), 1, gates=forbidden)
+    with no_noise(), pytest.raises(AssertionError, match="was asked for noise"):
+        run(prepared(tmp_path / "s"), 1)

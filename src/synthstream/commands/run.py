@@ -81,11 +81,7 @@ def run_command(
         upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
         files = _counted(stream, engine, new_files=new_files)
         first, due = stream.closed, max(0, upto - stream.closed)
-        if first == 0:
-            _before_the_first(shown, stream)
-        if due > 1:
-            end = stream.config.clock.boundary(first + due).isoformat()
-            shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
+        _announced(shown, stream, first, due)
         failed = _released(stream, due, moment)
         _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
@@ -104,6 +100,15 @@ def _unchecked(shown: Console, stream: Stream) -> None:
     """Which places of publication could not be asked before noise is drawn."""
     for place in stream.status()["unchecked"]:
         shown.print(f"Warning: [[also]] {place} could not be asked what it holds; manifests say so.", style="bold")
+
+
+def _announced(shown: Console, stream: Stream, first: int, due: int) -> None:
+    """What ought to be known before anything is published, and how much will be."""
+    if first == 0:
+        _before_the_first(shown, stream)
+    if due > 1:
+        end = stream.config.clock.boundary(first + due).isoformat()
+        shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
 
 
 def _before_the_first(shown: Console, stream: Stream) -> None:

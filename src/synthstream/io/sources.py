@@ -156,7 +156,7 @@ class FileSource:
 
 
 def cells_of(line: str) -> list[str]:
-    """Cells of one line of a CSV file, whatever stands in other lines. Total; a blank line has none.
+    r"""Cells of one line of a CSV file, whatever stands in other lines. Total; a blank line has none.
 
     Example:
         >>> cells_of('red,"a, b",\n'), cells_of('red,"never closed, 5\n')

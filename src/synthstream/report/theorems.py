@@ -1,6 +1,8 @@
 """What each theorem says, in one line. The proofs are in ``docs/theorems`` of the package's repository."""
 
 STATEMENTS = {
+    "availability": "Which releases exist, and when, depends on the configuration, the clock and whether sources "
+    "can be reached, and on no row.",
     "batchwise": "A total and chosen tables of each batch, measured afresh, cost one batch's budget, since an event is"
     " in one batch.",
     "blt": "The buffered Toeplitz counter in fixed point: its running sums cost no more than its largest column.",
