@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from synthstream.counts import Counts
-from synthstream.io.store import Store
 from synthstream.measured import Committed
+from synthstream.state.store import Store
 from synthstream.workload import IntArray
 
 CELLS = 23_838  # all pairs of columns of Adult

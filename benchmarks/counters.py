@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.environment import environment
 from synthstream.kernel.counters import Toeplitz, counter
 from synthstream.kernel.counters.base import Noise
-from synthstream.kernel.counters.sparse import Arrivals, Sparse
 from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.privacy import Budget
 
 AT = (10, 100, 1_000, 10_000, 100_000)

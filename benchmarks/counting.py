@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from benchmarks.data import adult
 from benchmarks.environment import environment, peak_mb
 from synthstream import Counting, CountsByTick, StreamConfig, Workload
-from synthstream.io.sources import FileSource
+from synthstream.ingest.files import FileSource
 
 ROWS, CHUNK = 10_000_000, 250_000
 WHAT = ("codes", "codes, 2 threads", "file", "file, 2 threads", "merge and bytes")
@@ -59,7 +59,7 @@ def seconds(what: str, path: Path) -> tuple[float, int]:
     workload = Workload.all_up_to(2, sizes=adult("sorted")[1])
     threads = 2 if "2 threads" in what else 1
     if what.startswith("codes"):
-        from synthstream.counting import in_threads
+        from synthstream.ingest.counting import in_threads
 
         parts = [np.tile(codes, (6, 1))[:CHUNK]] * 20
         workload.count(parts[0])

@@ -19,10 +19,10 @@ import numpy as np
 import polars as pl
 
 from benchmarks.environment import environment
-from synthstream.config import load
-from synthstream.counting import encode
-from synthstream.planning import plan
-from synthstream.stream import Stream
+from synthstream.config.config import load
+from synthstream.forecast.planning import plan
+from synthstream.ingest.counting import encode
+from synthstream.stream.stream import Stream
 
 CONFIG = Path(__file__).parent.parent / "examples" / "evictions" / "stream.toml"
 AT = (0, 9, 99, 260)

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from synthstream.config import load
-from synthstream.counting import encode
+from synthstream.config.config import load
+from synthstream.ingest.counting import encode
 from synthstream.workload import CodeArray
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

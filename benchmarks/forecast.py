@@ -25,20 +25,20 @@ import polars as pl
 
 from benchmarks.data import EXAMPLES, adult_batches
 from benchmarks.environment import environment
-from synthstream.assembly import synthesizer_of
-from synthstream.config import StreamConfig, load
-from synthstream.contract import RowErrors, Synthesizer
-from synthstream.counting import encode
+from synthstream.config.config import StreamConfig, load
 from synthstream.counts import Counts
 from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.fit.pooling import pooled
-from synthstream.foresight import points, tables
+from synthstream.forecast.planning import Forecast, plan
+from synthstream.ingest.counting import encode
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.partition import Partition
-from synthstream.planning import Forecast, plan
-from synthstream.point_synthesizers import FromNodes
-from synthstream.synthesizer import Continual, InEpochs
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.contract import RowErrors, Synthesizer
+from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.simulation import points, tables
+from synthstream.synthesizers.tables import Continual, InEpochs
 from synthstream.workload import FloatArray, Workload
 
 SEEDS = 3

@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.data import adult
 from benchmarks.environment import environment, peak_mb
-from synthstream.fit.graphical import Graphical, fit_graphical
+from synthstream.papers.fit.graphical import Graphical, fit_graphical
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 _ROWS, _BATCH, _SETS, _WARM = 25_000, 50, 20, 20

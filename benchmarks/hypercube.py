@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.environment import environment
 from benchmarks.naive_hypercube import NaiveHypercube, Noise
 from synthstream.kernel.gate import SystemGate
-from synthstream.kernel.hypercube import Hypercube
+from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget
 
 AT, BLOCK, RUNS = (10_000, 100_000), 2**15, 3

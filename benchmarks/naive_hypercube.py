@@ -1,6 +1,6 @@
 """Algorithms 1 to 3 of He, Vershynin and Zhu, line by line: one point, one node, one comparison at a time.
 
-NOT PRIVATE: ordinary random numbers. It is what ``synthstream.kernel.hypercube`` is compared with: in law by the tests,
+NOT PRIVATE: ordinary random numbers. It is what ``synthstream.papers.hypercube`` is compared with: in law by the tests,
 in time by ``benchmarks.hypercube``.
 """
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
-from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
-from synthstream.point_synthesizers import FromNodes, counted_cloud
 from synthstream.privacy import Budget
+from synthstream.synthesizers.points import FromNodes, counted_cloud
 
 FloatArray = NDArray[np.float64]
 

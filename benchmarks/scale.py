@@ -37,15 +37,15 @@ from benchmarks.counting import config as census
 from benchmarks.data import adult
 from benchmarks.environment import environment
 from synthstream import Stream, StreamConfig, Workload
-from synthstream.assembly import synthesizer_for
-from synthstream.config import load
-from synthstream.counting import CountsByTick
+from synthstream.config.config import load
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
 from synthstream.environment import REAL
+from synthstream.ingest.counting import CountsByTick
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.synthesis import SynthesizerConfig
+from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.testing.environments import killed
 
 FILES, FILE_ROWS, DAYS = 10, 1_000_000, 30

@@ -5,7 +5,7 @@
 
 Methods: ``marginals``, our default; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
 ``independent``, columns without relations and without noise, for comparison. The number of picks follows the rule of
-Theorem 5.1 (synthstream.bounds.picks_rule) from public facts, unless ``--k`` says otherwise.
+Theorem 5.1 (synthstream.synthesizers.bounds.picks_rule) from public facts, unless ``--k`` says otherwise.
 
 Errors over all pairs of columns (synthstream.evaluate.metrics), mean over the last ten ticks, of what is published: of
 our rows; of the papers' models, the expected tables, which leaves out the chance in drawing rows from them. The horizon
@@ -28,18 +28,18 @@ import numpy as np
 
 from benchmarks.data import Batches, adult_batches, evictions
 from benchmarks.environment import environment, peak_mb
-from synthstream.assembly import synthesizer_for
-from synthstream.contract import Models, Synthesizer
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
 from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, changed_share
-from synthstream.fit.rounds import Mixture
-from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.seeded import SeededGate
-from synthstream.kernel.selective import Selective
 from synthstream.measured import Measured
+from synthstream.papers.batchwise import Batchwise
+from synthstream.papers.fit.rounds import Mixture
+from synthstream.papers.selective import Selective
 from synthstream.privacy import Budget
-from synthstream.synthesis import SynthesizerConfig
+from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.workload import FloatArray, IntArray, Workload
 
 LAST = 10
@@ -88,7 +88,7 @@ class Setting:
             found = SynthesizerConfig(counter=self.counter, measure=self.measure)  # type: ignore[arg-type]
             return replace(found, picks=self.k) if self.k else found
         return SynthesizerConfig(
-            kind=self.method,  # type: ignore[arg-type]
+            kind=self.method,
             counter=self.counter,
             picks=self.k,
             events_per_tick=self.batches.expected,

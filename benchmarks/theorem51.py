@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from benchmarks.data import adult
 from benchmarks.environment import environment
-from synthstream.bounds import baseline_bound, picks_rule
-from synthstream.config import load
+from synthstream.config.config import load
 from synthstream.evaluate.accuracy import accuracy, runs_needed
-from synthstream.fit.weights import Weights, fit_weights
 from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.fit.weights import Weights, fit_weights
+from synthstream.synthesizers.bounds import baseline_bound, picks_rule
 from synthstream.workload import Workload
 
 FloatArray = NDArray[np.float64]

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 from synthstream.compiling import use_a_writable_cache
 
 if TYPE_CHECKING:
-    from synthstream.clock import Clock
-    from synthstream.columns import Boolean, Category, Datetime, Integer, Number
-    from synthstream.config import StreamConfig
-    from synthstream.counting import CountsByTick
-    from synthstream.counting_elsewhere import Counting
+    from synthstream.config.config import StreamConfig
     from synthstream.errors import SynthstreamError
+    from synthstream.forecast.planning import Plan, plan
+    from synthstream.ingest.counting import CountsByTick
     from synthstream.measured import Measured
-    from synthstream.planning import Plan, plan
     from synthstream.privacy import Budget, Claim, Unit
-    from synthstream.published import Releases, releases
-    from synthstream.release import Release
-    from synthstream.schema import Schema
-    from synthstream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
+    from synthstream.publish.published import Releases, releases
+    from synthstream.release.release import Release
+    from synthstream.schema.clock import Clock
+    from synthstream.schema.columns import Boolean, Category, Datetime, Integer, Number
+    from synthstream.schema.schema import Schema
+    from synthstream.stream.counting_elsewhere import Counting
+    from synthstream.stream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
     from synthstream.workload import Workload
 
 if "NUMBA_CACHE_DIR" not in os.environ:
@@ -28,29 +28,29 @@ if "NUMBA_CACHE_DIR" not in os.environ:
 # Where each public name is defined. Modules are loaded when a name of theirs is first used, so that a command that
 # needs none of them answers at once.
 _HOMES = {
-    "Boolean": "columns",
+    "Boolean": "schema.columns",
     "Budget": "privacy",
-    "Category": "columns",
+    "Category": "schema.columns",
     "Claim": "privacy",
-    "Clock": "clock",
-    "Counting": "counting_elsewhere",
-    "CountsByTick": "counting",
-    "Datetime": "columns",
-    "Integer": "columns",
+    "Clock": "schema.clock",
+    "Counting": "stream.counting_elsewhere",
+    "CountsByTick": "ingest.counting",
+    "Datetime": "schema.columns",
+    "Integer": "schema.columns",
     "Measured": "measured",
-    "Number": "columns",
-    "Plan": "planning",
-    "Release": "release",
-    "Releases": "published",
-    "Schema": "schema",
-    "Stream": "stream",
-    "StreamConfig": "config",
+    "Number": "schema.columns",
+    "Plan": "forecast.planning",
+    "Release": "release.release",
+    "Releases": "publish.published",
+    "Schema": "schema.schema",
+    "Stream": "stream.stream",
+    "StreamConfig": "config.config",
     "SynthstreamError": "errors",
     "Unit": "privacy",
     "Workload": "workload",
-    "open": "stream",
-    "plan": "planning",
-    "releases": "published",
+    "open": "stream.stream",
+    "plan": "forecast.planning",
+    "releases": "publish.published",
 }
 
 __all__ = [

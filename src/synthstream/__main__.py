@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Entry point."""
     try:
-        from synthstream.cli import main as command_line
+        from synthstream.cli.app import main as command_line
 
         command_line()
     except KeyboardInterrupt:

@@ -75,7 +75,7 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-# What the methods of paper 2 select, by which score, and what they fit: synthstream.kernel.rounds.
+# What the methods of paper 2 select, by which score, and what they fit: synthstream.papers.rounds.
 Queries = Literal["workloads", "single"]
 QUERIES: tuple[Queries, ...] = get_args(Queries)
 Score = Literal["corrected", "paper"]

@@ -12,7 +12,7 @@ import pytest
 
 from synthstream import Stream
 from synthstream.environment import Env
-from synthstream.io.store import Store
+from synthstream.state.store import Store
 from tests.audit.streams import configured, published
 from tests.unit.test_paper_streams import DAYS, Interrupted, mortal_system
 from tests.unit.test_paper_streams import config as selective

@@ -21,7 +21,7 @@ from scipy.stats import chisquare
 from synthstream import Stream
 from synthstream.errors import BudgetExceeded
 from synthstream.evaluate.audit import audit, audit_counter
-from synthstream.evaluate.lower import delta_of
+from synthstream.evaluate.lower_bounds import delta_of
 from synthstream.evaluate.verdict import verdict
 from synthstream.kernel import gate
 from synthstream.kernel.counters import Blt, Counter, Kary, Simple, Toeplitz

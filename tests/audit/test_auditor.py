@@ -12,15 +12,15 @@ from scipy.stats import binomtest, norm
 from typer.testing import CliRunner
 
 from synthstream import StreamConfig
-from synthstream.cli import app
-from synthstream.contract import CounterTarget
+from synthstream.cli.app import app
 from synthstream.evaluate.audit import Audit, Finding, OfCounter, audit, audit_counter, spanned
-from synthstream.evaluate.lower import delta_of, epsilon_of, epsilon_seen, lattice, limits, mu_seen
+from synthstream.evaluate.lower_bounds import delta_of, epsilon_of, epsilon_seen, lattice, limits, mu_seen
 from synthstream.evaluate.trials import readings, trials
 from synthstream.evaluate.verdict import facts, verdict
 from synthstream.kernel.counters import Counter, Simple, Toeplitz
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Hybrid
+from synthstream.synthesizers.contract import CounterTarget
 from synthstream.testing.gates import ExactGate
 from tests.audit.broken.noise import halved_gaussian_noise, halved_noise
 from tests.unit.test_counters import COUNTERS, name

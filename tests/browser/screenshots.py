@@ -87,7 +87,7 @@ def pages(folder: Path, site: Path) -> dict[str, Path]:
 
 
 def _synthstream(*words: str) -> str:
-    command = [sys.executable, "-c", "from synthstream.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from synthstream.cli.app import main; main()", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own command
     if done.returncode:
         raise SystemExit(f"synthstream {' '.join(words)}: {done.stderr}")

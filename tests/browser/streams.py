@@ -10,7 +10,7 @@ import polars as pl
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.cli import app
+from synthstream.cli.app import app
 
 _TEXT = """
 name = "city-calls"

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from synthstream import stream as streams
 from synthstream.environment import Env
-from synthstream.io.sinks import ParquetSink
 from synthstream.kernel.gate import Gate
-from synthstream.release import Release
-from synthstream.stream import Stream
+from synthstream.publish.folder import ParquetSink
+from synthstream.release.release import Release
+from synthstream.stream import stream as streams
+from synthstream.stream.stream import Stream
 from tests.crash import world
 
 CONTROLS = ("publish-first", "publish-first-unchecked", "synchronous-normal")

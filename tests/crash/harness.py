@@ -36,7 +36,7 @@ from typing import Any
 import polars as pl
 
 from synthstream.environment import Env
-from synthstream.stream import Stream
+from synthstream.stream.stream import Stream
 from synthstream.testing.environments import Interrupting, Recording, When, failing, killed
 from tests.crash import controls, power, world
 

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from synthstream import Stream
-from synthstream.io.store import FORMAT
+from synthstream.state.store import FORMAT
 from tests.unit.streams import KINDS, PERSONS, configured, rows
 
 STATES = Path(__file__).parent / "states"

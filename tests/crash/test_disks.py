@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.environment import Env
 from synthstream.errors import SinkError, StateError, StateLocked
-from synthstream.io.store import Store
-from synthstream.stream import Stream
+from synthstream.state.store import Store
+from synthstream.stream.stream import Stream
 from synthstream.testing.environments import Interrupting, Recording, When, Within, failing
 from tests.crash import world
 
@@ -179,7 +179,7 @@ def test_two_first_openings_at_once_leave_one_stream(folder: Path) -> None:
 
 def test_the_command_line_shows_no_traceback_of_a_full_disk(folder: Path) -> None:
     """The process's own limit on the size of files stops every write of the store."""
-    command = [sys.executable, "-c", "from synthstream.cli import main; main()", "run", str(folder / "stream.toml")]
+    command = [sys.executable, "-c", "from synthstream.cli.app import main; main()", "run", str(folder / "stream.toml")]
     done = subprocess.run(  # noqa: S603
         ["/bin/sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *command], capture_output=True, text=True, check=False
     )

@@ -53,7 +53,7 @@ def prepared(folder: Path, kind: str) -> Path:
 
 
 def start(config: Path, *switches: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", "from synthstream.cli import main; main()", "run", str(config), *switches]
+    command = [sys.executable, "-c", "from synthstream.cli.app import main; main()", "run", str(config), *switches]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
 
 

@@ -14,12 +14,12 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.kernel.gate import Gate
-from synthstream.published import Releases
-from synthstream.recovery import adopt, republish
-from synthstream.release import TableRelease
+from synthstream.publish.published import Releases
+from synthstream.release.release import TableRelease
+from synthstream.stream.recovery import adopt, republish
+from synthstream.stream.verification import verify
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
-from synthstream.verification import verify
 from tests.unit.streams import configured, text_of
 
 DAYS, RESTARTS = 3650, 200

@@ -28,10 +28,10 @@ from synthstream.errors import (
     StateRolledBack,
     SynthstreamError,
 )
-from synthstream.io.sinks import ParquetSink
-from synthstream.recovery import adopt, backup, republish
-from synthstream.verification import published as verify_published
-from synthstream.verification import verify
+from synthstream.publish.folder import ParquetSink
+from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.verification import published as verify_published
+from synthstream.stream.verification import verify
 from tests.unit.streams import configured, published, rows
 
 RUNS = [pytest.param(10, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.soak)]

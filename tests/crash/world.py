@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.environment import Env
 from synthstream.errors import SynthstreamError
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.stream import Stream
+from synthstream.stream.stream import Stream
 from synthstream.testing.gates import ExactGate
 
 TICKS = 30

@@ -96,7 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
     programs = tmp_path / ".programs"
     programs.mkdir()
-    for name, code in (("synthstream", ' -c "from synthstream.cli import main; main()"'), ("python", "")):
+    for name, code in (("synthstream", ' -c "from synthstream.cli.app import main; main()"'), ("python", "")):
         program = programs / name
         program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{code} "$@"\n')
         program.chmod(0o755)
@@ -242,7 +242,7 @@ def missing(words: str) -> str:
     """What a command line names that there is not; empty if there is all of it."""
     from typer.main import get_command
 
-    from synthstream.cli import app
+    from synthstream.cli.app import app
 
     command: Any = get_command(app)
     for word in re.split(r"[\s;&)]+", words.strip()):

@@ -13,15 +13,15 @@ import pytest
 
 import synthstream
 from synthstream.kernel import counters
-from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.counters import Counter
-from synthstream.kernel.counters.sparse import Sparse
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
-from synthstream.kernel.selective import Selective
 from synthstream.kernel.turnstile import Turnstile
+from synthstream.papers.batchwise import Batchwise
+from synthstream.papers.counters.sparse import Sparse
+from synthstream.papers.hypercube import Hypercube
+from synthstream.papers.selective import Selective
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "synthstream"
@@ -56,7 +56,7 @@ WALLS = {
         "synthstream.fit",
         "synthstream.evaluate",
         "synthstream.testing",
-        "synthstream.stream",
+        "synthstream.stream.stream",
         "logging",
         "random",
         "numpy.random",
@@ -67,8 +67,8 @@ WALLS = {
         "synthstream.kernel",
         "synthstream.io",
         "synthstream.evaluate",
-        "synthstream.stream",
-        "synthstream.schema",
+        "synthstream.stream.stream",
+        "synthstream.schema.schema",
     ],
 }
 
@@ -153,7 +153,7 @@ def test_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_commands_of_the_readme_exist() -> None:
     from typer.testing import CliRunner
 
-    from synthstream.cli import app
+    from synthstream.cli.app import app
 
     commands = "schema init|plan|run|status|sample|verify|backup|recover|audit"
     for command in set(re.findall(rf"synthstream ({commands})\b", (ROOT / "README.md").read_text())):

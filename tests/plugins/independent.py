@@ -1,4 +1,4 @@
-"""A synthesizer that the package does not know: columns are measured one by one, and rows are drawn column by column."""
+"""A synthesizer that the package does not know: columns are measured one by one, and rows drawn column by column."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from synthstream.assembly import register
-from synthstream.config import StreamConfig
-from synthstream.contract import History, Models, Synthesizer
+from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.fit.population import Population
 from synthstream.kernel.counters import State
@@ -17,7 +15,9 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
-from synthstream.synthesizer import OfTables
+from synthstream.synthesizers.assembly import register
+from synthstream.synthesizers.contract import History, Models, Synthesizer
+from synthstream.synthesizers.tables import OfTables
 from synthstream.workload import Workload
 
 

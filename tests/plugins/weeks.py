@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from synthstream.kernel.counters import Served, register
-from synthstream.kernel.counters.nodes import NodeCounter, Span
+from synthstream.papers.counters.nodes import NodeCounter, Span
 
 _DAYS = 7
 

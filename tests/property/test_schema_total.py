@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing.parametric import series
 
-from synthstream.clock import Clock
-from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.clock import Clock
+from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
 
 COLUMNS: list[Column] = [
     Category(name="x", values=("a", "1", "true")),

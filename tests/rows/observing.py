@@ -104,7 +104,7 @@ def public_files(folder: Path) -> dict[str, tuple[int, bytes | None]]:
 
 def command_line(*words: str) -> None:
     """The command line, in this process. Raises ``SystemExit``."""
-    from synthstream.cli import main
+    from synthstream.cli.app import main
 
     before, sys.argv = sys.argv, ["synthstream", *words]
     try:

@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from synthstream.clock import Clock
-from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
-from synthstream.coordinates import Coordinate
+from synthstream.schema.clock import Clock
+from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.coordinates import Coordinate
 
 START = datetime(2026, 1, 1)
 HORIZON = 8

@@ -22,7 +22,7 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import SourceError, SynthstreamError
-from synthstream.stream import Stream as StreamClass
+from synthstream.stream.stream import Stream as StreamClass
 from synthstream.testing.gates import ExactGate
 from tests.rows.aligned import Aligned
 from tests.rows.observing import INPUT, command_line, public_files
@@ -83,7 +83,7 @@ class Log:
         self.rows: list[Row] = []
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
-        """See :class:`synthstream.io.cursors.CursorSource`."""
+        """See :class:`synthstream.ingest.cursors.CursorSource`."""
         place = int(after or b"0")
         for start in range(place, len(self.rows), 7):
             part = self.rows[start : start + 7]
@@ -198,7 +198,7 @@ def in_memory(
     source: Source, name: str | None, config: Path, patch: pytest.MonkeyPatch
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     log = Log()
-    patch.setattr("synthstream.intake.opened", lambda *_: log)
+    patch.setattr("synthstream.ingest.intake.opened", lambda *_: log)
     more = [*PLAIN, *([ODD[name]] if name in ODD else [])]
 
     def take(rows: list[Row], *, broken: bool) -> None:

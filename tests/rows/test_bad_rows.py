@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.counting import Rows
-from synthstream.intake import Intake
-from synthstream.io.sources import FileSource
-from synthstream.reading import polars_frame, signs
-from synthstream.schema import Schema
+from synthstream.ingest.counting import Rows
+from synthstream.ingest.files import FileSource
+from synthstream.ingest.intake import Intake
+from synthstream.schema.coercion import polars_frame, signs
+from synthstream.schema.schema import Schema
 from synthstream.testing.gates import ExactGate
 from tests.rows.frames import FORMS, Case, canary, cases, frame_of, objects_of, texts_with_canaries, twin_of
 from tests.rows.lines import HEADER, LINES, Line
@@ -352,7 +352,7 @@ def test_a_huge_batch_counts_row_by_row(
     found = [case.place for case in cases()] * 9
     frame = twin_of(found)
     at_once = watched(fast / "x", TOML + TABLE, lambda stream, _: stream.update(frame), capfd)
-    monkeypatch.setattr("synthstream.intake._CHUNK_ROWS", 31)
+    monkeypatch.setattr("synthstream.ingest.intake._CHUNK_ROWS", 31)
 
     def in_chunks(stream: Stream, folder: Path) -> None:
         frame.write_parquet(folder / INPUT / "x.parquet")

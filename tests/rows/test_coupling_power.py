@@ -14,15 +14,15 @@ import polars as pl
 import pytest
 
 from synthstream import Stream
-from synthstream.clock import Clock
-from synthstream.counting import Rows
 from synthstream.counts import Counts
 from synthstream.errors import SchemaError
-from synthstream.intake import Intake
+from synthstream.ingest.counting import Rows
+from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
-from synthstream.release import Release, TableRelease, chain_head
-from synthstream.schema import Schema
-from synthstream.synthesizer import Continual
+from synthstream.release.release import Release, TableRelease, chain_head
+from synthstream.schema.clock import Clock
+from synthstream.schema.schema import Schema
+from synthstream.synthesizers.tables import Continual
 from synthstream.workload import CodeArray, IntArray
 from tests.rows.streams import FILES, FRAMES, Pair, Way, frame_of_rows, random_pair
 from tests.rows.test_coupling import see
@@ -64,7 +64,7 @@ def prints_to_the_second_channel(patch: Patch) -> None:
 
 def logs_a_count(patch: Patch) -> None:
     """The lowest level of all, which nobody turns on."""
-    _counting(patch, lambda n: logging.getLogger("synthstream.stream").debug("%d rows", n))
+    _counting(patch, lambda n: logging.getLogger("synthstream.stream.stream").debug("%d rows", n))
 
 
 def tells_of_a_large_batch(patch: Patch) -> None:
@@ -85,7 +85,7 @@ def counts_in_the_chain(patch: Patch) -> None:
     """A row count under the hash of a release: whoever guesses it can check the guess."""
     honest, seen = chain_head, [0]
     _counting(patch, lambda n: seen.__setitem__(0, n))
-    patch.setattr("synthstream.building.chain_head", lambda head, **facts: honest(f"{head}{seen[0]}", **facts))
+    patch.setattr("synthstream.publish.building.chain_head", lambda head, **facts: honest(f"{head}{seen[0]}", **facts))
 
 
 def publishes_as_many_rows_as_came(patch: Patch) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from synthstream import StreamConfig
 from synthstream.environment import Env
-from synthstream.io.cursors import CursorSource
+from synthstream.ingest.cursors import CursorSource
 from tests.services.kafka import Cluster
 from tests.services.postgres import Server
 

@@ -50,15 +50,16 @@ class Fast(Env):
 
 def follower(began: float, arguments: list[str]) -> None:
     """``synthstream run`` with a gate that adds nothing and a clock that runs faster."""
-    from synthstream import cli, stream
-    from synthstream.config import load
+    from synthstream.cli import app as cli
+    from synthstream.config.config import load
+    from synthstream.stream import stream
     from synthstream.testing.gates import ExactGate
 
     def opened(path: Path, *, simulate: int | None = None, unchecked: bool = False) -> stream.Stream:
         return stream.Stream(load(path), gates=lambda tick: ExactGate(), env=Fast(began), unchecked=unchecked)
 
     if os.environ.get(CARELESS):
-        from synthstream.io.postgres import PostgresSource
+        from synthstream.ingest.postgres import PostgresSource
 
         PostgresSource._writers = lambda self, table: frozenset()  # type: ignore[method-assign]
     stream.open = opened  # type: ignore[assignment]

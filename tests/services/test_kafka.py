@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, Uuid
 
 from synthstream.errors import SourceError
-from synthstream.io import kafka as source_module
-from synthstream.io.cursors import cursor_of, origin_of
-from synthstream.io.kafka import KafkaSource
+from synthstream.ingest import kafka as source_module
+from synthstream.ingest.cursors import cursor_of, origin_of
+from synthstream.ingest.kafka import KafkaSource
 from tests.services import feeds
 from tests.services.kafka import PARTITIONS, Cluster
 

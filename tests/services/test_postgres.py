@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from synthstream.errors import SchemaError, SourceError
-from synthstream.io import postgres as source_module
-from synthstream.io.postgres import PostgresSource
+from synthstream.ingest import postgres as source_module
+from synthstream.ingest.postgres import PostgresSource
 from tests.services import feeds
 from tests.services.postgres import Server
 

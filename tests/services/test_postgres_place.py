@@ -24,16 +24,16 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.cli import app
+from synthstream.cli.app import app
+from synthstream.config import servers
 from synthstream.environment import REAL, Env
 from synthstream.errors import PlaceError, RecoveryRefused, SinkError, StateRolledBack
-from synthstream.io import postgres_table as place_module
-from synthstream.io import servers
-from synthstream.io.places import Copied
-from synthstream.io.postgres_table import PostgresTable
 from synthstream.kernel.seeded import SeededGate
-from synthstream.outlets import simulated
-from synthstream.recovery import adopt
+from synthstream.publish import postgres_table as place_module
+from synthstream.publish.mirrors import Copied
+from synthstream.publish.outlets import simulated
+from synthstream.publish.postgres_table import PostgresTable
+from synthstream.stream.recovery import adopt
 from synthstream.testing.environments import Interrupting, Recording, When, failing
 from tests.services.postgres import Server
 from tests.unit.streams import TICKS, rows, text_of
@@ -754,7 +754,7 @@ def test_without_the_package_nothing_is_made_and_the_error_says_what_to_install(
 ) -> None:
     make: Callable[[], Stream] = lambda: opened(prepared(tmp_path, also("open")))  # noqa: E731
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "synthstream.io.postgres_table")
+    monkeypatch.delitem(sys.modules, "synthstream.publish.postgres_table")
     with pytest.raises(SinkError, match=r"pip install 'synthstream\[postgres\]'"):
         make()
     assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"

@@ -16,11 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SourceError
-from synthstream.io import kafka as kafka_module
-from synthstream.io import postgres as postgres_module
-from synthstream.recovery import adopt
+from synthstream.ingest import kafka as kafka_module
+from synthstream.ingest import postgres as postgres_module
+from synthstream.stream.recovery import adopt
 from synthstream.testing.environments import Interrupting, When
 from synthstream.testing.gates import ExactGate
 from tests.services.feeds import Feed, Hand, Table, Topic, config_of, day
@@ -177,7 +177,7 @@ def test_a_missing_library_is_named(feed: Feed, tmp_path: Path, monkeypatch: pyt
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from synthstream.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from synthstream.cli.app import main; main()", *arguments]
 
 
 def test_no_output_tells_how_many_rows_came(feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,9 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig, releases
-from synthstream.config import load
-from synthstream.counting import encode
+from synthstream.config.config import load
 from synthstream.errors import BatchConflict, ConfigError, EngineError, FilesLeftOut, SchemaError
+from synthstream.ingest.counting import encode
 from synthstream.kernel.seeded import SeededGate
 from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
@@ -353,7 +353,7 @@ def test_rows_of_a_release_do_not_depend_on_who_draws_them(spark: SparkSession, 
 
 @pytest.mark.slow
 def test_the_command_counts_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    from synthstream.cli import app
+    from synthstream.cli.app import app
 
     config = configured(tmp_path, "always")
     files(tmp_path, count=1)
@@ -366,7 +366,7 @@ def test_the_command_counts_on_spark(spark: SparkSession, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_command_asks_about_files_that_seem_to_be_moved(spark: SparkSession, tmp_path: Path) -> None:
-    from synthstream.cli import app
+    from synthstream.cli.app import app
 
     def said(path: str, more: str = "", *options: str, status: int = 0) -> str:
         text = text_of("always").replace('path = "rows-*.parquet"', f'path = "{path}/*.parquet"{more}')

@@ -16,7 +16,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from unittest import mock
 
-from synthstream.cli import main
+from synthstream.cli.app import main
 
 MAIN = "from synthstream.__main__ import main; main()"
 

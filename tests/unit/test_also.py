@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from synthstream import StreamConfig
+from synthstream.config.tablenames import TableName
 from synthstream.errors import ConfigError
-from synthstream.outlets import simulated
-from synthstream.tablenames import TableName
+from synthstream.publish.outlets import simulated
 from tests.unit.streams import configured, text_of
 
 SOURCE = 'kind = "parquet"\npath = "rows-*.parquet"'

@@ -23,10 +23,10 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError
-from synthstream.io.blobs import packed, unpacked, unpacked_ints
-from synthstream.io.folder import file_system
-from synthstream.io.store import Store
 from synthstream.kernel.seeded import SeededGate
+from synthstream.state.blobs import packed, unpacked, unpacked_ints
+from synthstream.state.folder import file_system
+from synthstream.state.store import Store
 from synthstream.testing.environments import At
 from synthstream.workload import IntArray
 
@@ -138,7 +138,7 @@ def test_network_file_systems_are_known_and_refused(tmp_path: Path, monkeypatch:
     assert file_system(tmp_path / "near", mounts.read_text()) == "ext4"
     assert file_system(tmp_path / "far" / "state", mounts.read_text()) == "nfs4"
     assert file_system(tmp_path / "farther", mounts.read_text()) == "ext4"
-    monkeypatch.setattr("synthstream.io.folder._MOUNTS", mounts)
+    monkeypatch.setattr("synthstream.state.folder._MOUNTS", mounts)
     Store(tmp_path / "near").close()
     with pytest.raises(StateError, match=r"network file system \(nfs4\)"):
         Store(tmp_path / "far" / "state")
@@ -148,7 +148,7 @@ def test_the_command_line_leaves_no_core_dump(tmp_path: Path) -> None:
     (tmp_path / "stream.toml").write_text(TOML.replace("horizon = 8", "horizon = 8\nuntil = 2026-01-02"))
     code = """
 import resource, sys
-from synthstream.cli import main
+from synthstream.cli.app import main
 for words in (["status"], ["run"], ["backup", "-o", "copy"]):
     resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     sys.argv = ["synthstream", *words, "stream.toml"]

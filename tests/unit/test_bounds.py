@@ -9,7 +9,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from synthstream.bounds import (
+from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
+from synthstream.kernel.counters.base import Noise
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.sampling import laplace_variance
+from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.counters import Binary, Block, Hybrid
+from synthstream.privacy import Budget
+from synthstream.synthesizers.bounds import (
     BETA,
     CellNoise,
     baseline_bound,
@@ -19,16 +27,8 @@ from synthstream.bounds import (
     of_running_counts,
     picks_rule,
 )
-from synthstream.contract import Synthesizer
-from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
-from synthstream.kernel.counters.base import Noise
-from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.sampling import laplace_variance
-from synthstream.kernel.seeded import SeededGate
-from synthstream.papers.counters import Binary, Block, Hybrid
-from synthstream.privacy import Budget
-from synthstream.synthesizer import Continual, InEpochs
+from synthstream.synthesizers.contract import Synthesizer
+from synthstream.synthesizers.tables import Continual, InEpochs
 from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import Workload
 

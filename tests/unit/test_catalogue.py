@@ -16,13 +16,13 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.catalogue import describe, descriptions
 from synthstream.errors import ConfigError, SinkError
-from synthstream.io.sinks import DESCRIPTIONS
 from synthstream.kernel.seeded import SeededGate
-from synthstream.outlets import simulated
-from synthstream.recovery import adopt, backup, republish
-from synthstream.verification import verify
+from synthstream.publish.catalogue import describe, descriptions
+from synthstream.publish.folder import DESCRIPTIONS
+from synthstream.publish.outlets import simulated
+from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.verification import verify
 from tests.unit.streams import KINDS, PERSONS, configured, published, rows
 
 PUBLICATION = """
@@ -233,7 +233,7 @@ def test_describing_again_writes_nothing_and_gives_the_same_bytes(tmp_path: Path
     assert {name: (tmp_path / "releases" / name).stat().st_ino for name in DESCRIPTIONS} == {
         name: stat.st_ino for name, stat in first.items()
     }
-    text = "from synthstream.config import load; from synthstream.catalogue import descriptions; import sys, pathlib;"
+    text = "from synthstream.config.config import load; from synthstream.publish.catalogue import descriptions; import sys, pathlib;"
     text += "sys.stdout.write(''.join(descriptions(load(pathlib.Path('stream.toml'))).values()))"
     again = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
     assert again.stdout == "".join(descriptions(config).values())

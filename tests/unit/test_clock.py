@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from synthstream.clock import FURTHEST, Clock
 from synthstream.errors import ConfigError, SchemaError
+from synthstream.schema.clock import FURTHEST, Clock
 
 
 def clock(

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from synthstream.conditions import condition, doubts
 from synthstream.errors import SchemaError
+from synthstream.schema.conditions import condition, doubts
 
 ROWS = pl.DataFrame(
     {

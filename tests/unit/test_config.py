@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from synthstream.config import StreamConfig, load
-from synthstream.draft import draft
+from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError, SourceError
+from synthstream.ingest.draft import draft
 
 GOOD = """\
 name = "visits"

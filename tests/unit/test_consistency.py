@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthstream.fit.consistency import LARGEST_COUNT, Rule, consistent
+from synthstream.papers.consistency import LARGEST_COUNT, Rule, consistent
 from synthstream.workload import IntArray
 
 rules = pytest.mark.parametrize("rule", ["proportional", "equal"])

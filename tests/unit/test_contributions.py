@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthstream.contributions import arrivals, counting, from_bytes
-from synthstream.counting import Rows
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt
-from synthstream.io import contributions
-from synthstream.io.contributions import Contributions
-from synthstream.io.store import Store
+from synthstream.ingest import persons as contributions
+from synthstream.ingest.bounding import arrivals, counting, from_bytes
+from synthstream.ingest.counting import Rows
+from synthstream.ingest.persons import Contributions
 from synthstream.privacy import Unit
+from synthstream.state.store import Store
 from synthstream.workload import CodeArray, IntArray
 
 TICKS = 4

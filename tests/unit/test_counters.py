@@ -14,11 +14,11 @@ from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, base, counter, restarted
 from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
-from synthstream.kernel.counters.nodes import NodeCounter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Block, Hybrid
+from synthstream.papers.counters.nodes import NodeCounter
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 T = 40

@@ -17,14 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig
-from synthstream.binning import bins_of
-from synthstream.counting import encode
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, ConfigError, CountsMismatch, SchemaError
 from synthstream.evaluate.custodian import Truth
+from synthstream.ingest.counting import encode
 from synthstream.kernel.counters.base import Encoded
-from synthstream.kernel.counters.sparse import Arrivals
 from synthstream.kernel.seeded import SeededGate
+from synthstream.papers.counters.sparse import Arrivals
+from synthstream.schema.binning import bins_of
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload

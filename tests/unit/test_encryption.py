@@ -16,8 +16,8 @@ import pytest
 from synthstream import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch
-from synthstream.io.sealing import Cipher, Plain, Seal
-from synthstream.io.store import Store
+from synthstream.state.sealing import Cipher, Plain, Seal
+from synthstream.state.store import Store
 from tests.unit.test_at_rest import TOML, close_tick, fill, in_files, opened, plant, story
 
 KEY = bytes(range(32))

@@ -16,7 +16,7 @@ from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
-from synthstream.synthesizer import InEpochs
+from synthstream.synthesizers.tables import InEpochs
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray, Workload
 

@@ -12,12 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Counting, Stream, StreamConfig
-from synthstream.cli import app
-from synthstream.config import load
+from synthstream.cli.app import app
+from synthstream.config.config import load
 from synthstream.errors import SourceError, StateError
-from synthstream.filenames import FileNames
-from synthstream.io.store import Store
-from synthstream.reading import Frame
+from synthstream.ingest.filenames import FileNames
+from synthstream.schema.coercion import Frame
+from synthstream.state.store import Store
 from synthstream.testing.environments import failing
 from tests.unit.streams import rows, text_of
 from tests.unit.test_stream import exact, total

@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from synthstream import Stream
-from synthstream.commands.follow import seconds_of
+from synthstream.cli.follow import seconds_of
 from synthstream.environment import Env
 from synthstream.testing.gates import ExactGate
 from tests.unit.streams import configured, rows

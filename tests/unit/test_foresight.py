@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from synthstream.assembly import synthesizer_of
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.evaluate.wasserstein import histogram, w1_grid
-from synthstream.foresight import points, simulate, tables
-from synthstream.foresight.shapes import Clusters, LatentClasses
-from synthstream.foresight.transport import w1
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
-from synthstream.point_synthesizers import FromNodes
 from synthstream.privacy import Budget
-from synthstream.synthesizer import Continual, InEpochs
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.simulation import points, simulate, tables
+from synthstream.synthesizers.simulation.shapes import Clusters, LatentClasses
+from synthstream.synthesizers.simulation.transport import w1
+from synthstream.synthesizers.tables import Continual, InEpochs
 from synthstream.workload import Workload
 from tests.unit.streams import text_of
 

@@ -18,7 +18,7 @@ from synthstream.errors import RecoveryRefused, StateMismatch
 from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate, is_secure
 from synthstream.kernel.sampling import LARGEST_SAMPLE, IntArray
 from synthstream.kernel.seeded import SeededGate
-from synthstream.recovery import adopt
+from synthstream.stream.recovery import adopt
 from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from tests.unit.streams import configured
 

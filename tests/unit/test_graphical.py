@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from synthstream.fit import exact, solving
-from synthstream.fit.graphical import Graphical, ModelTooLarge, fit_graphical, model_megabytes
-from synthstream.fit.junction import junction
+from synthstream.papers.fit import exact, solving
+from synthstream.papers.fit.graphical import Graphical, ModelTooLarge, fit_graphical, model_megabytes
+from synthstream.papers.fit.junction import junction
 from synthstream.workload import FloatArray, Workload
 
 Clique = tuple[int, ...]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthstream.fit.graphical import fit_graphical
+from synthstream.papers.fit.graphical import fit_graphical
 from synthstream.workload import FloatArray
 
 with warnings.catch_warnings():

@@ -14,12 +14,12 @@ from scipy.stats import chisquare
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters.base import State
-from synthstream.kernel.counters.sparse import Arrivals, Sparse
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.hypercube import Hypercube
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import NodeCounts
+from synthstream.papers.counters.sparse import Arrivals, Sparse
+from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget, Unit
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 

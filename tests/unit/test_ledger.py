@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from synthstream import Stream
-from synthstream.assembly import claim_of, synthesizer_of
 from synthstream.errors import BudgetExceeded
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.privacy import Claim
+from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.testing.gates import Call, TracingGate
 from tests.unit.streams import KINDS, PERSONS, configured, published, rows
 

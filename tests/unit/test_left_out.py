@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig
-from synthstream.cli import app
-from synthstream.commands.follow import follow_command
-from synthstream.commands.manners import FOUND
-from synthstream.draft import draft
+from synthstream.cli.app import app
+from synthstream.cli.follow import follow_command
+from synthstream.cli.runtime import FOUND
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, FilesLeftOut, SourceError, StateMismatch
+from synthstream.ingest.draft import draft
 from synthstream.testing.gates import ExactGate
 from tests.unit.streams import PERSONS, TICKS, configured, rows, text_of
 from tests.unit.test_following import START, Hand

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
+from synthstream.config.logs import KafkaConfig, PostgresConfig
 from synthstream.errors import ConfigError, SourceError
-from synthstream.io.cursors import cursor_of, place_in, short
-from synthstream.logs import KafkaConfig, PostgresConfig
+from synthstream.ingest.cursors import cursor_of, place_in, short
 from tests.unit.streams import text_of
 
 _FILES = 'kind = "parquet"\npath = "rows-*.parquet"'

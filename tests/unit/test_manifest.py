@@ -16,7 +16,7 @@ import pytest
 
 from synthstream import Stream
 from synthstream.kernel.seeded import SeededGate
-from synthstream.recovery import adopt
+from synthstream.stream.recovery import adopt
 from tests.unit.streams import KINDS, PERSONS, configured, rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "manifest.md"

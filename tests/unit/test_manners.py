@@ -19,11 +19,11 @@ import polars as pl
 import pytest
 
 from synthstream import Stream
-from synthstream.cli import COMMANDS
-from synthstream.commands import manners
-from synthstream.commands.plan import plan_command
-from synthstream.commands.run import run_command
-from synthstream.config import load
+from synthstream.cli import runtime as manners
+from synthstream.cli.app import COMMANDS
+from synthstream.cli.plan import plan_command
+from synthstream.cli.run import run_command
+from synthstream.config.config import load
 from tests.support.command import MAIN, synthstream
 from tests.unit.streams import configured, published, rows
 
@@ -59,7 +59,7 @@ def helped() -> dict[str, tuple[str, list[str]]]:
     """The help of every command, one after the other in a new process, and the heavy modules loaded by then."""
     code = f"""
 import contextlib, io, json, sys
-from synthstream.cli import main
+from synthstream.cli.app import main
 found = {{}}
 for line in {[[], *LINES]}:
     sys.argv = ["synthstream", *line, "--help"]
@@ -104,7 +104,7 @@ def test_completion_prints_a_script_and_suggests_without_heavy_modules(tmp_path:
     assert "_SYNTHSTREAM_COMPLETE=complete_bash" in script.stdout
     code = f"""
 import sys
-from synthstream.cli import main
+from synthstream.cli.app import main
 try:
     main()
 finally:
@@ -295,7 +295,7 @@ def test_what_nobody_foresaw_is_told_without_what_it_says(folder: Path, monkeypa
     def broken(path: Path) -> None:
         raise ValueError("XCANARYX")
 
-    monkeypatch.setattr("synthstream.config.load", broken)
+    monkeypatch.setattr("synthstream.config.config.load", broken)
     result = synthstream("status", "stream.toml", cwd=folder)
     assert result.returncode == manners.UNEXPECTED
     assert "XCANARYX" not in result.stdout + result.stderr
@@ -508,7 +508,7 @@ module.Marginals.step = stopped
 def test_a_second_ctrl_c_ends_at_once_what_does_not_listen_to_the_first(folder: Path) -> None:
     code = """
 import time
-import synthstream.config as module
+import synthstream.config.config as module
 def load(path):
     while True:
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from synthstream.fit.graphical import Graphical, fit_graphical
-from synthstream.fit.junction import ModelTooLarge, model_megabytes
-from synthstream.fit.mirror import towards
+from synthstream.papers.fit.graphical import Graphical, fit_graphical
+from synthstream.papers.fit.junction import ModelTooLarge, model_megabytes
+from synthstream.papers.fit.mirror_descent import towards
 from synthstream.workload import FloatArray
 
 SIZES = (2, 3, 4, 2, 5)

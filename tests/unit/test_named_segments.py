@@ -12,14 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 import synthstream
-from synthstream import Stream, StreamConfig, recovery
-from synthstream.cli import app
-from synthstream.io.store import Store
-from synthstream.opening import NAMED, begin
-from synthstream.recovery import adopt, republish
+from synthstream import Stream, StreamConfig
+from synthstream.cli.app import app
 from synthstream.report.public import ledger
 from synthstream.report.published import published as described
-from synthstream.verification import verify
+from synthstream.state.store import Store
+from synthstream.stream import recovery
+from synthstream.stream.opening import NAMED, begin
+from synthstream.stream.recovery import adopt, republish
+from synthstream.stream.verification import verify
 from tests.unit.streams import TICKS, configured, published
 from tests.unit.test_segments import HALF, half_run
 

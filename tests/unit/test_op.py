@@ -22,16 +22,16 @@ from typer.testing import CliRunner
 
 import synthstream
 from synthstream import Releases, Stream, StreamConfig
-from synthstream.assembly import synthesizer_of
-from synthstream.cli import app
-from synthstream.contract import TableMechanism
-from synthstream.draft import draft
+from synthstream.cli.app import app
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateMismatch
-from synthstream.intake import _feed
+from synthstream.forecast.planning import plan
+from synthstream.ingest.draft import draft
+from synthstream.ingest.intake import _feed
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.planning import plan
-from synthstream.reading import polars_frame, signs
+from synthstream.schema.coercion import polars_frame, signs
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.contract import TableMechanism
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from tests.unit.test_privacy_factors import Aligned

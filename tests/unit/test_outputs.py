@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from synthstream import cautions
+from synthstream.forecast import warnings as cautions
 from tests.support.command import synthstream
 from tests.unit.test_stream import TOML, visits
 

@@ -15,10 +15,10 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import ConfigError, StateCorrupt
-from synthstream.fit.rounds import Rounds
+from synthstream.forecast.planning import plan
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.planning import plan
+from synthstream.papers.fit.rounds import Rounds
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray, IntArray
 

@@ -12,13 +12,13 @@ import pytest
 from scipy.stats import chisquare
 
 from synthstream.errors import StateCorrupt
-from synthstream.io.store import Store
-from synthstream.journal import JournalGate
-from synthstream.kernel import passing
+from synthstream.kernel import comparisons as passing
+from synthstream.kernel.comparisons import _exp_minus, _fixed_point, _hazard, _minus_log_rest, passes
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.passing import _exp_minus, _fixed_point, _hazard, _minus_log_rest, passes
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
+from synthstream.state.journal import JournalGate
+from synthstream.state.store import Store
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 Runs = list[tuple[int, int]]

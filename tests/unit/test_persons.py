@@ -22,14 +22,14 @@ from typer.testing import CliRunner
 
 import synthstream
 from synthstream import Stream, StreamConfig
-from synthstream.assembly import claim_of, group_factor, synthesizer_of
-from synthstream.cli import app
-from synthstream.counting import encode
+from synthstream.cli.app import app
 from synthstream.environment import Env
 from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCorrupt, StateMismatch
+from synthstream.forecast.planning import plan
+from synthstream.ingest.counting import encode
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.planning import plan
+from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
 from synthstream.testing.gates import Call, ReplayingGate, TracingGate, path_cost
 from tests.unit.test_privacy_factors import Aligned, files
 from tests.unit.test_stream import TOML, exact, finish, seeded, total

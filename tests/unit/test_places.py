@@ -15,12 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import ConfigError, PlaceError, SinkError, StateRolledBack
-from synthstream.io.delta import DeltaTable
-from synthstream.io.places import catch_up
-from synthstream.io.sinks import ParquetSink
 from synthstream.kernel.seeded import SeededGate
+from synthstream.publish.delta import DeltaTable
+from synthstream.publish.folder import ParquetSink
+from synthstream.publish.mirrors import catch_up
 from synthstream.testing.environments import Recording, failing
 from tests.unit.streams import TICKS, configured, rows, text_of
 

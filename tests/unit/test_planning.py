@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from synthstream.assembly import synthesizer_of
-from synthstream.cli import app
-from synthstream.config import StreamConfig
+from synthstream.cli.app import app
+from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
+from synthstream.forecast.planning import Plan, plan
+from synthstream.forecast.rates import Rate
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.seeded import SeededGate
-from synthstream.planning import Plan, plan
-from synthstream.rates import Rate
 from synthstream.report.plan_page import plan_page
+from synthstream.synthesizers.assembly import synthesizer_of
 from tests.unit.streams import KINDS, text_of
 from tests.unit.test_config import GOOD
 

@@ -14,8 +14,8 @@ from synthstream.kernel.schedule import Shape
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
-from synthstream.point_synthesizers import FromNodes
 from synthstream.privacy import Budget, Neighbours
+from synthstream.synthesizers.points import FromNodes
 from synthstream.testing.gates import ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.rows.aligned import Aligned

@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 import synthstream
-from synthstream.cli import app
-from synthstream.config import StreamConfig
+from synthstream.cli.app import app
+from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.evaluate.density import density
 from synthstream.kernel.seeded import SeededGate
-from synthstream.points import PointRelease
-from synthstream.stream import Stream
+from synthstream.release.points import PointRelease
+from synthstream.stream.stream import Stream
 
 TOML = """
 name = "places"

@@ -19,8 +19,8 @@ from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, differenc
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
-from synthstream.point_synthesizers import FromNodes, cloud
 from synthstream.privacy import Budget, Neighbours, Unit
+from synthstream.synthesizers.points import FromNodes, cloud
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 SMALL = Partition(dimension=1, depth=3)

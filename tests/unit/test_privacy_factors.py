@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.counting import Rows
-from synthstream.intake import Intake
+from synthstream.ingest.counting import Rows
+from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.gates import Call, ReplayingGate, TraceMismatch, TracingGate

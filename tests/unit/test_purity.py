@@ -14,12 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.building import Builder
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import StateRolledBack
-from synthstream.io.sinks import ParquetSink
-from synthstream.io.store import Store
-from synthstream.verification import verify
+from synthstream.publish.building import Builder
+from synthstream.publish.folder import ParquetSink
+from synthstream.state.store import Store
+from synthstream.stream.verification import verify
 from tests.unit.streams import KINDS, PERSONS, TICKS, configured, published, rows
 
 # All that is secret, and all that could be made again.

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 import tests.plugins.independent
-import tests.plugins.weeks  # noqa: F401 - each registers itself
-from synthstream.assembly import register
-from synthstream.cli import app
+import tests.plugins.weeks
+from synthstream.cli.app import app
 from synthstream.kernel.counters import Served
 from synthstream.kernel.counters import register as register_counter
+from synthstream.synthesizers.assembly import register
 
 TOML = """
 name = "visits"

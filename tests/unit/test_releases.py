@@ -17,10 +17,10 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.points import PointRelease
-from synthstream.published import codes_of
-from synthstream.recovery import adopt
-from synthstream.release import TableRelease
+from synthstream.publish.published import codes_of
+from synthstream.release.points import PointRelease
+from synthstream.release.release import TableRelease
+from synthstream.stream.recovery import adopt
 from synthstream.testing.gates import ExactGate
 from tests.unit.streams import KINDS, TICKS, configured, rows, text_of
 

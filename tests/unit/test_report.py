@@ -18,12 +18,12 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
 from synthstream.evaluate.custodian_page import custodian_page
 from synthstream.kernel.seeded import SeededGate
-from synthstream.outlets import simulated
+from synthstream.publish.outlets import simulated
 from synthstream.report.association import beyond_noise, cramers_v, nonnegative, pairs
 from synthstream.report.page import check_place, render, write_page
 from synthstream.report.places import axes_of

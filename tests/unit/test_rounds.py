@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from synthstream.contract import Models, Synthesizer
 from synthstream.counts import Counts
-from synthstream.fit.rounds import Mixture, Rounds
-from synthstream.kernel.batchwise import Batchwise
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.rounds import InRounds
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.select import GRID, Candidates, l1_scores
-from synthstream.kernel.selective import Selective
 from synthstream.kinds import COUNTERS, QUERIES, SCORES, FitKind, Queries, Score
 from synthstream.measured import Measured
-from synthstream.paper_synthesizers import FromBatches, FromSelection
+from synthstream.papers.batchwise import Batchwise
+from synthstream.papers.fit.rounds import Mixture, Rounds
+from synthstream.papers.rounds import InRounds
+from synthstream.papers.selective import Selective
 from synthstream.privacy import Budget, Neighbours, Unit
+from synthstream.synthesizers.contract import Models, Synthesizer
+from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from synthstream import Releases, Stream
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import SynthstreamError
 from synthstream.kernel.gate import Gate
 from synthstream.testing.gates import ExactGate

@@ -11,9 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from synthstream.columns import Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.errors import SchemaError
-from synthstream.schema import Schema
+from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.schema import Schema
 
 RNG = np.random.default_rng(0)
 WARD = Category(name="ward", values=("1", "2", "true"))

@@ -18,12 +18,12 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, RecoveryRefused, SinkError, StateError, StateRolledBack
-from synthstream.io.store import Store
 from synthstream.kernel.seeded import SeededGate
-from synthstream.recovery import adopt, backup, republish
-from synthstream.release import Release
+from synthstream.release.release import Release
+from synthstream.state.store import Store
+from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.verification import verify
 from synthstream.testing.environments import failing
-from synthstream.verification import verify
 from tests.unit.streams import KINDS, configured, published, rows
 from tests.unit.test_segments import HALF, half_run
 

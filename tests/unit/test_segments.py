@@ -13,17 +13,17 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import RecoveryRefused, StateError, StateLocked, StateMismatch, StateRolledBack
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.gate import Gate
 from synthstream.partition import Partition
-from synthstream.points import PointRelease
-from synthstream.recovery import adopt, backup, republish
-from synthstream.release import Release, TableRelease
-from synthstream.stream import system_gate
+from synthstream.release.points import PointRelease
+from synthstream.release.release import Release, TableRelease
+from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.stream import system_gate
+from synthstream.stream.verification import verify
 from synthstream.testing.gates import ExactGate
-from synthstream.verification import verify
 from tests.unit.streams import KINDS, TICKS, configured, published, rows
 
 HALF = 4

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synthstream.errors import SchemaError, SourceError
-from synthstream.io.sources import FileSource
+from synthstream.ingest.files import FileSource
 from synthstream.kinds import FileKind
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError, StateLocked
-from synthstream.io.blobs import packed_ints, unpacked_ints
-from synthstream.io.store import FORMAT, Store
 from synthstream.measured import Committed
+from synthstream.state.blobs import packed_ints, unpacked_ints
+from synthstream.state.store import FORMAT, Store
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from synthstream import Counting, CountsByTick, Stream
 from synthstream.errors import CountsMismatch, SourceError
-from synthstream.io.sources import FileSource
+from synthstream.ingest.files import FileSource
 from synthstream.kernel.seeded import SeededGate
 from tests.unit.streams import PERSONS, TICKS, configured, published, rows
 

@@ -14,24 +14,24 @@ import numpy as np
 import polars as pl
 import pytest
 
-from synthstream.assembly import synthesizer_of
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import StateMismatch
 from synthstream.fit.cloud import Cloud
-from synthstream.foresight.points import Run, grid_of
-from synthstream.foresight.transport import w1
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TurnstileMeasured
 from synthstream.partition import Partition
-from synthstream.point_synthesizers import FromNodes
-from synthstream.points import PointRelease
 from synthstream.privacy import Budget, Neighbours, Unit
-from synthstream.recovery import adopt
-from synthstream.stream import Stream
+from synthstream.release.points import PointRelease
+from synthstream.stream.recovery import adopt
+from synthstream.stream.stream import Stream
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.simulation.points import Run, grid_of
+from synthstream.synthesizers.simulation.transport import w1
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import FloatArray
 from tests.unit import streams
@@ -350,7 +350,7 @@ def test_a_stream_begun_by_counting_net_numbers_is_refused(tmp_path: Path, monke
     """As versions before this did: readings of its state are of something else."""
     config = streams.configured(tmp_path, "points-signed")
     with monkeypatch.context() as before:
-        before.setattr("synthstream.assembly.Turnstile", lambda side: side)
+        before.setattr("synthstream.synthesizers.assembly.Turnstile", lambda side: side)
         with Stream(config, gates=lambda tick: SeededGate(tick)) as stream:
             stream.release()
     with pytest.raises(StateMismatch):

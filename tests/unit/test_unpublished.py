@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import SinkError
-from synthstream.io.store import Store
-from synthstream.recovery import backup
+from synthstream.state.store import Store
+from synthstream.stream.recovery import backup
+from synthstream.stream.verification import verify
 from synthstream.testing.environments import failing
-from synthstream.verification import verify
 from tests.unit.streams import configured, rows
 
 SHORTEST = 6  # so many hexadecimal digits of a head tell two draws apart

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from synthstream.fit.weights import LARGEST_DOMAIN, DomainTooLarge, Weights, fit_weights
+from synthstream.papers.fit.weights import LARGEST_DOMAIN, DomainTooLarge, Weights, fit_weights
 from synthstream.workload import Workload
 
 Floats = NDArray[np.float64]

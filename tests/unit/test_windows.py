@@ -15,9 +15,9 @@ from synthstream.errors import NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.seeded import SeededGate
-from synthstream.recovery import adopt
+from synthstream.release.window import ticks_between
+from synthstream.stream.recovery import adopt
 from synthstream.testing.gates import ExactGate
-from synthstream.window import ticks_between
 from tests.unit.streams import configured, rows
 
 

@@ -16,14 +16,14 @@ import pytest
 from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
-from synthstream.cli import app
+from synthstream.cli.app import app
 from synthstream.errors import PlaceError, RecoveryRefused, SinkError, StateError, StateRolledBack
-from synthstream.io.delta import DeltaTable
-from synthstream.io.places import Copied, refuse_fork
-from synthstream.io.store import Store
 from synthstream.kernel.gate import SystemGate
-from synthstream.recovery import adopt, backup
-from synthstream.verification import verify
+from synthstream.publish.delta import DeltaTable
+from synthstream.publish.mirrors import Copied, refuse_fork
+from synthstream.state.store import Store
+from synthstream.stream.recovery import adopt, backup
+from synthstream.stream.verification import verify
 from tests.unit.streams import published, rows, text_of
 
 ALSO = '\n[[also]]\nkind = "delta"\npath = "{place}"\n'

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.assembly import group_factor, synthesizer_of
-from synthstream.config import StreamConfig
-from synthstream.contract import POWER, CounterTarget, DrawTarget, Measure
-from synthstream.evaluate.lower import epsilon_of, epsilon_seen, lattice, mu_seen
+from synthstream.config.config import StreamConfig
+from synthstream.evaluate.lower_bounds import epsilon_of, epsilon_seen, lattice, mu_seen
 from synthstream.evaluate.trials import readings, trials
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.synthesizers.assembly import group_factor, synthesizer_of
+from synthstream.synthesizers.contract import POWER, CounterTarget, DrawTarget, Measure
 
 FloatArray = NDArray[np.float64]
 Progress = Callable[[float], None]
@@ -45,7 +45,7 @@ class Finding:
         events: how many events were added, at least and at most.
         runs: on each side.
         room: what ``seen`` was divided by: a threshold sees a little more than mu of noise in whole numbers, and a zCDP
-            claim covers that (:func:`synthstream.evaluate.lower.lattice`).
+            claim covers that (:func:`synthstream.evaluate.lower_bounds.lattice`).
     """
 
     what: str

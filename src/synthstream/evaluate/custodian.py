@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from synthstream.config import StreamConfig
-from synthstream.contributions import arrivals, counting, from_bytes
-from synthstream.coordinates import Coordinate
-from synthstream.counting import Rows, encode, files_of
+from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
-from synthstream.io.sources import FileSource
+from synthstream.ingest.bounding import arrivals, counting, from_bytes
+from synthstream.ingest.counting import Rows, encode, files_of
+from synthstream.ingest.files import FileSource
 from synthstream.report.published import Cells, Progress, Published, Tick
+from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 STAMP = "NOT PRIVATE: compares with the true data. For the custodian alone; do not publish"

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from synthstream.assembly import synthesizer_of
-from synthstream.cells import cells
-from synthstream.columns import Category
-from synthstream.config import StreamConfig
-from synthstream.coordinates import Coordinate
+from synthstream.config.config import StreamConfig
 from synthstream.evaluate.custodian import (
     STAMP,
     Errors,
@@ -32,6 +28,10 @@ from synthstream.report.page import render
 from synthstream.report.places import Grid, axes_of, coarse, map_of
 from synthstream.report.published import Cells, Progress, Published, Tick, published
 from synthstream.report.scales import dates, linear, logarithmic, number
+from synthstream.schema.cells import cells
+from synthstream.schema.columns import Category
+from synthstream.schema.coordinates import Coordinate
+from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.workload import FloatArray, IntArray
 
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from synthstream.config import StreamConfig, load
-from synthstream.coordinates import Coordinate
-from synthstream.counting import encode, files_of
+from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError, SynthstreamError
-from synthstream.io.sources import FileSource
-from synthstream.outlets import simulated
-from synthstream.published import Releases
+from synthstream.ingest.counting import encode, files_of
+from synthstream.ingest.files import FileSource
+from synthstream.publish.outlets import simulated
+from synthstream.publish.published import Releases
+from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray, IntArray
 
 STAMP = "NOT PRIVATE: shows the true data. For the custodian alone; do not publish."

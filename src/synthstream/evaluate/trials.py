@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.kernel.counters import Counter, Kary, Restarted, Simple
-from synthstream.kernel.counters.nodes import NodeCounter, Span
 from synthstream.kernel.gate import Gate
+from synthstream.papers.counters.nodes import NodeCounter, Span
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.evaluate.audit import Audit, Finding, audit
 
 if TYPE_CHECKING:

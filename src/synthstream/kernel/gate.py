@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
-from synthstream.kernel.passing import checked_paths, passes
+from synthstream.kernel.comparisons import checked_paths, passes
+from synthstream.kernel.permute_and_flip import LARGEST_SCORE, noisy_max
 from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
 
 # Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),

@@ -15,7 +15,7 @@ def factor_of(how: Counter | None, unit: Unit) -> Fraction:
         Unit        a person with at most ``unit.events`` events, ``unit.in_a_tick`` in a tick; neighbours: add-remove
         Cost        factor^2 times the rho of one event; the factor is the number of events if ``how`` says no better
         Theorem     participation
-        Trusts      that no more events of a person are counted (``synthstream.contributions``)
+        Trusts      that no more events of a person are counted (``synthstream.ingest.bounding``)
 
     Args:
         how: the one counter that all values at the gate come from; ``None`` if there are several, or none.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from itertools import count
 
-from synthstream.kernel.choosing import noisy_max
+from synthstream.kernel.comparisons import checked_paths, passes
 from synthstream.kernel.gate import checked_choice, within_range
-from synthstream.kernel.passing import checked_paths, passes
+from synthstream.kernel.permute_and_flip import noisy_max
 from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
 
 

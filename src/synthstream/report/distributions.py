@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from synthstream.columns import Boolean, Category, Column, Datetime
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.published import Cells, Published, Tick
 from synthstream.report.scales import dates, linear, number, ranges
+from synthstream.schema.columns import Boolean, Category, Column, Datetime
 from synthstream.workload import FloatArray
 
 # How many standard errors an error bar reaches to either side.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.privacy import Unit
 from synthstream.workload import Workload
 

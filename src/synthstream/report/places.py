@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from synthstream.columns import Column, Number
-from synthstream.coordinates import Coordinate
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
 from synthstream.report.distributions import Card, middle_chart, quantiles
 from synthstream.report.published import Cells, Progress, Published, Tick
 from synthstream.report.scales import linear, number, ranges
+from synthstream.schema.columns import Column, Number
+from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray
 
 _LATITUDE = ("lat", "latitude")

@@ -15,7 +15,7 @@ from synthstream.report.scales import logarithmic, number
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from synthstream.planning import Forecast, Plan
+    from synthstream.forecast.planning import Forecast, Plan
 
 # An error of a forecast; ``None`` where there is none.
 Error = Callable[["Forecast"], float | None]
@@ -28,8 +28,8 @@ def plan_page(found: Plan) -> str:
     """One self-contained page, light and dark, with a chart of each error and all numbers.
 
     Example:
-        >>> from synthstream.config import StreamConfig
-        >>> from synthstream.planning import plan
+        >>> from synthstream.config.config import StreamConfig
+        >>> from synthstream.forecast.planning import plan
         >>> config = StreamConfig.from_toml('''
         ... name = "visits"
         ... state = "state"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, Counts, card, running

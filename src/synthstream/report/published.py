@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
-from synthstream.io.sinks import ParquetSink
-from synthstream.outlets import refuse_other_releases
+from synthstream.publish.folder import ParquetSink
+from synthstream.publish.outlets import refuse_other_releases
 from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.

@@ -9,14 +9,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthstream.counting import CountsByTick, Rows
 from synthstream.errors import BatchConflict, EngineError, SynthstreamError
-from synthstream.following import released
-from synthstream.release import Release
+from synthstream.ingest.counting import CountsByTick, Rows
+from synthstream.release.release import Release
 from synthstream.spark.counting import count, of_persons, selected
 from synthstream.spark.sessions import refuse
-from synthstream.stream import Stream
-from synthstream.turns import turn
+from synthstream.stream.following import released
+from synthstream.stream.stream import Stream
+from synthstream.stream.turns import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

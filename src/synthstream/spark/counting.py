@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthstream.config import StreamConfig
-from synthstream.counting import CountsByTick, Rows, columns_of, files_of
-from synthstream.counting_elsewhere import Counting
+from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut
-from synthstream.reading import require
+from synthstream.ingest.counting import CountsByTick, Rows, columns_of, files_of
+from synthstream.schema.coercion import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
 from synthstream.spark.tasks import (
     RESULT,
@@ -25,7 +24,8 @@ from synthstream.spark.tasks import (
     merged,
     rows_of,
 )
-from synthstream.stream import Stream
+from synthstream.stream.counting_elsewhere import Counting
+from synthstream.stream.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

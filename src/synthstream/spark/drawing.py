@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from synthstream.release import Release, seed_of
+from synthstream.release.release import Release, seed_of
 from synthstream.spark.sessions import session
 from synthstream.spark.tasks import Batches
 

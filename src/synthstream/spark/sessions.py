@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from synthstream.config import StreamConfig
+from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, EngineError
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from synthstream.config import StreamConfig
-from synthstream.counting import CountsByTick, Rows, encode, files_of
-from synthstream.counting_elsewhere import Counting
+from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, EngineError, FileDamaged, SchemaError, SynthstreamError
+from synthstream.ingest.counting import CountsByTick, Rows, encode, files_of
+from synthstream.stream.counting_elsewhere import Counting
 
 # Rows that are counted together by a task.
 _CHUNK_ROWS = 250_000

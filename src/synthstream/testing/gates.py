@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from synthstream.kernel.comparisons import checked_paths
 from synthstream.kernel.gate import Gate, checked_choice, within_range
-from synthstream.kernel.passing import checked_paths
 from synthstream.kernel.sampling import FloatArray, IntArray
 
 Kind = Literal["gaussian", "laplace", "choose", "passes"]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from synthstream import Stream, privacy
-from synthstream.io.store import Store
 from synthstream.kernel.ledger import Ledger
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.sampling import FloatArray
 from synthstream.privacy import Budget
+from synthstream.state.store import Store
 from tests.audit.broken import Patch, seen_by
 
 

@@ -9,24 +9,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from synthstream import counting
-from synthstream.contributions import arrivals
-from synthstream.counting import Rows
-from synthstream.io import contributions
-from synthstream.io.contributions import Contributions
-from synthstream.io.store import Store
+from synthstream.ingest import counting
+from synthstream.ingest import persons as contributions
+from synthstream.ingest.bounding import arrivals
+from synthstream.ingest.counting import Rows
+from synthstream.ingest.persons import Contributions
 from synthstream.kernel import marginals
 from synthstream.kernel.counters import Kary, Simple, State, Toeplitz
 from synthstream.kernel.counters.base import Encoded, MatrixCounter
-from synthstream.kernel.counters.binary import dyadic
-from synthstream.kernel.counters.nodes import NodeCounter, Span
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.papers.counters import Binary
+from synthstream.papers.counters.binary import dyadic
+from synthstream.papers.counters.nodes import NodeCounter, Span
 from synthstream.privacy import Unit
-from synthstream.reading import numbers
-from synthstream.schema import Schema
+from synthstream.schema.coercion import numbers
+from synthstream.schema.schema import Schema
+from synthstream.state.store import Store
 from synthstream.testing.gates import ExactGate, TracingGate
 from tests.audit.broken import Patch, seen_by
 

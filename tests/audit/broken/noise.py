@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from synthstream import stream
 from synthstream.kernel import gate
 from synthstream.kernel.gate import SystemGate
 from synthstream.kernel.sampling import IntArray
 from synthstream.kernel.seeded import SeededGate
+from synthstream.stream import stream
 from tests.audit import suites
 from tests.audit.broken import Patch, seen_by
 

@@ -9,16 +9,17 @@ from typing import Any
 
 import polars as pl
 
-from synthstream import Stream, counting
-from synthstream.counting import Rows
+from synthstream import Stream
 from synthstream.errors import SchemaError
-from synthstream.intake import Intake
-from synthstream.io import database
-from synthstream.io.store import Store
+from synthstream.ingest import counting
+from synthstream.ingest.counting import Rows
+from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import SystemGate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Committed
-from synthstream.release import Release
+from synthstream.release.release import Release
+from synthstream.state import database
+from synthstream.state.store import Store
 from tests.audit.broken import Patch, seen_by
 
 
@@ -52,7 +53,7 @@ def a_bad_row_is_an_error(patch: Patch) -> None:
             raise SchemaError(f"ward: {sorted(wards)[0][:20]!r} is not in the list")
         return honest(config, frame)
 
-    patch.setattr("synthstream.intake.encode", broken)
+    patch.setattr("synthstream.ingest.intake.encode", broken)
 
 
 @seen_by("coupling")

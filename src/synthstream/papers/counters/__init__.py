@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from synthstream.kernel.counters import Served, register
-from synthstream.kernel.counters.binary import Binary
-from synthstream.kernel.counters.block import Block
-from synthstream.kernel.counters.hybrid import Hybrid
+from synthstream.papers.counters.binary import Binary
+from synthstream.papers.counters.block import Block
+from synthstream.papers.counters.hybrid import Hybrid
 
 __all__ = ["Binary", "Block", "Hybrid"]
 

@@ -1,0 +1,116 @@
+"""The command line: parse, call the library, print. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from synthstream.cli.audit import audit_command
+from synthstream.cli.describe import describe_command
+from synthstream.cli.draft import schema_init
+from synthstream.cli.maintenance import backup_command, recover_command, verify_command
+from synthstream.cli.plan import plan_command
+from synthstream.cli.report import report_command
+from synthstream.cli.run import run_command
+from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
+from synthstream.cli.sample import sample_command
+from synthstream.cli.status import status_command
+
+# In the order of their use.
+COMMANDS = {
+    "schema": None,
+    "plan": plan_command,
+    "run": run_command,
+    "status": status_command,
+    "sample": sample_command,
+    "report": report_command,
+    "describe": describe_command,
+    "verify": verify_command,
+    "backup": backup_command,
+    "recover": recover_command,
+    "audit": audit_command,
+}
+_EPILOG = """
+The usual order:
+  synthstream schema init trips.parquet -o stream.toml
+  synthstream plan stream.toml
+  synthstream run stream.toml        again whenever a tick has ended
+  synthstream status stream.toml
+  synthstream sample stream.toml -n 1000 -o rows.parquet
+  synthstream report stream.toml -o report.html
+
+Exit status:
+  0    done, also if nothing was due
+  1    verify or audit found something wrong; run left files out, and published all that is due
+  2    refused: the message says why, and what to do
+  70   an error of this program
+  130  stopped by Ctrl-C; the same command goes on
+"""
+
+
+class _InOrder(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of commands as the help lists them."""
+        return [name for name in COMMANDS if name in self.commands]
+
+
+app = typer.Typer(
+    cls=_InOrder,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    epilog=_EPILOG,
+)
+schema_app = typer.Typer(no_args_is_help=True, help="Draft a configuration: schema init.")
+
+
+def _version(value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"synthstream {version('synthstream')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A synthetic copy of a private event stream, kept up to date under one privacy budget."""
+
+
+app.add_typer(schema_app, name="schema")
+schema_app.command("init")(mannered(schema_init))
+for _name, _command in COMMANDS.items():
+    if _command is not None:
+        app.command(_name)(mannered(_command))
+
+
+def main() -> None:
+    """Entry point. Commands turn their own errors into a message and a status; what was mistyped becomes one here."""
+    sys.unraisablehook = ignored
+    try:
+        status = app(prog_name="synthstream", standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        sys.exit(_mistyped(error))
+    # Before a command runs, Ctrl-C is a status of its own.
+    sys.exit(stopped("Nothing was changed.") if status == STOPPED else status if isinstance(status, int) else 0)
+
+
+def _mistyped(error: Any) -> int:
+    """Say in one line what was mistyped, and where help is."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(error.format_message())
+        return 2
+    context = getattr(error, "ctx", None)
+    # An option with too few words is found before there is a context.
+    typed = next((f" {word}" for word in sys.argv[1:] if word in COMMANDS), "")
+    command = f"synthstream{typed}" if context is None else context.command_path
+    return fail(f"{' '.join(error.format_message().split())} Help: {command} --help")

@@ -1,0 +1,140 @@
+"""What the commands share. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from synthstream.cli import runtime as manners
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+T = TypeVar("T")
+
+ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
+Simulate = Annotated[
+    bool,
+    typer.Option("--simulate", help="Reproducible noise, own folders, releases stamped as not private."),
+]
+Unchecked = Annotated[
+    bool,
+    typer.Option(
+        "--unchecked", help="Go on although a place of [[also]] cannot be asked what it holds; manifests say so."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
+
+
+def console() -> Console:
+    """Where a command prints; nowhere, with ``--quiet``."""
+    from rich.console import Console
+
+    class Shown(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    # No markup: names and paths are the user's, and may hold brackets.
+    return Shown(soft_wrap=True, highlight=False, markup=False, quiet=manners.quiet())
+
+
+def say(text: str) -> None:
+    """Print a line, but for ``--quiet``."""
+    if not manners.quiet():
+        typer.echo(text)
+
+
+def note(text: str) -> None:
+    """What is being done, on the error stream, with ``--verbose``. Public facts only, and no durations: how long rows
+    take tells how many there are.
+    """
+    if manners.verbose():
+        typer.echo(text, err=True)
+
+
+def program() -> str:
+    """The command as the user can type it again."""
+    typed = Path(sys.argv[0])
+    if typed.name != "synthstream" or shutil.which("synthstream") == str(typed):
+        return "synthstream"
+    return os.path.relpath(typed)
+
+
+def warn(shown: Console) -> None:
+    """Say that noise is simulated."""
+    shown.print("NOT PRIVATE: simulated noise; folders end in -simulated.", style="bold red")
+
+
+def check_output(config: Path, output: Path, *, page: bool) -> None:
+    """Raise ``ConfigError`` unless a file can be written without harm to the stream.
+
+    Not over the configuration or a file of the source, and not among the releases, real or simulated. A page ends in
+    ``.html``, and replaces pages alone; other files stay out of the state too.
+    """
+    from synthstream.config.config import load
+    from synthstream.errors import ConfigError
+    from synthstream.publish.outlets import simulated
+    from synthstream.report.page import check_place
+
+    check_place(output)
+    place, real = output.resolve(), load(config)
+    sources = [] if real.source is None else glob.glob(str(real.source.path), recursive=True)
+    if any(place == Path(own).resolve() for own in (str(config), *sources)):
+        raise ConfigError(f"-o {output}: is one of the stream's own files. Name another.")
+    for one in (real, simulated(real)):
+        if one.sink is not None and place.is_relative_to(one.sink.path.resolve()):
+            raise ConfigError(
+                f"-o {output}: lies in the folder of releases, which holds releases alone. Put it beside it, as in "
+                f"{one.sink.path.parent / output.name}."
+            )
+        if not page and place.is_relative_to(one.state.resolve()):
+            raise ConfigError(f"-o {output}: lies in {one.state}, which is the program's own. Name another place.")
+    if page and output.suffix not in (".html", ".htm"):
+        raise ConfigError(f"-o {output}: a page's name ends in .html.")
+    if page and output.exists() and not output.read_bytes()[:15].lower().startswith(b"<!doctype html"):
+        raise ConfigError(f"-o {output}: is there already, and is no page. Name another.")
+    if not os.access(output if output.exists() else place.parent, os.W_OK):
+        raise ConfigError(f"-o {output}: cannot be written there. Choose a folder that you may write to.")
+
+
+def no_core_dump() -> None:
+    """A crash must not write exact counts to a file."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def bar(steps: Iterable[T], doing: str = "release", *, timed: bool = False) -> Iterator[T]:
+    """Steps, under a progress bar on the error stream, if someone looks.
+
+    Ctrl-C takes effect between two of them, wherever it came.
+
+    Args:
+        steps: a known number of them; public facts.
+        doing: what is done with one, in a word or two.
+        timed: whether to say how much time is left; only for work on nothing private. See :func:`note`.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+
+    everything = list(steps)
+    shown = Console(stderr=True)
+    hidden = not shown.is_terminal or manners.quiet() or manners.verbose()
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    columns += [TimeRemainingColumn()] if timed else []
+    with Progress(*columns, console=shown, transient=True, disable=hidden) as progress:
+        manners.at_the_end(progress.stop)
+        task = progress.add_task(doing, total=len(everything))
+        for step in everything:
+            manners.stop_if_asked()
+            note(f"{doing} {step}")
+            yield step
+            progress.advance(task)
+    manners.stop_if_asked()

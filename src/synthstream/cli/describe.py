@@ -1,0 +1,30 @@
+"""``synthstream describe``."""
+
+from __future__ import annotations
+
+from synthstream.cli.common import ConfigPath, Simulate, say
+from synthstream.cli.runtime import when_stopped
+
+
+def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
+    """Describe the releases for open-data portals: datapackage.json and croissant.json, beside them. `run` does so too.
+
+    Title, publisher, licence and the like are those of [publication] in stream.toml.
+
+    Example: synthstream describe stream.toml
+    """
+    from synthstream.config.config import load
+    from synthstream.publish.catalogue import describe, wanted
+    from synthstream.publish.folder import DESCRIPTIONS
+    from synthstream.publish.outlets import simulated
+
+    loaded = load(config)
+    loaded = simulated(loaded) if simulate else loaded
+    when_stopped(lambda: "Say the same again; releases are never touched.")
+    written = describe(loaded)
+    folder = None if loaded.sink is None else loaded.sink.path
+    say(
+        f"{' and '.join(DESCRIPTIONS)} in {folder} {'describe' if written else 'described already'} the newest release."
+    )
+    if missing := wanted(loaded):
+        say(f"Portals also ask for {', '.join(missing)}: say them in [publication] of {config}.")

@@ -1,0 +1,133 @@
+"""``synthstream run --follow``."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import typer
+
+from synthstream.cli.runtime import fail
+from synthstream.errors import FilesLeftOut, PlaceError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from synthstream.release.release import Release
+    from synthstream.stream.stream import Stream
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def follow_command(
+    stream: Stream, shown: Console, *, until: datetime | None, poll: float, released: Callable[[], None]
+) -> None:
+    """Go on until Ctrl-C (exit status 130), SIGTERM (143), ``until`` or the horizon (0).
+
+    Files that cannot be counted are told when what is due is published, and again after each release; at the end they
+    make it status 1.
+
+    Args:
+        stream: an open one.
+        shown: where to print.
+        until: when to stop.
+        poll: seconds between two looks.
+        released: called after each release.
+    """
+    import time
+
+    from synthstream.stream.following import tell
+
+    loaded = stream.config
+    shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
+    with terminable(lambda: f"{stream.new} new release(s) are published") as stop_if_asked:
+        told = set[str]()
+
+        def rest(seconds: float) -> None:
+            stop_if_asked()
+            for words in sorted({*stream.findings.values()} - told):
+                fail(f"{words} Following goes on.")
+                told.add(words)
+            time.sleep(seconds)
+
+        for release in _all(stream, lambda: stream.follow(until=until, poll=poll, rest=rest)):
+            stop_if_asked()
+            told.clear()
+            end = loaded.clock.boundary(release.tick + 1).isoformat()
+            place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
+            released()
+            shown.print(f"Released tick {release.tick}, events before {end}{place}")
+    shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.")
+    tell(stream)
+
+
+def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
+    """All releases. Another place of publication that fails is told of, and tried again with the next release."""
+    with _telling():  # what it lacks from before
+        stream.publish_copies()
+    going = True
+    while going:
+        with _telling():
+            with suppress(FilesLeftOut):  # told at the end
+                yield from follow()
+            going = False
+    stream.publish_copies()
+
+
+@contextmanager
+def _telling() -> Iterator[None]:
+    try:
+        yield
+    except PlaceError as error:
+        fail(f"{error} Following goes on.")
+
+
+@contextmanager
+def terminable(words: Callable[[], str]) -> Iterator[Callable[[], None]]:
+    """SIGTERM stops what runs inside at once, as Ctrl-C does: what is not committed is rolled back.
+
+    Args:
+        words: how things stand then.
+
+    Yields:
+        What raises if a signal came and compiled code swallowed it.
+    """
+    asked = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        raise KeyboardInterrupt
+
+    def stop_if_asked() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield stop_if_asked
+    except BaseException:
+        if not asked:
+            raise
+        typer.echo(f"Stopped. {words()}. Run the same command again to go on; nothing counts twice.", err=True)
+        raise SystemExit(128 + signal.SIGTERM) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def seconds_of(text: str) -> float:
+    """Length of time from the command line, in seconds.
+
+    Example:
+        >>> seconds_of("5s"), seconds_of("1.5m")
+        (5.0, 90.0)
+    """
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", text)
+    if found is None or not 0.05 <= float(found[1]) * _SECONDS[found[2]] <= 86_400:
+        raise SystemExit(fail(f"--poll {text}: use a number and ms, s, m or h, from 50ms to 24h, as in 5s."))
+    return float(found[1]) * _SECONDS[found[2]]

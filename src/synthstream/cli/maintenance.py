@@ -1,0 +1,135 @@
+"""Commands that look after a stream: verify, backup, recover. See :mod:`synthstream.cli.app`."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from synthstream.cli.common import AsJson, ConfigPath, Unchecked, bar, no_core_dump, note, say
+from synthstream.cli.runtime import fail, when_stopped
+
+if TYPE_CHECKING:
+    from synthstream.stream.verification import Verified
+
+
+def verify_command(
+    config: ConfigPath,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Also build every release again, and compare all bytes. Slow.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check chain, ledger, claims and every published file; say what is wrong, and where. Changes nothing.
+
+    Releases can be checked without the state, as their readers do.
+    The exit status is 1 if anything is wrong, and 2 if there is nothing to check.
+
+    Examples:
+    synthstream verify stream.toml
+    synthstream verify stream.toml --rebuild --json
+    """
+    from synthstream.config.config import load
+    from synthstream.stream.verification import verify
+
+    loaded = load(config)
+    here = (loaded.state / "store.db").exists()
+    found = verify(loaded, rebuild=rebuild, progress=partial(bar, doing="checking release"))
+    if not here and not found.releases and not found.findings:
+        raise SystemExit(fail(f"nothing to verify: there is no state in {loaded.state}, and there are no releases."))
+    if as_json:
+        findings = [finding._asdict() for finding in found.findings]
+        typer.echo(json.dumps({**found._asdict(), "state": here, "findings": findings}))
+    else:
+        _print_verified(found, None if here else loaded.state)
+    if found.findings:
+        raise typer.Exit(1)
+
+
+def _print_verified(found: Verified, absent: Path | None) -> None:
+    # What is wrong is printed also with --quiet.
+    for finding in found.findings:
+        typer.echo(f"{finding.where}: {finding.what}")
+    state = f"{found.ticks} measured tick(s)" if absent is None else f"no state in {absent}, only releases were checked"
+    say(
+        f"{state}, {found.releases} release(s): "
+        + (f"{len(found.findings)} thing(s) wrong." if found.findings else "all as it should be.")
+    )
+
+
+def backup_command(
+    config: ConfigPath,
+    output: Annotated[Path, typer.Option("-o", "--output", help="A folder that does not exist yet.")],
+) -> None:
+    """Copy a stream, also while it runs: public/ may be copied anywhere, private/ is as secret as the data.
+
+    Example: synthstream backup stream.toml -o backup-2026-11-21
+    """
+    from synthstream.config.config import load
+    from synthstream.stream.recovery import backup
+
+    no_core_dump()
+    loaded, there = load(config), output.exists()
+    when_stopped(
+        lambda: f"{output} is no whole backup: delete it." if output.exists() and not there else "Nothing was copied."
+    )
+    note(f"copying {loaded.state}")
+    backup(loaded, output, progress=partial(bar, doing="copying tick"))
+    say(f"{output}/public holds what was published and spent; copy it anywhere.")
+    say(
+        f"{output}/private is as secret as the data. To restore it, put it in the place of {loaded.state} and say\n"
+        f"  synthstream recover {config} --adopt"
+    )
+    if loaded.sink is None or loaded.privacy.unit.of_persons or loaded.clock.column is None:
+        say("This stream goes on only from a backup that is as new as its releases: make one after every run.")
+
+
+def recover_command(
+    config: ConfigPath,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Go on from what was published; the private state is lost or old.")
+    ] = False,
+    republish: Annotated[
+        bool, typer.Option("--republish", help="Build lost releases again from the state, and publish them.")
+    ] = False,
+    unchecked: Unchecked = False,
+) -> None:
+    """Go on after a loss, without ever drawing noise twice for a published tick.
+
+    --adopt: the state is lost or an old copy, the releases are there.
+    A new segment begins on top of the newest release; rows dated before it
+    never count again. --republish: the state is there, releases are missing.
+
+    Examples:
+    synthstream recover stream.toml --adopt
+    synthstream recover stream.toml --republish
+    """
+    from synthstream.config.config import load
+    from synthstream.stream.recovery import adopt as adopt_published
+    from synthstream.stream.recovery import republish as republish_lost
+
+    no_core_dump()
+    if adopt == republish:
+        raise SystemExit(fail("say --adopt or --republish (see --help)."))
+    if unchecked and not adopt:
+        raise SystemExit(fail("--unchecked is for --adopt: --republish draws nothing, and asks no place."))
+    loaded = load(config)
+    when_stopped(lambda: "Nothing was lost, and no noise was drawn. Say the same again to go on.")
+    if republish:
+        say(f"{republish_lost(loaded, progress=partial(bar, doing='building release'))} release(s) put back.")
+        return
+    found = adopt_published(loaded, unchecked=unchecked, progress=partial(bar, doing="reading release"))
+    if not found.segment:
+        say(f"The state is as new as the releases, and was taken as it is. Next: synthstream run {config}")
+        return
+    start = loaded.clock.boundary(found.start).isoformat()
+    say(
+        f"A new segment begins with tick {found.start}. Rows dated before {start} never count again, whether they "
+        "counted before or not; rows without a readable time no longer count."
+    )
+    if found.aside is not None:
+        say(f"The old state is in {found.aside}; it is as secret as ever. Delete it when you need it no more.")
+    say(f"Next: synthstream run {config}")

@@ -1,0 +1,213 @@
+"""``synthstream plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from synthstream.cli.common import AsJson, ConfigPath, bar, check_output, console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from synthstream.forecast.planning import Forecast, Plan
+
+Expect = Annotated[str | None, typer.Option("--expect", help="A public guess of the rate of events: 500/day, 35/tick.")]
+AtTicks = Annotated[str | None, typer.Option("--at-ticks", help="After how many ticks, instead of days: 10,100.")]
+Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write a page with plots: plan.html.")]
+
+
+def plan_command(
+    config: ConfigPath, expect: Expect = None, at_ticks: AtTicks = None, output: Output = None, as_json: AsJson = False
+) -> None:
+    """Say what a configuration promises and how exact it will be. Touches no data, spends nothing.
+
+    Example: synthstream plan stream.toml --expect 500/day -o plan.html
+    """
+    from synthstream.config.config import load
+    from synthstream.forecast.planning import plan
+
+    if output is not None:
+        check_output(config, output, page=True)
+    found = plan(load(config), expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
+    if output is not None:
+        from synthstream.report.page import write_page
+        from synthstream.report.plan_page import plan_page
+
+        write_page(output, plan_page(found))
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False))
+        return
+    shown = console()
+    _print_promise(shown, found)
+    _print_cost(shown, found)
+    for table in _tables(found):
+        _print_whole(shown, table)
+    _print_rest(shown, found)
+    if output is not None:
+        shown.print(f"Written to {output}.")
+
+
+def _ticks(text: str | None) -> list[int] | None:
+    """Ticks as they are typed."""
+    from synthstream.errors import ConfigError
+
+    if text is None:
+        return None
+    try:
+        return [int(part.replace("_", "")) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--at-ticks {text}: say numbers of ticks, as in --at-ticks 10,100") from None
+
+
+def _progress(work: Sequence[Any]) -> Iterable[Any]:
+    """Pieces of work, under the bar of all commands."""
+    return (work[i] for i in bar(range(len(work)), "simulating releases", timed=True))
+
+
+def _print_promise(shown: Console, found: Plan) -> None:
+    shown.print(found.name, style="bold")
+    shown.print("For the person in the data")
+    shown.print("           " + found.meaning.replace(". ", ".\n           "))
+    shown.print("For the statistician")
+    shown.print(f"           {found.words}")
+
+
+def _print_cost(shown: Console, found: Plan) -> None:
+    if found.tables:
+        tables = ", ".join(f"{n} of {k} column{'s' if k != 1 else ''}" for k, n in found.tables.items() if k)
+        shown.print(f"Tables     {tables}; {found.cells:,} cells")
+    else:
+        shown.print(f"Cells      at most {found.cells:,}")
+    shown.print(f"Measured   {found.how}")
+    shown.print(
+        f"Memory     about {found.memory_bytes / 1e6:,.0f} MB; on disk up to {found.state_bytes / 1e6:,.1f} MB and "
+        f"{found.tick_bytes / 1e3:,.1f} KB more for each tick"
+    )
+    if found.release_seconds is not None:
+        shown.print(
+            f"Time       about {found.release_seconds:.2g} s to compute a release at the last line below, measured on "
+            "this machine"
+        )
+    guess = " (nobody said: give --expect 500/day)" if found.assumed else ""
+    shown.print(f"Events     {found.expected.words}{guess}")
+
+
+def _table(found: Plan, title: str, headings: Sequence[str], errors: Callable[[Forecast], Sequence[str]]) -> Table:
+    """Errors by time and budget: three lines for each time."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("after", "eps", *headings):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for i, mine in enumerate(found.forecasts):
+        labels = [mine.asked, f"tick {mine.ticks:,}" if "tick" not in mine.asked else "", _date(mine)]
+        labels = [label for label in labels if label] + ["", ""]
+        for k, budgeted in enumerate(found.budgets):
+            table.add_row(
+                labels[k],
+                f"{budgeted.epsilon:g}",
+                *errors(budgeted.forecasts[i]),
+                style="bold" if budgeted.forecasts is found.forecasts else None,
+                end_section=k + 1 == len(found.budgets),
+            )
+    return table
+
+
+def _tables(found: Plan) -> Iterable[Table]:
+    """Errors of measured counts, and of published rows."""
+    first = found.forecasts[0]
+    orders = [k for k in first.stderr if k]
+    boxes = any(f.box is not None for f in found.forecasts)
+    if orders:
+        headings = [
+            *(f"{k}-way cell" for k in orders),
+            *(f"{k}-way table" for k in orders),
+            *(["box"] if boxes else []),
+        ]
+
+        def measured(f: Forecast) -> list[str]:
+            cells = [_events(f.stderr[k]) for k in orders]
+            tables = [_said(found, f, f.table_error[k]) for k in orders]
+            return cells + tables + ([_said(found, f, f.box)] if boxes else [])
+
+        yield _table(
+            found, f"Measured counts, {'exact' if found.exact else 'forecast'}: {_unit(found)}", headings, measured
+        )
+    rows = [f.rows for f in found.forecasts if f.rows is not None]
+    if not rows:
+        return
+    of_rows, distances = sorted(rows[0].table_error), rows[0].distance is not None
+
+    def published(f: Forecast) -> list[str]:
+        if f.rows is None:
+            return ["-"] * (len(of_rows) + 1 + distances)
+        tables = [_said(found, f, f.rows.table_error[k]) for k in of_rows]
+        return [*tables, _said(found, f, f.rows.box), *([f"{f.rows.distance:.4f}"] if distances else [])]
+
+    headings = [*(f"{k}-way table" for k in of_rows), "box", *(["W1"] if distances else [])]
+    yield _table(found, f"Published rows, simulated: {_unit(found)}", headings, published)
+
+
+def _print_whole(shown: Console, table: Table) -> None:
+    """Print a table as wide as it is: a number that is cut off would be another number."""
+    from rich.measure import Measurement
+
+    wide = shown.options.update(max_width=1000)
+    shown.width = max(shown.width, Measurement.get(shown, wide, table).maximum)
+    shown.print(table)
+
+
+def _unit(found: Plan) -> str:
+    return "errors in events" + ("" if found.assumed else ", and in per cent of all by then")
+
+
+def _said(found: Plan, forecast: Forecast, value: float | None) -> str:
+    """An error in events; in per cent too, if somebody said how many events to expect."""
+    if value is None:
+        return "-"
+    if found.assumed:
+        return _events(value)
+    share = 100 * value / max(forecast.events, 1.0)
+    return f"{_events(value)} ({'>100' if share > 100 else f'{share:.0f}' if share >= 10 else f'{share:.1g}'}%)"
+
+
+def _events(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _date(forecast: Forecast) -> str:
+    if forecast.until is None:
+        return ""
+    midnight = (forecast.until.hour, forecast.until.minute) == (0, 0)
+    return forecast.until.strftime("%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M")
+
+
+def _print_rest(shown: Console, found: Plan) -> None:
+    if found.tables:
+        shown.print(f"{_OF_TABLES} {found.caveat}")
+    if any(f.rows is not None for f in found.forecasts):
+        shown.print(_SHAPE if found.tables else f"{_OF_POINTS} {_SHAPE}")
+    for words in (found.largest_words, found.unforeseen, *found.notes):
+        if words:
+            shown.print(words)
+    for caution in found.cautions:
+        shown.print(f"Warning    {caution.about}: {caution.words}")
+
+
+_OF_TABLES = (
+    "cell: standard error of one count. table: sum of absolute errors over its cells, mean over tables. box: error of "
+    "the events in a quarter of a two-way table, half of the values of each column."
+)
+_OF_POINTS = (
+    "box: error of the events in a box of half of each side. W1: how far points are off on average, in widths of the "
+    "box (0.05: by 5 % of the range)."
+)
+_SHAPE = "Simulations assume a public shape of the data; expect real errors within about half as much again, or less."

@@ -1,0 +1,204 @@
+"""``synthstream run``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from synthstream.cli.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
+from synthstream.cli.follow import follow_command, seconds_of
+from synthstream.cli.runtime import fail, when_stopped
+from synthstream.errors import PlaceError, SynthstreamError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from synthstream.stream.stream import Stream
+
+
+class Engine(StrEnum):
+    """What counts rows of files."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+def run_command(
+    config: ConfigPath,
+    until: Annotated[
+        str | None,
+        typer.Option(help="Close ticks that ended before this time (ISO), in place of the clock's."),
+    ] = None,
+    simulate: Simulate = False,
+    engine: Annotated[
+        Engine, typer.Option(help="What counts files: this program, or Spark's executors (extra: spark).")
+    ] = Engine.LOCAL,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated noise; only with --simulate.")] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
+    ] = False,
+    poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
+    new_files: Annotated[
+        bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")
+    ] = False,
+    unchecked: Unchecked = False,
+) -> None:
+    """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
+
+    Ctrl-C is safe at any moment; the same command goes on.
+    If nothing is due, that is no error: say it from cron as often as you like.
+
+    Examples:
+    synthstream run stream.toml
+    synthstream run -q stream.toml
+    synthstream run stream.toml --follow --poll 30s
+    synthstream run stream.toml --simulate --seed 1
+    """
+    stream: Stream | None = None
+    when_stopped(lambda: _stopped(0 if stream is None else stream.new))
+    from synthstream.stream import stream as streams
+
+    _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
+    moment = moment_of(until)
+    shown = console()
+    no_core_dump()
+    note(f"opening {config}")
+    with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
+        stream = opened
+        _unchecked(shown, stream)
+        if simulate:
+            warn(shown)
+        if follow:
+            if new_files:
+                stream.ingest(new_files=True)
+            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
+            return
+        upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
+        files = _counted(stream, engine, new_files=new_files)
+        first, due = stream.closed, max(0, upto - stream.closed)
+        _announced(shown, stream, first, due)
+        failed = _released(stream, due, moment)
+        _described(stream)
+        _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
+        _told(stream, failed)
+
+
+def _refuse(*, seed: bool, spark: bool) -> None:
+    """End here if options were given that do not go together."""
+    if seed:
+        raise SystemExit(fail("--seed is for --simulate only: real noise has no seed."))
+    if spark:
+        raise SystemExit(fail("--follow is for the local engine; with Spark, use synthstream.spark.attach."))
+
+
+def _unchecked(shown: Console, stream: Stream) -> None:
+    """Which places of publication could not be asked before noise is drawn."""
+    for place in stream.status()["unchecked"]:
+        shown.print(f"Warning: [[also]] {place} could not be asked what it holds; manifests say so.", style="bold")
+
+
+def _announced(shown: Console, stream: Stream, first: int, due: int) -> None:
+    """What ought to be known before anything is published, and how much will be."""
+    if first == 0:
+        _before_the_first(shown, stream)
+    if due > 1:
+        end = stream.config.clock.boundary(first + due).isoformat()
+        shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
+
+
+def _before_the_first(shown: Console, stream: Stream) -> None:
+    """What ought to be known before anything is published."""
+    from synthstream.forecast.warnings import weak_budget
+
+    for caution in weak_budget(stream.config):
+        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
+
+
+def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
+    """Number of new files, counted."""
+    if engine is Engine.LOCAL:
+        return stream.ingest(progress=partial(bar, doing="reading"), new_files=new_files)
+    from synthstream import spark
+
+    return spark.ingest(stream, new_files=new_files)
+
+
+def _released(stream: Stream, due: int, until: datetime | None) -> PlaceError | None:
+    """Close every tick that is due; what another place of publication said, if it failed."""
+    from synthstream.stream.following import released
+
+    steps = bar(range(stream.closed, stream.closed + due), "closing tick")
+    try:
+        for _ in zip(steps, released(stream, due, until=until), strict=True):
+            pass
+    except PlaceError as error:
+        return error
+    return None
+
+
+def _told(stream: Stream, failed: PlaceError | None) -> None:
+    """Raise what another place said, and what is wrong with files; told last, when all that is due is published."""
+    from synthstream.stream.following import tell
+
+    if failed is None:
+        tell(stream)
+        return
+    for words in stream.findings.values():
+        fail(words)
+    raise failed
+
+
+def _stopped(new: int) -> str:
+    releases = "1 new release is" if new == 1 else f"{new or 'No'} new releases are"
+    return f"{releases} published. Run the same command again to go on; nothing counts twice."
+
+
+def _described(stream: Stream) -> None:
+    """Bring what portals read up to date. The releases are out: a failure here takes nothing back."""
+    if stream.config.sink is None or not stream.closed:
+        return
+    from synthstream.publish.catalogue import describe
+
+    note("describing the releases for portals")
+    try:
+        describe(stream.config)
+    except SynthstreamError as error:
+        raise SystemExit(fail(f"{error} All releases are published. Mend that, and run again.")) from None
+
+
+def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: int, simulate: bool) -> None:
+    loaded, closed = stream.config, stream.closed
+    budget, horizon = loaded.privacy.budget, loaded.clock.horizon
+    counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
+    console.print(
+        f"{counted}, {new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else ".")
+    )
+    if not simulate:
+        console.print(
+            f"Spent: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, once, for "
+            + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
+        )
+    if horizon is not None and closed >= horizon:
+        console.print("The horizon is reached: this stream is complete. Go on with a successor and its own budget.")
+    elif new == 0:
+        console.print(f"Nothing was due: tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}.")
+    if loaded.sink is not None and closed:
+        switch = " --simulate" if simulate else ""
+        console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")
+        console.print(f"Next: {program()} sample {path} -n 5{switch}\n      {program()} status {path}{switch}")
+
+
+def moment_of(text: str | None) -> datetime | None:
+    """A moment from the command line; UTC, unless it says otherwise."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SystemExit(fail(f"--until {text}: not an ISO date or time. Example: --until 2016-01-02")) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -1,0 +1,123 @@
+"""``synthstream status``."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from synthstream.cli.common import AsJson, ConfigPath, Simulate, console, program, warn
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from synthstream.config.config import StreamConfig
+
+
+def status_command(config: ConfigPath, simulate: Simulate = False, as_json: AsJson = False) -> None:
+    """Show what was spent and how far the stream is. Public facts only; works while `run` is at it.
+
+    Examples:
+    synthstream status stream.toml
+    synthstream status stream.toml --json
+    """
+    from synthstream.config.config import load
+    from synthstream.publish.outlets import simulated
+
+    loaded = load(config)
+    found = facts(simulated(loaded) if simulate else loaded, simulate=simulate)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+    elif not found["started"]:
+        _print_absent(console(), found, config)
+    else:
+        _print(console(), found, config)
+
+
+def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
+    """What ``status --json`` prints (docs/command-line.md). The keys are always all there.
+
+    Args:
+        config: of the stream, with the folders of a simulation if it is one.
+        simulate: whether it is one.
+
+    Raises:
+        StateError: there is a state, and it cannot be read.
+    """
+    from synthstream.environment import REAL
+    from synthstream.state.store import Store
+    from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+
+    started = (config.state / "store.db").exists()
+    ledger, last, head, backup, changed = list[dict[str, Any]](), -1, None, False, list[str]()
+    if started:
+        store = Store(config.state, read_only=True)
+        try:
+            marked, ledger, backup = store.population(), store.ledger(), store.is_copy
+            kept = None if marked is None else store.measurement(marked[0])
+            last, head = (-1, None) if kept is None else (kept.tick, kept.head)
+            changed = config.differences(store.meta("config") or config.public_json())
+        finally:
+            store.close()
+    clock, sink, budget, now = config.clock, config.sink, config.privacy.budget, REAL.now()
+    ticks, horizon = last + 1, ledger[0]["horizon"] if ledger else clock.horizon
+    complete = horizon is not None and ticks >= horizon
+    end = None if complete else clock.boundary(ticks + 1).isoformat()
+    folder = None if sink is None else str(sink.path / f"{last:06d}")
+    upto = None if last < 0 else clock.boundary(ticks).isoformat()
+    return {
+        "name": config.name,
+        "simulated": simulate,
+        "started": started,
+        "lost": not started and sink is not None and any(sink.path.glob("[0-9]*/manifest.json")),
+        "backup": backup,
+        "complete": complete,
+        "claim": ledger[-1] if ledger else claim_facts(claim_of(config, synthesizer_of(config).mechanism), budget),
+        "spent": ledger,
+        "ticks": ticks,
+        "horizon": horizon,
+        "due": 0 if complete else max(0, clock.ended_before(min(clock.latest(now), now)) - ticks),
+        "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
+        "next": None if end is None else {"tick": ticks, "end": end},
+        "changed": changed,
+        "state": str(config.state),
+        "releases": None if sink is None else str(sink.path),
+    }
+
+
+def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
+    if found["lost"]:
+        shown.print(
+            f"{found['name']}: there are releases in {found['releases']}, but no state in {found['state']}. "
+            "Put it back, or check 'state'; `run` says what else can be done."
+        )
+    else:
+        shown.print(f"{found['name']}: not started. Next: {program()} run {config}")
+
+
+def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
+    if found["simulated"]:
+        warn(shown)
+    if found["backup"]:
+        shown.print("This state is a backup; `run` will refuse. `recover --adopt` goes on from it.", style="bold")
+    if found["changed"]:
+        names = ", ".join(found["changed"])
+        shown.print(f"{config} differs from the running stream in {names}; `run` will refuse.", style="bold")
+    horizon, last = found["horizon"], found["last"]
+    ahead = "no end" if horizon is None else f"{horizon} paid for"
+    shown.print(f"{found['name']}: {found['ticks']} release(s), {ahead}")
+    for claim in found["spent"]:
+        shown.print(f"{'With real noise' if found['simulated'] else 'Spent   '} {claim['words']}")
+    if last is not None:
+        shown.print(f"Last     tick {last['tick']}, events before {last['end']}")
+        shown.print(f"Chain    {last['head']}")
+    if found["complete"]:
+        shown.print("Complete: all ticks that were paid for have been released.")
+        return
+    shown.print(f"Next     tick {found['next']['tick']} ends {found['next']['end']}")
+    if found["due"]:
+        over = datetime.fromisoformat(found["next"]["end"]).date().isoformat()
+        shown.print(f"Due      {found['due']} tick(s) are over, the first since {over}: {program()} run {config}")

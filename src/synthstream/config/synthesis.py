@@ -1,0 +1,215 @@
+"""The section [synthesizer] of a configuration: which tables are counted, and how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from synthstream.config.problems import nearest
+from synthstream.errors import ConfigError
+from synthstream.kinds import COUNTERS, SYNTHESIZERS, Queries, Score, Split
+from synthstream.kinds import FitKind as FitKind
+from synthstream.partition import DEEPEST, Partition
+from synthstream.privacy import Budget
+from synthstream.schema.schema import Schema
+from synthstream.workload import Workload
+
+# Beyond this many cells a tick would take minutes and gigabytes.
+_LARGEST_WORKLOAD = 20_000_000
+
+# A million cells, 8 MB for each vector over them.
+_DEPTH = 20
+
+# The state of a points stream holds a number of 8 bytes for each cell, and no piece of a state may have 1 GB.
+_DEEPEST_POINTS = 26
+
+Measure = Literal["auto", "always", "epochs"]
+
+
+def _known_kind(name: str) -> str:
+    return _known(name, SYNTHESIZERS)
+
+
+def _known_counter(name: str) -> str:
+    return _known(name, COUNTERS)
+
+
+def _known(name: str, names: Iterable[str]) -> str:
+    if name not in names:
+        raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, names))})
+    return name
+
+
+CounterName = Annotated[str, AfterValidator(_known_counter)]
+KindName = Annotated[str, AfterValidator(_known_kind)]
+
+
+class Section(BaseModel):
+    """A part of ``stream.toml``, read strictly."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class SynthesizerSection(Section):
+    """Keys of [synthesizer]; see :class:`SynthesizerConfig`."""
+
+    kind: KindName = "table"
+    order: int | None = Field(default=None, ge=1, le=8)
+    marginals: list[list[str]] | None = None
+    counter: CounterName = "auto"
+    budget: Split = "auto"
+    measure: Measure = "auto"
+    growth: float = Field(default=1.5, ge=1.01, le=100)
+    picks: int | None = Field(default=None, ge=1)
+    events_per_tick: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    fit: FitKind = "pgm"
+    queries: Queries = "workloads"
+    score: Score = "corrected"
+    depth: int | None = Field(default=None, ge=1, le=DEEPEST)
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+
+    @property
+    def points(self) -> bool:
+        """Whether columns are coordinates of points."""
+        return SYNTHESIZERS[self.kind].points
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizerConfig:
+    """What is measured and how.
+
+    Args:
+        kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
+            ``hypercube``, the algorithm of paper 1.
+        counter, budget: see :class:`synthstream.kernel.marginals.Marginals`.
+        measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
+        growth: see :class:`synthstream.kernel.epochs.Epochs`.
+        picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
+            :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
+        events_per_tick: a public guess for that rule.
+        fit: see :class:`synthstream.papers.fit.rounds.Rounds`.
+        queries, score: see :class:`synthstream.papers.rounds.InRounds`.
+        depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
+        schedule: see :class:`synthstream.kernel.points.Points`.
+    """
+
+    kind: str = "table"
+    counter: str = "auto"
+    budget: Split = "auto"
+    measure: Measure = "auto"
+    growth: float = 1.5
+    picks: int | None = None
+    events_per_tick: float | None = None
+    fit: FitKind = "pgm"
+    queries: Queries = "workloads"
+    score: Score = "corrected"
+    depth: int | None = None
+    schedule: Literal["adaptive", "fixed"] = "adaptive"
+
+    @property
+    def points(self) -> bool:
+        """Whether columns are coordinates of points."""
+        return SYNTHESIZERS[self.kind].points
+
+    def measures(self, budget: Budget) -> Literal["always", "epochs"]:
+        """Whether all tables are measured at every tick, or some once an epoch.
+
+        Pure DP pays for each table in full, so few tables, measured rarely, tell more (docs/decisions/0006-epochs.md).
+        """
+        if self.measure != "auto":
+            return self.measure
+        return "epochs" if budget.pure and (self.counter, self.budget) == ("auto", "auto") else "always"
+
+
+def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfig:
+    """The settings without the tables.
+
+    Raises:
+        ConfigError: a key has no effect with the others, or one is missing.
+    """
+    settings = SynthesizerConfig(**section.model_dump(exclude={"order", "marginals"}))
+    given = {key for key in section.model_fields_set if getattr(section, key) != "auto"}
+    for key in sorted(given - {"kind"} - set(SYNTHESIZERS[section.kind].keys)):
+        if belonging := [kind for kind, known in SYNTHESIZERS.items() if key in known.keys]:
+            belongs = " or ".join(f'"{kind}"' for kind in belonging)
+            raise ConfigError(f'{key}: has no effect with kind = "{section.kind}"; it belongs to kind = {belongs}')
+    if section.kind == "table":
+        measure = settings.measures(budget)
+        for key in sorted(given & {"always": {"growth", "picks"}, "epochs": {"counter", "budget"}}[measure]):
+            when = {"always": "at every tick", "epochs": "once an epoch"}[measure]
+            other = {"always": "epochs", "epochs": "always"}[measure]
+            raise ConfigError(
+                f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{other}"'
+            )
+        return settings
+    if "events_per_tick" in SYNTHESIZERS[section.kind].keys and (settings.picks, settings.events_per_tick) == (
+        None,
+        None,
+    ):
+        raise ConfigError(
+            "picks: say how many tables to select at a tick; or give events_per_tick, a public guess of how many "
+            "events a tick brings, and let a rule decide. Never look it up in the private data"
+        )
+    return settings
+
+
+def partition_of(section: SynthesizerSection, columns: int) -> Partition:
+    """The partition of the box of a points stream.
+
+    Raises:
+        ConfigError: there are too many columns, or too few cells for them.
+    """
+    deepest = _DEEPEST_POINTS if section.kind == "points" else DEEPEST
+    depth = section.depth or max(_DEPTH, min(columns, deepest))
+    if depth > deepest:
+        raise ConfigError(
+            f'depth = {depth}: kind = "points" serves at most {deepest}: 2^{deepest} cells take half a GB of the state '
+            "and of each release's measurements, and more memory. 20 is fine enough for millions of events"
+        )
+    if columns > depth:
+        raise ConfigError(
+            f"{columns} columns need at least {columns} cuts, one along each; depth = {depth}, and at most {deepest} "
+            f"are served (2^{deepest} cells). Name fewer columns"
+            + (", or give a larger depth" if columns <= deepest else "")
+        )
+    return Partition(dimension=columns, depth=depth)
+
+
+def workload_of(section: SynthesizerSection, schema: Schema) -> Workload:
+    """The tables that a section asks for.
+
+    Raises:
+        ConfigError: a column does not exist, or the cells are too many.
+    """
+    if section.marginals is None:
+        return _affordable(Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes), schema)
+    if section.order is not None:
+        raise ConfigError("give either order or marginals, not both")
+    found: list[tuple[int, ...]] = [()]
+    for names in section.marginals:
+        for name in names:
+            if name not in schema.names:
+                raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
+        found.append(tuple(sorted({schema.names.index(name) for name in names})))
+    if not any(found):
+        raise ConfigError('list at least one table, as in [["ward", "age"]]')
+    return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
+
+
+def _affordable(workload: Workload, schema: Schema) -> Workload:
+    if workload.cells > _LARGEST_WORKLOAD:
+        largest = max(
+            (math.prod(shape), marginal) for shape, marginal in zip(workload.shapes, workload.marginals, strict=True)
+        )
+        widest = " and ".join(repr(schema.names[c]) for c in largest[1])
+        raise ConfigError(
+            f"{workload.cells:,} cells in {len(workload.marginals):,} tables are too many; at most "
+            f"{_LARGEST_WORKLOAD:,} are served. The table of {widest} alone has {largest[0]:,}. Use fewer bins or "
+            "values, or list [synthesizer] marginals"
+        )
+    return workload

@@ -1,0 +1,89 @@
+"""How many events to expect: a public guess, as it is typed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from synthstream.errors import ConfigError
+from synthstream.schema.clock import Clock
+
+_DAY = 86_400.0
+_SECONDS = {
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": _DAY,
+    "week": 7 * _DAY,
+    "month": 365.25 / 12 * _DAY,
+    "year": 365.25 * _DAY,
+}
+_SHORT = {"m": "minute", "h": "hour", "d": "day", "w": "week", "mo": "month", "y": "year"}
+_WRITTEN = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:e[0-9]+)?)\s*/\s*([a-z]+?)s?\s*", re.IGNORECASE)
+_FIX = "use a number and a time, as in 500/day; times are tick, minute, hour, day, week, month and year"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """So many events in a length of time, or in a tick. Public: never look it up in the private data.
+
+    Args:
+        number: of events, above 0.
+        per: ``tick``, ``minute``, ``hour``, ``day``, ``week``, ``month`` or ``year``.
+
+    Example:
+        >>> from datetime import datetime
+        >>> clock = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
+        >>> Rate.parse("500/day").per_tick(clock), Rate.parse("35/tick").per_tick(clock)
+        (3500.0, 35.0)
+    """
+
+    number: float
+    per: str
+
+    @classmethod
+    def parse(cls, text: str) -> Rate:
+        """Read ``500/day``, ``500/d``, ``1,000/week`` or ``35/tick``.
+
+        Raises:
+            ConfigError: it is written otherwise, or is not above 0.
+        """
+        found = _WRITTEN.fullmatch(text)
+        if found is None:
+            bare = re.fullmatch(r"\s*[0-9][0-9_,.]*\s*", text)
+            raise ConfigError(
+                f"expect = {text.strip()}: in what time? Say {text.strip()}/day, /hour, /week, /month, /year or /tick"
+                if bare
+                else f"expect = {text}: {_FIX}"
+            )
+        per = found[2].lower()
+        per = _SHORT.get(per, per)
+        if per not in (*_SECONDS, "tick"):
+            raise ConfigError(f"expect = {text}: {_FIX}")
+        number = float(found[1].replace(",", "").replace("_", ""))
+        if not 0 < number < 1e15:
+            raise ConfigError(f"expect = {text}: must be above 0, and below 10^15")
+        return cls(number=number, per=per)
+
+    def per_tick(self, clock: Clock) -> float:
+        """Events that a tick of a clock brings; months and years count as their mean length."""
+        return self.number if self.per == "tick" else self.number * seconds_of(clock) / _SECONDS[self.per]
+
+    @property
+    def words(self) -> str:
+        """As a person would say it.
+
+        Example:
+            >>> Rate(number=1500, per="day").words
+            '1,500 events a day'
+        """
+        return (
+            f"{self.number:,g} event{'' if self.number == 1 else 's'} {'an' if self.per == 'hour' else 'a'} {self.per}"
+        )
+
+
+def seconds_of(clock: Clock) -> float:
+    """Mean length of a clock's ticks, in seconds."""
+    found = re.fullmatch(r"([0-9]+)(mo|m|h|d|w|q|y)", clock.every)
+    number, unit = (found[1], found[2]) if found else ("1", "d")
+    quarter = 3 * _SECONDS["month"]
+    return float(number) * (quarter if unit == "q" else _SECONDS[_SHORT[unit]])

@@ -1,0 +1,260 @@
+"""What to think about before a stream is opened: from its configuration and its forecast alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from synthstream.config.config import StreamConfig
+from synthstream.forecast.rates import Rate
+from synthstream.privacy import Claim
+from synthstream.synthesizers.assembly import group_factor, synthesizer_of
+from synthstream.workload import Workload
+
+# Above these, a promise of epsilon is weak, and next to nothing; above this, delta is likely to matter.
+_WEAK, _NOTHING, _LIKELY = 4.0, 10.0, 1e-6
+# Columns with fewer values are never too large.
+_FEW_VALUES = 16
+# So many of the columns that are too large are named.
+_NAMED = 3
+# Events of a tick beside the standard error of one count: below this a release shows nothing of its own tick.
+_LOST = 0.5
+# What an unbounded horizon may cost without a word.
+_DEARER = 1.05
+
+_PERSON = frozenset(
+    {
+        "id",
+        "ids",
+        "uid",
+        "uuid",
+        "guid",
+        "person",
+        "persons",
+        "people",
+        "patient",
+        "rider",
+        "user",
+        "customer",
+        "client",
+    }
+    | {"member", "passenger", "driver", "employee", "student", "pupil", "subscriber", "account", "citizen", "resident"}
+    | {"tenant", "household", "email", "phone", "ssn", "mrn", "passport", "imsi", "msisdn"}
+)
+
+
+class Caution(NamedTuple):
+    """A warning.
+
+    Args:
+        about: key of the configuration.
+        words: what is wrong, and what to do, in plain sentences.
+    """
+
+    about: str
+    words: str
+
+
+class Foreseen(Protocol):
+    """What is needed of a forecast: see :class:`synthstream.forecast.planning.Forecast`."""
+
+    @property
+    def ticks(self) -> int:
+        """After how many ticks."""
+
+    @property
+    def events(self) -> float:
+        """Expected by then."""
+
+    @property
+    def stderr(self) -> dict[int, float]:
+        """By order of a table."""
+
+
+def cautions_of(
+    config: StreamConfig, claim: Claim, forecasts: Sequence[Foreseen], rate: Rate, *, assumed: bool
+) -> tuple[Caution, ...]:
+    """All warnings but that of :func:`no_end`."""
+    return (
+        *weak_budget(config),
+        *_person_columns(config),
+        *_dear_persons(config),
+        *_unused_delta(config, claim),
+        *([] if assumed else _short_ticks(config, forecasts[0], rate)),
+        *_large_columns(config, forecasts[-1]),
+    )
+
+
+def weak_budget(config: StreamConfig) -> list[Caution]:
+    """Warnings of a budget that protects little, whatever is measured."""
+    budget, found = config.privacy.budget, list[Caution]()
+    if budget.epsilon > _WEAK:
+        what = "next to nothing" if budget.epsilon > _NOTHING else "little"
+        found.append(
+            Caution(
+                "privacy.epsilon",
+                f"epsilon = {budget.epsilon:g} promises {what}: one row may make a conclusion e^{budget.epsilon:g} "
+                "times as likely. Most publications stay at 1 or below; above 4 think twice.",
+            )
+        )
+    if budget.delta > _LIKELY:
+        found.append(
+            Caution(
+                "privacy.delta",
+                f"delta = {budget.delta:g} allows the promise to fail altogether with a chance of one in "
+                f"{1 / budget.delta:,.0f}. It should be far below one in the number of people; 1e-9 is common.",
+            )
+        )
+    return found
+
+
+def names_a_person(column: str) -> bool:
+    """Whether a column's name sounds like the key of a person.
+
+    Example:
+        >>> [names_a_person(name) for name in ("rider_id", "PatientNr", "Customer", "Owner Move In", "paid")]
+        [True, True, True, False, False]
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", column)
+    return not _PERSON.isdisjoint(word.lower() for word in words)
+
+
+def _person_columns(config: StreamConfig) -> list[Caution]:
+    if config.privacy.unit.of_persons:
+        return []
+    found = [name for name in config.schema.names if names_a_person(name)]
+    return [
+        Caution(
+            "privacy.unit",
+            f'The column {name!r} sounds like a person or another key. unit = "event" protects single rows: somebody '
+            f"with many rows is protected less. To protect people, take it out of [[columns]] and say "
+            f'unit = {{ person = "{name}", max_events = 20 }}.',
+        )
+        for name in found
+    ]
+
+
+def _dear_persons(config: StreamConfig) -> list[Caution]:
+    if not config.privacy.unit.of_persons or group_factor(config) == 1:
+        return []
+    return [
+        Caution(
+            "privacy.unit.max_events",
+            f"Protecting persons makes errors about {float(group_factor(config)):.3g} times as large as with "
+            'unit = "event". A smaller max_events makes them smaller, and leaves out more rows of busy people.',
+        )
+    ]
+
+
+def _unused_delta(config: StreamConfig, claim: Claim) -> list[Caution]:
+    budget = config.privacy.budget
+    if budget.pure or claim.pure is None:
+        return []
+    words = (
+        f"delta = {budget.delta:g} buys nothing here: what is promised is pure. Say delta = 0, or measure otherwise."
+    )
+    return [Caution("privacy.delta", words)]
+
+
+def _short_ticks(config: StreamConfig, first: Foreseen, rate: Rate) -> list[Caution]:
+    """A tick in which fewer events come than one count is off by."""
+    orders = [k for k in first.stderr if k]
+    events = rate.per_tick(config.clock)
+    if not orders or events >= _LOST * first.stderr[min(orders)]:
+        return []
+    return [
+        Caution(
+            "clock.every",
+            f"A tick of {config.clock.every} brings about {events:,.3g} events, and a single count is off by "
+            f"{first.stderr[min(orders)]:,.3g} after the first: one release differs from the next by little but noise. "
+            "Longer ticks cost nothing and make errors a little smaller.",
+        )
+    ]
+
+
+def _large_columns(config: StreamConfig, last: Foreseen) -> list[Caution]:
+    """Columns whose largest table has cells that are lost in noise at the last forecast."""
+    workload, schema = config.workload, config.schema
+    if workload is None:
+        return []
+    large = [c for c, size in enumerate(schema.sizes) if size >= _FEW_VALUES]
+    tables = {_largest_table(workload, c) for c in large} - {None}
+    lost = []
+    for q in sorted((q for q in tables if q is not None), key=lambda q: -int(workload.lengths[q])):
+        stderr = last.stderr.get(len(workload.marginals[q]), math.inf)
+        if last.events / int(workload.lengths[q]) < stderr < math.inf:
+            lost.append((q, stderr))
+    cautions = []
+    for q, stderr in lost[:_NAMED]:
+        named = sorted(workload.marginals[q], key=lambda c: -schema.sizes[c])
+        cells = int(workload.lengths[q])
+        sizes = [f"{schema.names[c]!r} ({schema.sizes[c]} values)" for c in named]
+        cautions.append(
+            Caution(
+                f"columns.{schema.names[named[0]]}",
+                f"{' by '.join(sizes)} is a table of {cells:,} cells. After tick {last.ticks:,} a cell holds "
+                f"{last.events / cells:,.2g} events on average, and is off by {stderr:,.3g}: most cells are lost in "
+                "noise. Fewer values or wider bins keep more.",
+            )
+        )
+    named_already = {c for q, _ in lost[:_NAMED] for c in workload.marginals[q]}
+    rest = [
+        schema.names[c]
+        for q, _ in lost[_NAMED:]
+        for c in workload.marginals[q]
+        if c in large and c not in named_already
+    ]
+    if rest:
+        cautions.append(Caution("columns", f"The same holds for {', '.join(map(repr, dict.fromkeys(rest)))}."))
+    return cautions
+
+
+def _largest_table(workload: Workload, column: int) -> int | None:
+    """Position of the marginal with the most cells that holds a column."""
+    holders = [q for q, marginal in enumerate(workload.marginals) if column in marginal]
+    return max(holders, key=lambda q: int(workload.lengths[q]), default=None)
+
+
+def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
+    """What it costs that the stream has no end, beside one that ends after so many ticks."""
+    if config.clock.horizon is not None or config.workload is None:
+        return []
+    endless = synthesizer_of(config)
+    ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None)))
+    without, ended = endless.tables, ending.tables
+    if without is None or ended is None or not (endless.every_tick and ending.every_tick):
+        return []
+    ratio = math.sqrt(float(without.expected_variance(ticks - 1)[-1] / ended.expected_variance(ticks - 1)[-1]))
+    if ratio < _DEARER:
+        return []
+    return [
+        Caution(
+            "clock.horizon",
+            f"A stream without end pays for it: after {ticks:,} ticks its errors are {ratio:.2f} times those of "
+            f"horizon = {ticks}, which would have to stop there.",
+        )
+    ]
+
+
+def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...]:
+    """What else is good to know.
+
+    Args:
+        moments: number of ticks -> what it was asked as.
+    """
+    notes, horizon = [], config.clock.horizon
+    if horizon is not None and horizon in moments and "," in moments[horizon]:
+        notes.append(
+            f"The budget covers {horizon:,} ticks. What was asked for beyond them stands at the last one "
+            f"({moments[horizon]})."
+        )
+    if config.op is not None and config.synthesizer.kind == "points":
+        notes.append(
+            "The forecast lets one row in three take an event away. Noise grows with all rows: where more are taken "
+            "away, the error is larger for the events that are left."
+        )
+    notes.append("Streams about the same people add up: two of these would cost twice the epsilon.")
+    return tuple(notes)

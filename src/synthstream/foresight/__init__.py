@@ -1,1 +1,0 @@
-"""What errors to expect: real mechanisms and real fits on simulated events of an assumed, public shape."""

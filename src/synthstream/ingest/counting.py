@@ -1,0 +1,271 @@
+"""From frames to exact counts by tick, anywhere, in any order. All of it is private; it needs no state."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from synthstream.config.config import StreamConfig
+from synthstream.counts import Counts
+from synthstream.errors import ConfigError, CountsMismatch
+from synthstream.ingest.files import FileSource
+from synthstream.schema.clock import FURTHEST
+from synthstream.schema.coercion import Frame, polars_frame, signs, texts
+from synthstream.workload import CodeArray, IntArray
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+# Exact counts of rows, from their codes and weights.
+Count = Callable[[CodeArray, IntArray | None], Counts]
+
+
+class Rows(NamedTuple):
+    """Rows in numbers.
+
+    Args:
+        codes: shape ``(rows, columns)``.
+        ticks: tick of each row by its own time; -1 for the tick that is open when it is counted.
+        weights: +1 or -1 for each row; ``None`` in a stream without an op column, where each row adds an event.
+        people: key of each row's person as text; ``None`` in a stream that protects events.
+    """
+
+    codes: CodeArray
+    ticks: IntArray
+    weights: IntArray | None = None
+    people: pl.Series | None = None
+
+    def __repr__(self) -> str:
+        return "Rows(private)"  # a line in a log would show them, or how many there are
+
+    def content(self) -> tuple[bytes, ...]:
+        """All that decides what these rows count for, as bytes."""
+        numbers = tuple(part.tobytes() for part in (self.codes, self.ticks, self.weights) if part is not None)
+        if self.people is None:
+            return numbers
+        keys = [key.encode() for key in self.people.to_list()]
+        return (*numbers, np.array([len(key) for key in keys], dtype=np.int64).tobytes(), b"".join(keys))
+
+    def since(self, tick: int) -> Rows:
+        """Those of a tick or later by their own time."""
+        kept = self.ticks >= tick
+        weights = None if self.weights is None else self.weights[kept]
+        people = None if self.people is None else self.people.filter(pl.Series(kept))
+        return Rows(self.codes[kept], self.ticks[kept], weights, people)
+
+
+def columns_of(config: StreamConfig) -> tuple[str, ...]:
+    """Every column that a frame must have: those of the schema, the time, the op, the person."""
+    extra = [name for name in (config.clock.column, config.op, config.privacy.person) if name is not None]
+    return tuple(dict.fromkeys([*config.schema.names, *extra]))
+
+
+def files_of(config: StreamConfig) -> FileSource | None:
+    """The files of the configured source; ``None`` if rows come from elsewhere."""
+    source = config.source
+    if source is None:
+        return None
+    return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
+
+
+def encode(config: StreamConfig, frame: Frame) -> Rows:
+    """Rows of a frame in numbers. Total: no row can raise.
+
+    Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
+    and no number. That looks at each row alone.
+
+    Raises:
+        SchemaError: a column is missing.
+    """
+    codes, ticks = config.schema.encode(frame), config.clock.ticks_of(frame)
+    weights = None if config.op is None else signs(polars_frame(frame, [config.op])[config.op])
+    if config.privacy.person is None:
+        return Rows(codes, ticks, weights)
+    keys, missing = texts(polars_frame(frame, [config.privacy.person])[config.privacy.person])
+    known = (~missing & keys.is_not_null() & (keys != "").fill_null(value=False)).to_numpy()
+    signed = None if weights is None else weights[known]
+    return Rows(codes[known], ticks[known], signed, keys.filter(pl.Series(known)))
+
+
+def counted(rows: Rows, *, count: Count) -> Iterator[tuple[int, Counts]]:
+    """Exact counts for each tick that some of the rows belong to by their own time, ticks in order."""
+    if len(rows.codes) == 0:
+        return
+    order = np.argsort(rows.ticks, kind="stable")
+    present, starts = np.unique(rows.ticks[order], return_index=True)
+    for tick, here in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+        weights = None if rows.weights is None else rows.weights[here]
+        yield tick, count(rows.codes[here], weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountsByTick:
+    """Exact counts of rows, by tick. Private.
+
+    However rows are split, and in whatever order the parts are merged, the whole is the same, and so are its bytes.
+
+    Args:
+        stream: hash of the stream's public settings: counts of others cannot be merged with these.
+        cells: number of cells of one tick.
+        ticks: counts by the rows' own tick, without empty ones; -1 stands for rows whose time cannot be read.
+    """
+
+    stream: str
+    cells: int
+    ticks: Mapping[int, Counts] = field(default_factory=dict, repr=False)
+
+    def merge(self, other: CountsByTick) -> Self:
+        """Counts of both together.
+
+        Raises:
+            CountsMismatch: they belong to streams with other settings.
+            OverflowError: a sum leaves 64 bits. No number of rows that can be counted is so large.
+        """
+        _refuse_other(self, other)
+        both = dict(self.ticks)
+        for tick, counts in other.ticks.items():
+            both[tick] = both[tick].plus(counts) if tick in both else counts
+        kept = {tick: both[tick] for tick in sorted(both) if both[tick].cells.size}
+        return type(self)(stream=self.stream, cells=self.cells, ticks=kept)
+
+    def to_bytes(self) -> bytes:
+        """An Arrow stream, a row per tick: ``tick``; ``cell``, null if ``count`` is a number for every cell."""
+        rows: dict[str, list[object]] = {"tick": [], "cell": [], "count": []}
+        for tick, counts in self.ticks.items():
+            dense = 2 * counts.cells.size > self.cells
+            rows["tick"].append(tick)
+            rows["cell"].append(None if dense else counts.cells)
+            rows["count"].append(counts.dense(self.cells) if dense else counts.numbers)
+        schema = _ARROW.with_metadata({"stream": self.stream, "cells": str(self.cells), "format": "1"})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_table(pa.table(rows, schema=schema))
+        return bytes(sink.getvalue())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """What :meth:`to_bytes` was called on.
+
+        Raises:
+            CountsMismatch: these are no such bytes.
+        """
+        try:
+            table = pa.ipc.open_stream(data).read_all().combine_chunks()
+            facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+            cells, ticks = int(facts["cells"]), table["tick"].to_pylist()
+            lists = zip(*(_lists(table[name]) for name in ("cell", "count")), strict=True)
+            found = [Counts.of(count) if cell is None else Counts(cell, count) for cell, count in lists]
+            made = cls(stream=facts["stream"], cells=cells, ticks=dict(zip(ticks, found, strict=True)))
+        except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise CountsMismatch(_NO_COUNTS) from error
+        if len(set(ticks)) != len(ticks) or not made.sound:
+            raise CountsMismatch(_NO_COUNTS)
+        return made
+
+    @property
+    def sound(self) -> bool:
+        """Whether rows could have made these counts, as far as ticks and cells tell."""
+        return all(
+            isinstance(tick, int) and -1 <= tick <= FURTHEST and counts.within(self.cells)
+            for tick, counts in self.ticks.items()
+        )
+
+    def pending(self, *, first: int, open_tick: int) -> dict[int, Counts]:
+        """Counts by the tick that they wait for: their own, or the open one if that is later.
+
+        Args:
+            first: those of earlier ticks, and of no readable time, are left out; 0 leaves out nothing.
+            open_tick: the tick that is open.
+        """
+        found: dict[int, Counts] = {}
+        for tick, counts in self.ticks.items():
+            if tick >= first or first == 0:
+                place = max(tick, open_tick)
+                found[place] = found[place].plus(counts) if place in found else counts
+        return found
+
+
+_NO_COUNTS = "these are not counts of Synthstream; take what count() and merge() gave, or to_bytes()."
+_ARROW = pa.schema([("tick", pa.int64()), ("cell", pa.list_(pa.int64())), ("count", pa.list_(pa.int64()))])
+
+
+def _lists(column: pa.ChunkedArray) -> Iterator[IntArray | None]:
+    for item in column:
+        yield item.values.to_numpy().astype(np.int64) if item.is_valid else None
+
+
+class BatchCounting:
+    """Counts rows with a function that it is handed. See :class:`synthstream.Counting`.
+
+    Args:
+        config: of the stream.
+        count: makes exact counts of encoded rows.
+    """
+
+    def __init__(self, config: StreamConfig, *, count: Count) -> None:
+        if config.privacy.unit.of_persons:
+            raise ConfigError(
+                "rows of a stream that protects persons cannot be counted apart from it: who has counted how often "
+                "stands in its state. Use Stream.update or `synthstream run`."
+            )
+        self._config, self._count = config, count
+        columns, workload = config.schema.columns, config.workload
+        # Points that are taken away are counted in cells of their own.
+        sides = 1 if config.op is None else 2
+        self._cells = sides * math.prod(column.size for column in columns) if workload is None else workload.cells
+        self._stream = config.genesis
+
+    @property
+    def nothing(self) -> CountsByTick:
+        """Counts of no rows."""
+        return CountsByTick(stream=self._stream, cells=self._cells)
+
+    def count(self, frame: Frame) -> CountsByTick:
+        """Exact counts of the rows of a frame. Total: no row can raise.
+
+        Raises:
+            SchemaError: a column is missing.
+        """
+        return self.of(encode(self._config, frame))
+
+    def of(self, rows: Rows) -> CountsByTick:
+        """Exact counts of rows in numbers."""
+        found = {tick: counts for tick, counts in counted(rows, count=self._count) if counts.cells.size}
+        return CountsByTick(stream=self._stream, cells=self._cells, ticks=found)
+
+    def count_all(self, frames: Iterable[Frame], *, threads: int = 1) -> CountsByTick:
+        """Exact counts of the rows of many frames. Memory: one frame for each thread, and the counts."""
+        total = self.nothing
+        for counts in in_threads(self.count, frames, threads=threads):
+            total = total.merge(counts)
+        return total
+
+
+def in_threads(work: Callable[[_T], _R], parts: Iterable[_T], *, threads: int) -> Iterator[_R]:
+    """What ``work`` makes of each part, in their order. At most one part more than there are threads is at hand."""
+    with ThreadPoolExecutor(threads) as pool:
+        running: deque[Future[_R]] = deque()
+        for part in parts:
+            running.append(pool.submit(work, part))
+            if len(running) > threads:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+
+
+def _refuse_other(ours: CountsByTick, other: CountsByTick) -> None:
+    if ours.stream != other.stream:
+        raise CountsMismatch(
+            f"counts of the stream {other.stream[:12]} cannot go with those of the stream {ours.stream[:12]}: privacy, "
+            "clock, columns and synthesizer must be the same. Count the rows again."
+        )
+    if ours.cells != other.cells:
+        raise CountsMismatch("these counts were made by another version. Count the rows again.")

@@ -1,0 +1,198 @@
+"""By which name the state knows each file of the source, and whether files that it knows were moved.
+
+A file is known by its path as it is configured: relative to the folder of ``stream.toml`` or absolute, links not
+followed. Whether files were moved is judged by names and their absence alone: no row has a part in it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from synthstream.config.outside import SourceConfig
+from synthstream.errors import SourceError
+from synthstream.state.store import Store
+
+_ITEM = "file "
+_ANSWERED = "new files"  # in the state: the folder of which the operator said that its files hold new events
+_UP = ".."
+
+
+def item_of(name: str) -> str:
+    """What the state calls a file of this name."""
+    return f"{_ITEM}{name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileNames:
+    """Names of the files of a source.
+
+    Args:
+        source: says where files are, and what they were called before they were moved.
+        base: the folder of ``stream.toml``; absolute.
+    """
+
+    source: SourceConfig
+    base: Path
+
+    def of(self, path: Path) -> str:
+        """The name of a file, or of a folder."""
+        root = self.source.root
+        return os.path.normpath(path if root is None else path.relative_to(root))
+
+    def formerly(self, path: Path) -> list[str]:
+        """What else the same file may be called in a state: with links followed, as was done once; or as it would be
+        if the configured path were absolute in place of relative, or the other way."""
+        real, root, absolute = path.resolve(), self.base.resolve(), os.path.normpath(path)
+        followed = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
+        return [followed, absolute, os.path.relpath(absolute, self.base)]
+
+    @cached_property
+    def place(self) -> str:
+        """The name of the folder that the configured path, or pattern, begins with."""
+        parts = Path(self.of(self.source.path)).parts
+        fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
+        return str(Path(*parts[:fixed]))
+
+    @cached_property
+    def places(self) -> set[str]:
+        """That name, and what else the folder may be called in a state."""
+        return {self.place, *self.formerly((self.source.root or Path()) / self.place)}
+
+    def settle(self, store: Store, files: Sequence[Path], *, new_files: bool) -> dict[Path, str]:
+        """The files that count, with their names; the state is told the names of what it knew by others.
+
+        Of several links to one file, and the file, one counts.
+
+        Args:
+            store: knows names of files that were counted, some of which may be gone.
+            files: all that are there.
+            new_files: do not ask whether files were moved: those that are not known are new.
+
+        Raises:
+            SourceError: it must be asked. Nothing was changed.
+        """
+        names = {path: self.of(path) for path in files}
+        there = set(names.values())
+        before = {item[len(_ITEM) :] for item in store.items(_ITEM)}
+        renamed = dict(self._known_otherwise(names, before))
+        renamed |= self._moved(before - there - renamed.keys(), before.union(renamed.values()))
+        known = before - renamed.keys() | set(renamed.values())
+        ours = _one_of_each(names, known)
+        answered = store.meta(_ANSWERED) == self.place
+        asked = self._asked(set(ours.values()) - known, known, known - there, answered=answered)
+        if asked is not None and not new_files:
+            raise SourceError(asked)
+        if renamed or asked is not None:
+            with store.transaction("names"):
+                for old, name in renamed.items():
+                    store.rename_ingested(item_of(old), item_of(name))
+                if asked is not None:
+                    store.put_meta(_ANSWERED, self.place)
+        return ours
+
+    def _known_otherwise(self, names: Mapping[Path, str], before: Set[str]) -> Iterator[tuple[str, str]]:
+        """Names in the state of files that are there, and how these are called now."""
+        there = set(names.values())
+        left = set(before) - there
+        for path, name in names.items():
+            found = None if name in before else next((old for old in self.formerly(path) if old in left), None)
+            if found is not None:
+                left.remove(found)
+                yield found, name
+
+    def _moved(self, gone: Iterable[str], taken: Set[str]) -> dict[str, str]:
+        """New names for those in the state that lie where the files were before the operator moved them.
+
+        What lies in the configured folder already is there, though that may lie in the old one.
+        """
+        old, renamed = self.source.moved, dict[str, str]()
+        if old is None:
+            return renamed
+        inside = _below(self.place, old) is not None
+        for name in sorted(gone):
+            rest = _below(name, old)
+            if name == old and not glob.has_magic(self.of(self.source.path)):
+                new = self.of(self.source.path)
+            elif rest is not None and not (inside and _below(name, self.place) is not None):
+                new = os.path.normpath(os.path.join(self.place, rest))
+            else:
+                continue
+            if new not in taken:
+                renamed[name] = new
+        return renamed
+
+    def _asked(self, new: Set[str], known: Set[str], gone: Set[str], *, answered: bool) -> str | None:
+        """What to ask the operator, if files that were counted may have come again in another place.
+
+        They may if new ones have the same path below the configured folder as ones that are gone, wherever those were;
+        or if none that was counted, of whatever name, was in that folder. Once it was answered that this folder holds
+        new events, what was counted elsewhere is not asked about again.
+        """
+        gone = {name for name in gone if not answered or self._here(name)}
+        if not new or not gone:
+            return None
+        found = self._same(new, gone)
+        if found is None and any(map(self._here, known)):
+            return None
+        here, there, old = found or (min(new), min(gone), os.path.dirname(min(gone)) or os.curdir)
+        said = self.source.moved
+        return (
+            f"{len(gone)} file(s) that were counted are gone, such as {there}, and {len(new)} that were not are there, "
+            f"{'under the same names' if found else 'in another folder'}, such as {here}."
+            + ("" if said is None else f' moved = "{said}" does not say what these were called.')
+            + f' If they were moved, say what their folder was called, in [source]: moved = "{old}". If they hold new '
+            "events, say `synthstream run --new-files`. Nothing was counted, and no tick was closed."
+        )
+
+    def _here(self, name: str) -> bool:
+        """Whether a name in the state lies in the configured folder."""
+        return any(_below(name, place) is not None for place in self.places)
+
+    def _same(self, new: Set[str], gone: Set[str]) -> tuple[str, str, str] | None:
+        """A new name and one that is gone with the same path below their folders, and the latter's folder."""
+        below = {rest: name for name in sorted(new, reverse=True) if (rest := _below(name, self.place))}
+        for name in sorted(gone):
+            for end in _ends(name):
+                if end in below:
+                    return below[end], name, _before(name, end)
+        ends = {end: name for name in sorted(new, reverse=True) for end in _ends(name)}
+        for name in sorted(gone):
+            for place in self.places:
+                if (rest := _below(name, place)) in ends:
+                    return ends[rest], name, place
+        return None
+
+
+def _one_of_each(names: Mapping[Path, str], known: Set[str]) -> dict[Path, str]:
+    """Of the paths that lead to one file the one that is known, or else no link."""
+    best: dict[str, tuple[bool, bool, str]] = {}
+    for path, name in names.items():
+        real, rank = os.path.realpath(path), (name not in known, path.is_symlink(), name)
+        best[real] = min(rank, best.get(real, rank))
+    chosen = {name for _, _, name in best.values()}
+    return {path: name for path, name in names.items() if name in chosen}
+
+
+def _below(name: str, place: str) -> str | None:
+    """What follows after a folder in a name that lies in it."""
+    start = "" if place == os.curdir else place.rstrip(os.sep) + os.sep
+    rest = name[len(start) :]
+    outside = not name.startswith(start) or rest.startswith(os.sep) or rest.split(os.sep)[0] == _UP
+    return None if outside else rest
+
+
+def _ends(name: str) -> Iterator[str]:
+    """The last part of a name, the last two, and so on."""
+    parts = [part for part in name.split(os.sep) if part]
+    return (os.sep.join(parts[i:]) for i in range(len(parts) - 1, -1, -1))
+
+
+def _before(name: str, end: str) -> str:
+    """The folder that an end of a name lies in."""
+    found = name[: len(name) - len(end)]
+    return found.rstrip(os.sep) or found or os.curdir

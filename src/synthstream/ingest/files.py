@@ -1,0 +1,208 @@
+"""Where rows come from: files, read in chunks of bounded memory."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import hashlib
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from synthstream.errors import FileDamaged, SchemaError, SourceError
+from synthstream.kinds import FileKind
+from synthstream.schema.coercion import polars_frame, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource:
+    """Parquet or CSV files.
+
+    In a CSV file every cell is text: no cell can be of a wrong type. A line is a row; a quotation mark that its line
+    does not close holds the rest of that line. A row with too few cells has null in the others; of a row with too many
+    the surplus is ignored; bytes that are not UTF-8 are replaced. So no row of a CSV file, and no cell of a Parquet
+    file that is what its own schema says, can keep another row from being read (theorem availability).
+
+    Args:
+        kind: ``parquet`` or ``csv``.
+        path: a file, or a pattern such as ``visits-*.csv``; absolute.
+        columns: what to read; other columns are never looked at.
+        multiline: of CSV files: whether a cell in quotation marks may hold line ends. Then a quotation mark that is
+            never closed joins all later rows of its file into one.
+    """
+
+    kind: FileKind
+    path: Path
+    columns: tuple[str, ...]
+    multiline: bool = False
+
+    def files(self) -> list[Path]:
+        """The files, sorted by name. A pattern that nothing fits has none, if its folder is there.
+
+        Raises:
+            SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read.
+        """
+        found = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
+        if not found and self.path.exists():
+            found = [self.path]
+        if found == [self.path] and self.path.is_dir():
+            raise SourceError(
+                f"source.path = {self.path}: is a folder. Name its files, as in {self.path.name}/*.{self.kind}"
+            )
+        if not found and not glob.has_magic(str(self.path)):
+            raise SourceError(f"source.path = {self.path}: there is no such file. Check the path.")
+        if not found:
+            self._look_into(next(folder for folder in self.path.parents if not glob.has_magic(str(folder))))
+        return found
+
+    def _look_into(self, folder: Path) -> None:
+        """Raise unless a folder can be listed. In one that is away a pattern finds nothing, and says nothing."""
+        try:
+            os.scandir(folder).close()
+        except OSError as error:
+            raise SourceError(
+                f"source.path = {self.path}: the folder {folder} cannot be read: {error.strerror}. Check the pattern, "
+                "and whether a disk or a server is away. No tick was closed."
+            ) from None
+
+    def fingerprint(self, path: Path) -> str:
+        """SHA-256 of a file's content, hexadecimal."""
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}.") from error
+
+    def parts(self, path: Path) -> int:
+        """Number of parts of a file that can be read apart: its row groups; a CSV file is one part."""
+        if self.kind == "csv":
+            return 1
+        try:
+            return int(pq.read_metadata(path).num_row_groups)
+        except (pa.ArrowException, OSError) as error:
+            raise self._broken(path, error) from None
+
+    def read(self, path: Path, *, chunk_rows: int, part: int | None = None) -> Iterator[pl.DataFrame]:
+        """Rows of one file, at most ``chunk_rows`` at a time.
+
+        Args:
+            part: only this one of its :meth:`parts`.
+
+        Raises:
+            FileDamaged: its bytes are no such file, or end before their end.
+            SourceError: the system cannot read it.
+            SchemaError: a column is missing. Checked before any row is handed out.
+        """
+        try:
+            if self.kind == "parquet":
+                yield from self._parquet(path, chunk_rows, part)
+            else:
+                yield from self._csv(path, chunk_rows)
+        except SchemaError as error:
+            raise SchemaError(f"{path}: {error}") from None
+        except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
+            raise self._broken(path, error) from None
+
+    def _broken(self, path: Path, error: Exception) -> SourceError:
+        # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
+        why = getattr(error, "strerror", None)
+        kind = FileDamaged if why is None else SourceError
+        why = why or "it may be truncated or of another kind"
+        return kind(
+            f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
+        )
+
+    def _parquet(self, path: Path, chunk_rows: int, part: int | None) -> Iterator[pl.DataFrame]:
+        with pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            require(self.columns, schema.names)
+        plain = any(_is_made(schema.field(name).type) for name in self.columns)
+        with pq.ParquetFile(path, metadata=_as_if_plain(path) if plain else None) as file:
+            groups = None if part is None else [part]
+            for batch in file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=list(self.columns)):
+                yield polars_frame(_with_durations(batch, schema) if plain else batch, self.columns)
+
+    def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            rows = csv.reader(map(_without_nulls, file)) if self.multiline else map(cells_of, file)
+            header = next(rows, None)
+            if header is None:
+                raise FileDamaged(f"{path} is empty: it has not even a header. Nothing of it was counted.")
+            require(self.columns, header)
+            places = [header.index(name) for name in self.columns]
+            chunk: list[list[str]] = []
+            for row in rows:
+                if row or len(header) == 1:  # a blank line is no row, unless an empty cell is all that a row has
+                    chunk.append(row)
+                if len(chunk) == chunk_rows:
+                    yield self._texts(chunk, places)
+                    chunk = []
+            yield self._texts(chunk, places)
+
+    def _texts(self, rows: Sequence[Sequence[str]], places: Sequence[int]) -> pl.DataFrame:
+        return pl.DataFrame(
+            {
+                name: pl.Series([row[place] or None if place < len(row) else None for row in rows], dtype=pl.String)
+                for name, place in zip(self.columns, places, strict=True)
+            }
+        )
+
+
+def cells_of(line: str) -> list[str]:
+    r"""Cells of one line of a CSV file, whatever stands in other lines. Total; a blank line has none.
+
+    Example:
+        >>> cells_of('red,"a, b",\n'), cells_of('red,"never closed, 5\n')
+        (['red', 'a, b', ''], ['red', 'never closed, 5'])
+    """
+    line = _without_nulls(line).rstrip("\r\n")
+    if '"' in line:
+        return next(csv.reader((line,)))
+    return line.split(",") if line else []  # what the reader gives too, for a third of the time
+
+
+def _without_nulls(line: str) -> str:
+    return line.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _is_made(kind: pa.DataType) -> bool:
+    """Whether pyarrow makes such a column of what a Parquet file stores, and may refuse a cell in doing so."""
+    return bool(pa.types.is_nested(kind)) or "dictionary" in str(kind)
+
+
+def _as_if_plain(path: Path) -> pq.FileMetaData:
+    """What a Parquet file says about itself, but for the Arrow types that it was made of.
+
+    Of what was a dictionary, pyarrow makes one again, and refuses the whole file if one cell in it is not UTF-8.
+    Without those types it reads plain cells, whatever they are.
+    """
+    with path.open("rb") as file:
+        file.seek(-8, io.SEEK_END)
+        size = file.read(4)
+        file.seek(-8 - int.from_bytes(size, "little"), io.SEEK_END)
+        footer = file.read(int.from_bytes(size, "little"))
+    footer = footer.replace(b"ARROW:schema", b"(left aside)")
+    return pq.read_metadata(io.BytesIO(b"PAR1" + footer + size + b"PAR1"))
+
+
+def _with_durations(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """Columns that are durations by the Arrow types of a file, which Parquet itself knows as whole numbers."""
+    table = pa.table(batch)
+    for place, name in enumerate(table.column_names):
+        if pa.types.is_duration(kind := schema.field(name).type):
+            table = table.set_column(place, name, table.column(name).cast(kind))
+    return table
+
+
+# A cell may be long: nothing about a row may raise.
+try:
+    csv.field_size_limit(sys.maxsize)
+except OverflowError:  # where the system's long has 32 bits
+    csv.field_size_limit(2**31 - 1)

@@ -1,0 +1,267 @@
+"""How rows come in: encoded, counted by tick, committed, and never counted twice."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from synthstream.config.config import StreamConfig
+from synthstream.config.logs import LogConfig
+from synthstream.counts import Counts
+from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, SchemaError
+from synthstream.ingest.counting import (
+    BatchCounting,
+    Count,
+    CountsByTick,
+    Rows,
+    columns_of,
+    encode,
+    files_of,
+    in_threads,
+)
+from synthstream.ingest.cursors import CursorSource
+from synthstream.ingest.filenames import FileNames, item_of
+from synthstream.ingest.files import FileSource
+from synthstream.ingest.logs import opened
+from synthstream.ingest.persons import Contributions
+from synthstream.kinds import FileKind
+from synthstream.schema.coercion import Frame, slices
+from synthstream.state.store import Store
+
+_CHUNK_ROWS = 250_000
+_CURSOR = "cursor"
+_FILES_AT_ONCE = 1000  # that are counted elsewhere
+_THREADS = min(4, os.cpu_count() or 1)
+_UNSAVED_CELLS = 4_000_000  # 64 MB
+
+# Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
+Elsewhere = Callable[[Sequence[Path]], CountsByTick]
+
+_New = tuple[Path, str, str]  # a file that has not been counted, its item and fingerprint in the store
+
+
+class Intake:
+    """Counts rows, files and logs into the store. Memory: a chunk of rows for each thread, and the counts.
+
+    Args:
+        config: says how rows are read.
+        store: where exact counts wait for their tick.
+        count: makes counts of encoded rows; of persons, rows wait, and are counted when their tick closes.
+        first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they
+            are dropped, and so are rows without a time.
+    """
+
+    def __init__(self, config: StreamConfig, store: Store, count: Count, *, first: int) -> None:
+        self._config, self._store, self._count, self._first = config, store, count, first
+        unit = config.privacy.unit
+        self._people = Contributions(store, unit) if unit.of_persons else None
+        self._counting = None if unit.of_persons else BatchCounting(config, count=count)
+        self._log: CursorSource | None = None
+        self._unsaved: dict[int, Counts] = {}
+        self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
+
+    def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None, open_tick: int) -> None:
+        """See :meth:`synthstream.Stream.update`."""
+        if isinstance(rows, str | Path):
+            path, columns = Path(rows).absolute(), columns_of(self._config)
+            kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
+            many = self._config.source is not None and self._config.source.multiline
+            source = FileSource(kind=kind, path=path, columns=columns, multiline=many)
+            chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
+        else:
+            chunks = slices(rows, _CHUNK_ROWS)
+        encoded = (chunk if isinstance(chunk, Rows) else encode(self._config, chunk) for chunk in chunks)
+        item = f"batch {batch_id}"
+        known = None if batch_id is None else self._store.ingested(item)
+        mac = self._keyed()
+        if known is None:
+            with self._committed():
+                for part in encoded:
+                    if batch_id is not None:
+                        _feed(mac, *part.content())
+                    self._add(part, open_tick)
+                if batch_id is not None:
+                    self._store.put_ingested(item, mac.hexdigest())
+            return
+        for part in encoded:
+            _feed(mac, *part.content())
+        if known != mac.hexdigest():
+            raise _conflict(batch_id)
+
+    def ingest(
+        self,
+        *,
+        open_tick: int,
+        progress: Callable[[list[Path]], Iterable[Path]] = iter,
+        elsewhere: Elsewhere | None = None,
+        new_files: bool = False,
+    ) -> int:
+        """See :meth:`synthstream.Stream.ingest`."""
+        source, log, config = files_of(self._config), self._config.log, self._config.source
+        if log is not None:
+            self._follow(log, open_tick)
+        self.findings, new = {}, 0
+        if source is None or config is None:
+            return 0
+        named = FileNames(source=config, base=self._config.base).settle(
+            self._store, source.files(), new_files=new_files
+        )
+        files = self._not_counted(source, named, progress)
+        while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
+            if elsewhere is None:
+                new += self._counted_here(source, *group[0], open_tick)
+            else:
+                new += self._counted_elsewhere(group, elsewhere, open_tick)
+        return new
+
+    def _counted_here(self, source: FileSource, path: Path, item: str, content: str, open_tick: int) -> int:
+        """Count a file: all of it or nothing. What is in one file decides about no other, and about no release."""
+        try:
+            with self._committed():
+                chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
+                for rows in in_threads(partial(encode, self._config), chunks, threads=_THREADS):
+                    self._add(rows, open_tick)
+                self._store.put_ingested(item, content)
+        except (FileDamaged, SchemaError) as error:
+            self.findings[path] = str(error)
+            return 0
+        return 1
+
+    def _counted_elsewhere(self, group: list[_New], elsewhere: Elsewhere, open_tick: int) -> int:
+        """Have some files counted, and those of them that can be."""
+        counts: CountsByTick | None = None
+        while group and counts is None:
+            try:
+                counts = self._ours(elsewhere([path for path, _, _ in group]))
+            except FilesLeftOut as error:
+                self.findings |= error.findings
+                group, before = [one for one in group if one[0] not in error.findings], len(group)
+                if len(group) == before:
+                    raise
+        if counts is not None:
+            with self._committed():
+                self._put(counts, open_tick)
+                for _, item, content in group:
+                    self._store.put_ingested(item, content)
+        return len(group)
+
+    def _not_counted(
+        self, source: FileSource, named: Mapping[Path, str], progress: Callable[[list[Path]], Iterable[Path]]
+    ) -> Iterator[_New]:
+        """Files that have not been counted. Notes those that were, and are not what they were."""
+        for path in progress(list(named)):
+            item = item_of(named[path])
+            mac = self._keyed()
+            _feed(mac, source.fingerprint(path).encode())
+            content = mac.hexdigest()
+            known = self._store.ingested(item)
+            if known is None:
+                yield path, item, content
+            elif known != content:
+                self.findings[path] = (
+                    f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
+                    "the file back as it was, and new rows into a new file. Nothing of it was counted now."
+                )
+
+    def _follow(self, log: LogConfig, open_tick: int) -> None:
+        """Count what a log holds beyond the cursor. Counts and the cursor after them are committed together."""
+        if self._log is None:
+            self._log = opened(log, columns_of(self._config))
+        sealed = self._store.meta(_CURSOR)
+        after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), _CURSOR)
+        for frame, cursor in self._log.read(after):
+            rows = encode(self._config, frame)
+            with self._committed():
+                self._add(rows, open_tick)
+                self._store.put_meta(_CURSOR, self._store.seal(cursor, _CURSOR).hex())
+
+    def close(self) -> None:
+        """Let go of the log's connections."""
+        if self._log is not None:
+            self._log.close()
+
+    def pending(self, tick: int) -> Counts:
+        """Exact counts that wait for a tick to close. Private."""
+        if self._people is None:
+            return self._store.pending(tick)
+        return self._people.counts(tick, self._count)
+
+    def drop_pending(self, tick: int) -> None:
+        """Forget the exact counts of a tick that has been closed; only within the transaction that closes it."""
+        if self._people is None:
+            self._store.drop_pending(tick)
+        else:
+            self._people.close(tick)
+
+    def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
+        """See :meth:`synthstream.Stream.add`."""
+        total = self._ours(counts)
+        item, mac = f"batch {batch_id}", self._keyed()
+        _feed(mac, total.to_bytes())
+        known = None if batch_id is None else self._store.ingested(item)
+        if known is None:
+            with self._committed():
+                self._put(total, open_tick)
+                if batch_id is not None:
+                    self._store.put_ingested(item, mac.hexdigest())
+        elif known != mac.hexdigest():
+            raise _conflict(batch_id)
+
+    def batches(self, prefix: str) -> list[str]:
+        """See :meth:`synthstream.Stream.batches`."""
+        return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
+
+    def _ours(self, counts: CountsByTick) -> CountsByTick:
+        """Counts that were made elsewhere. Raises ``CountsMismatch`` if they are not this stream's."""
+        if self._counting is None:
+            raise CountsMismatch("this stream protects persons, and takes rows only. Use Stream.update.")
+        total = self._counting.nothing.merge(counts)
+        if not total.sound:
+            raise CountsMismatch("these are no counts of rows; take what Counting.count gave, merged.")
+        return total
+
+    def _add(self, rows: Rows, open_tick: int) -> None:
+        if self._people is not None:
+            self._people.add(rows.since(self._first) if self._first else rows, open_tick)
+        elif self._counting is not None:
+            self._put(self._counting.of(rows), open_tick)
+
+    def _put(self, part: CountsByTick, open_tick: int) -> None:
+        for tick, counts in part.pending(first=self._first, open_tick=open_tick).items():
+            known = self._unsaved.get(tick)
+            self._unsaved[tick] = counts if known is None else known.plus(counts)
+        if sum(counts.cells.size for counts in self._unsaved.values()) > _UNSAVED_CELLS:
+            self._save()
+
+    def _save(self) -> None:
+        while self._unsaved:
+            self._store.add_pending(*self._unsaved.popitem())
+
+    @contextmanager
+    def _committed(self) -> Iterator[None]:
+        """All or nothing. Parts are summed here first: the store writes all counts of a tick anew each time."""
+        self._unsaved = {}
+        with self._store.transaction("counts"):
+            yield
+            self._save()
+
+    def _keyed(self) -> hmac.HMAC:
+        """A keyed fingerprint of private content: tells equal from different, and nothing to who lacks the key."""
+        return hmac.new(self._store.secret, digestmod=hashlib.sha256)
+
+
+def _conflict(batch_id: str | None) -> BatchConflict:
+    return BatchConflict(
+        f"batch_id {batch_id!r} was counted before with other content. Nothing was counted now; give new rows a new id."
+    )
+
+
+def _feed(mac: hmac.HMAC, *parts: bytes) -> None:
+    for part in parts:
+        mac.update(len(part).to_bytes(8, "big") + part)

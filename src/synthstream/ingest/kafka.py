@@ -1,0 +1,310 @@
+"""A topic of Kafka as a log of JSON objects.
+
+The offsets that were counted stand in the stream's own state, in the transaction of the counts. Nothing is ever
+committed to the broker, and there is no group: the one process that holds the state reads every partition, from the
+offsets that it finds there. So nothing is rebalanced, nothing can be read by two at once, and a kill between reading
+and counting only means to read again. Partitions that are added later are found at the next look, and read from their
+beginning.
+
+Every message is one row, whatever is in it: what is no JSON object, and what is deleted by key (a tombstone), is a row
+in which every column is missing. Two messages of one content are two rows: Kafka cannot tell a producer's second try
+from a second event, unless the producer is idempotent. Of transactions, only what was committed is read.
+
+Messages that the topic no longer keeps never count, and nothing says that there were any: keep them for longer than the
+longest pause of the stream.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition, Uuid
+from confluent_kafka.admin import AdminClient
+
+from synthstream.errors import SourceError
+from synthstream.ingest.cursors import cursor_of, origin_of, place_in
+
+_PAGE_ROWS = 50_000
+_PAGE_BYTES = 64 * 2**20
+_AT_ONCE = 5_000
+_LONGEST = 4096  # characters of a cell; of a longer one, the first
+_LARGEST = 2**24  # bytes of a message that is looked into; the objects of a larger one might not fit in memory
+_SHORT = 3.0  # seconds for what is good to know
+_PATIENCE = 10.0  # seconds for an answer about the topic
+_UNKNOWN = "-"  # in place of a topic's id, where brokers tell none
+_NO_ID = str(Uuid(0, 0))  # what is told of a topic of brokers that know no ids
+_STALLED = 60.0  # seconds without anything from a broker that has more to give
+
+# What may be wrong with a server, in words.
+_SERVERS = "KAFKA_BOOTSTRAP_SERVERS, as in KAFKA_BOOTSTRAP_SERVERS=broker:9092"
+
+# What a settings file may not change: what is read must not depend on what a broker remembers.
+_OURS: dict[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "allow.auto.create.topics": False,
+    "receive.message.max.bytes": 2**31 - 1,  # no message is too large to be read
+}
+_DEFAULTS: dict[str, Any] = {
+    "group.id": "synthstream",
+    "client.id": "synthstream",
+    "queued.max.messages.kbytes": 16384,
+    "fetch.wait.max.ms": 100,
+}
+
+_SILENT = logging.getLogger("synthstream.kafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+class KafkaSource:
+    """Reads all partitions of a topic. Memory: a page of messages, and one message.
+
+    Numbers and texts are read as they are written, ``true`` and ``false`` as such; ``null``, and what is nested, is
+    missing. Of a key that comes twice, the last counts. In a message of more than 16 MiB every column is missing.
+
+    Args:
+        topic: its name.
+        columns: keys to read; others are never looked at.
+        config_file: settings for librdkafka, one ``key=value`` a line.
+        page_rows: how many messages are read at a time.
+    """
+
+    def __init__(
+        self, *, topic: str, columns: Sequence[str], config_file: Path | None = None, page_rows: int | None = None
+    ) -> None:
+        self.name = f"kafka {topic}"
+        self._topic, self._columns, self._config_file = topic, tuple(columns), config_file
+        self._page_rows = page_rows or _PAGE_ROWS
+        self._consumer: Consumer | None = None
+        self._admin: AdminClient | None = None
+        self._id = ""
+        self._refusals: set[int] = set()  # codes of what brokers refused, in the background
+
+    def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
+        """See :meth:`CursorSource.read`."""
+        try:
+            consumer = self._connected()
+            cluster, partitions = self._look_up(consumer)
+            origin = self._origin(cluster, after)
+            offsets = {int(p): int(o) for p, o in (place_in(after, origin, name=self.name) or {}).items()}
+            ends = self._ends(consumer, partitions, offsets)
+            for messages in self._pages(consumer, offsets, ends):
+                yield self._frame(messages), cursor_of(origin, {str(p): o for p, o in offsets.items()})
+        except KafkaException as error:
+            self.close()
+            raise self._worded(error.args[0]) from None
+        except SourceError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """See :meth:`CursorSource.close`."""
+        consumer, self._consumer, self._admin = self._consumer, None, None
+        if consumer is not None:
+            with suppress(KafkaException, RuntimeError):
+                consumer.close()
+
+    # -- connecting ---------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            settings = self._settings()
+            self._refusals = set()
+            try:
+                self._consumer = Consumer(settings | {"error_cb": self._refused}, logger=_SILENT)
+            except (KafkaException, TypeError, ValueError) as error:
+                named = re.match(r'No such configuration property: "([\w.]+)"', _text(error))
+                which = f'"{named[1]}" is no setting of librdkafka' if named else "a setting has a value that cannot be"
+                raise SourceError(f"{self.name}: {which}. Check {self._config_file or _SERVERS}.") from None
+        return self._consumer
+
+    def _settings(self) -> dict[str, Any]:
+        found = dict(_DEFAULTS)
+        if self._config_file is not None:
+            try:
+                lines = self._config_file.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                why = getattr(error, "strerror", None) or "not a text file in UTF-8"
+                raise SourceError(f"{self.name}: config_file {self._config_file}: {why}.") from None
+            for number, line in enumerate(lines, 1):
+                key, equals, value = (part.strip() for part in line.partition("="))
+                if key and not key.startswith("#"):
+                    if not equals:
+                        raise SourceError(
+                            f"{self.name}: config_file {self._config_file}, line {number}: use key=value."
+                        )
+                    found[key] = value
+        if servers := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
+            found["bootstrap.servers"] = servers
+        if not found.get("bootstrap.servers"):
+            raise SourceError(f"{self.name}: no server is named. Set {_SERVERS}.")
+        return found | _OURS
+
+    def _refused(self, error: KafkaError) -> None:
+        self._refusals.add(error.code())
+
+    def _look_up(self, consumer: Consumer) -> tuple[str, list[int]]:
+        """The cluster's id, and the partitions of the topic."""
+        metadata = consumer.list_topics(self._topic, timeout=_PATIENCE)
+        topic = metadata.topics[self._topic]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
+        if self._id != _UNKNOWN:  # asked each time: it may have been made again since
+            told = self._topic_id()
+            self._id = told if told != _UNKNOWN else self._id or _UNKNOWN
+        return str(metadata.cluster_id), sorted(topic.partitions)
+
+    def _topic_id(self) -> str:
+        """Of a topic that is deleted and made again it is another one. Old brokers give none."""
+        consumers_own = {*_OURS, *_DEFAULTS} - {"receive.message.max.bytes"}
+        settings = {key: value for key, value in self._settings().items() if key not in consumers_own}
+        try:
+            self._admin = self._admin or AdminClient(settings, logger=_SILENT)
+            found = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=_SHORT)
+            told = str(found[self._topic].result().topic_id)
+        except (KafkaException, ValueError):
+            return _UNKNOWN
+        return _UNKNOWN if told == _NO_ID else told
+
+    def _origin(self, cluster: str, after: bytes | None) -> str:
+        """What a cursor of this topic is marked with. Where either does not know the topic's id, its name decides."""
+        topic, known = f"kafka {cluster}/{self._topic}/", None if after is None else origin_of(after)
+        if known is not None and known.startswith(topic) and self._id == _UNKNOWN:
+            return known
+        if known == topic + _UNKNOWN:
+            return known
+        return topic + self._id
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def _ends(self, consumer: Consumer, partitions: Sequence[int], offsets: dict[int, int]) -> dict[int, int]:
+        """Where each partition ends now; puts ``offsets`` to what is there.
+
+        One that has nothing new is asked for it all the same: what is refused must not depend on that.
+        """
+        ends = {}
+        for partition in partitions:
+            first, end = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=_PATIENCE)
+            if end < offsets.get(partition, 0):
+                raise SourceError(
+                    f"{self.name}: partition {partition} ends before what was counted: the brokers lost messages, or "
+                    "the topic was made again. Messages at offsets that were given before would never count. Restore "
+                    "it; or write to a new topic, and open a successor for it."
+                )
+            offsets[partition] = max(first, offsets.get(partition, 0))
+            ends[partition] = end
+        return ends
+
+    def _pages(self, consumer: Consumer, offsets: dict[int, int], ends: dict[int, int]) -> Iterator[list[bytes | None]]:
+        """Contents of messages up to the ends; ``offsets`` stand behind those that were handed out."""
+        consumer.assign([TopicPartition(self._topic, partition, offsets[partition]) for partition in ends])
+        page: list[bytes | None] = []
+        size, heard = 0, time.monotonic()
+        while ends:
+            events = consumer.consume(min(_AT_ONCE, self._page_rows - len(page)), timeout=0.5)
+            heard = self._heard(events, heard)
+            for event in events:
+                content = self._taken(event, offsets, ends)
+                if content is not _NOTHING:
+                    page.append(content)
+                    size += len(content or b"")
+            if len(page) >= self._page_rows or size > _PAGE_BYTES:
+                yield page
+                page, size, heard = [], 0, time.monotonic()
+        consumer.unassign()
+        if page:
+            yield page
+
+    def _taken(self, event: Message, offsets: dict[int, int], ends: dict[int, int]) -> bytes | None:
+        """Content of a message; ``_NOTHING`` if it is none, or came after the end. Moves offsets and ends."""
+        partition, offset, error = event.partition(), event.offset(), event.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        if partition not in ends or offset is None or partition is None:
+            return _NOTHING
+        end = ends[partition]
+        if error is not None or offset + 1 >= end:
+            del ends[partition]
+        if error is not None or offset >= end:
+            return _NOTHING
+        offsets[partition] = offset + 1
+        value = event.value()
+        return value.encode() if isinstance(value, str) else value
+
+    def _heard(self, events: Sequence[Message], before: float) -> float:
+        """When something last came. Raises if nothing came for too long."""
+        if events or time.monotonic() - before < _STALLED:
+            return time.monotonic() if events else before
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def _frame(self, messages: Sequence[bytes | None]) -> pl.DataFrame:
+        rows = [_object(message) for message in messages]
+        return pl.DataFrame(
+            [pl.Series(name, [_cell(row.get(name)) for row in rows], dtype=pl.String) for name in self._columns]
+        )
+
+    # -- errors -------------------------------------------------------------------------------------------------
+
+    def _worded(self, error: KafkaError) -> SourceError:
+        """What a broker or librdkafka says becomes our own words."""
+        codes, again = {error.code(), *self._refusals}, "What was counted is committed; run again to go on."
+        if codes & {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}:
+            what = "the brokers refused user or password. Check the sasl settings in config_file"
+        elif codes & {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}:
+            what = "this user may not read it. Allow READ and DESCRIBE on the topic"
+        elif codes & {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}:
+            what = "there is no such topic. Check source.topic, and which servers are named"
+        elif codes & {KafkaError._SSL}:
+            what = "no secure connection. Check the ssl settings in config_file"
+        elif codes & {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE}:
+            what = f"no broker answers. Start it, or check {_SERVERS}"
+        else:
+            what = f"the brokers refused ({error.name()})"
+        return SourceError(f"{self.name}: {what}. {again}")
+
+
+_NOTHING = b"nothing: compared by identity"
+_NO_COLUMNS: dict[str, Any] = {}
+
+
+def _text(error: Exception) -> str:
+    found = error.args[0] if error.args else ""
+    return str(found.str()) if isinstance(found, KafkaError) else str(found)
+
+
+def _object(message: bytes | None) -> dict[str, Any]:
+    """The object that a message holds; without any keys if it holds none. Numbers stay as they are written.
+
+    Example:
+        >>> _object(b'{"age": 1e400, "ward": "A"}')
+        {'age': '1e400', 'ward': 'A'}
+        >>> _object(b"[1]"), _object(b"{"), _object(None)
+        ({}, {}, {})
+    """
+    if message is None or len(message) > _LARGEST:
+        return _NO_COLUMNS
+    try:
+        found = json.loads(message.decode("utf-8-sig", "replace"), parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return _NO_COLUMNS
+    return found if isinstance(found, dict) else _NO_COLUMNS
+
+
+def _cell(value: object) -> str | None:
+    """A cell as text; half characters are replaced."""
+    if isinstance(value, str):
+        return value[:_LONGEST].encode("utf-8", "replace").decode()
+    return {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None

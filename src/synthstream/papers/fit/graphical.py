@@ -1,0 +1,213 @@
+"""Graphical models over coded columns: marginals, workloads and rows of a junction tree; the fit to noisy tables.
+
+Marginal-based inference is due to McKenna, Sheldon and Miklau 2019 (Private-PGM). How the fit works and what it costs
+stands in docs/decisions/0005-graphical-model.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.papers.fit.descent import Calibrated
+from synthstream.papers.fit.junction import Clique, Junction, ModelTooLarge, cells_of, junction, model_megabytes
+from synthstream.papers.fit.solving import Problem, solve
+from synthstream.papers.fit.tables import Tables, draw
+from synthstream.workload import CodeArray, FloatArray, Workload
+
+__all__ = ["Graphical", "ModelTooLarge", "fit_graphical", "model_megabytes"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Graphical:
+    """A distribution over all combinations of codes, proportional to the exponential of a sum of potentials.
+
+    Args:
+        sizes: number of codes of each column.
+        total: number of rows that the model stands for; 0 makes all tables zero.
+        cliques: columns of each potential, strictly increasing, none twice. Columns in none are uniform.
+        potentials: one for each clique, in the shape of its columns' sizes.
+
+    Example:
+        >>> Graphical.uniform((2, 3), 12.0).table((1,)).tolist()
+        [4.0, 4.0, 4.0]
+    """
+
+    sizes: tuple[int, ...]
+    total: float
+    cliques: tuple[Clique, ...]
+    potentials: tuple[FloatArray, ...]
+
+    @classmethod
+    def uniform(cls, sizes: Sequence[int], total: float) -> Graphical:
+        """All combinations of codes alike, ``total`` rows."""
+        return cls(sizes=tuple(sizes), total=max(float(total), 0.0), cliques=(), potentials=())
+
+    def scaled(self, total: float) -> Graphical:
+        """The same distribution with another number of rows; below 0 counts as 0."""
+        model = replace(self, total=max(float(total), 0.0))
+        # What has been computed holds for any total.
+        model.__dict__.update({key: self.__dict__[key] for key in ("_tables",) if key in self.__dict__})
+        return model
+
+    def table(self, columns: Sequence[int]) -> FloatArray:
+        """Expected counts of any marginal, in the shape of its columns' sizes.
+
+        Raises:
+            ValueError: a column is listed twice or does not exist.
+        """
+        wanted = tuple(sorted(columns))
+        if len(set(wanted)) != len(wanted) or (wanted and not 0 <= wanted[0] <= wanted[-1] < len(self.sizes)):
+            raise ValueError(f"columns: {tuple(columns)} are not different columns of {len(self.sizes)}")
+        table = self._tables.marginal(wanted, {}) * self.total
+        return np.array(np.transpose(table, [wanted.index(c) for c in columns]), order="C")
+
+    def answers(self, workload: Workload) -> FloatArray:
+        """Expected counts over all cells of a workload, shape ``(workload.cells,)``.
+
+        What marginals have in common is computed once: some milliseconds for all pairs of 14 columns.
+
+        Raises:
+            ValueError: the workload is for columns of other sizes.
+        """
+        if workload.sizes != self.sizes:
+            raise ValueError(f"workload: sizes are {workload.sizes}, those of the model {self.sizes}")
+        memory: dict[Any, FloatArray] = {}
+        parts = [self._tables.marginal(marginal, memory).reshape(-1) for marginal in workload.marginals]
+        return np.concatenate([*parts, np.zeros(0)]) * self.total
+
+    def rows(self, n: int, rng: np.random.Generator) -> CodeArray:
+        """Integer rows: int32 codes, shape ``(n, columns)``; no rows if the total is 0.
+
+        Rows are assigned table by table down the junction tree. Among the rows that agree on what a table shares with
+        its parent, each combination of its other columns gets its expected number, rounded down or up: the remainder
+        is drawn systematically (Madow 1949), so that the mean of each count is the expected one.
+        """
+        if n < 0:
+            raise ValueError(f"n: {n} is below 0")
+        return draw(self._tables, n if self.total > 0 else 0, rng)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What ``from_arrays`` needs, for ``numpy.savez``: potentials and columns flat, with the lengths of parts."""
+        return {
+            "total": np.array(self.total),
+            "columns": np.array([c for clique in self.cliques for c in clique], dtype=np.int64),
+            "lengths": np.array([len(clique) for clique in self.cliques], dtype=np.int64),
+            "potentials": np.concatenate([np.zeros(0), *(p.reshape(-1) for p in self.potentials)]),
+        }
+
+    @classmethod
+    def from_arrays(cls, sizes: Sequence[int], arrays: Mapping[str, NDArray[Any]]) -> Graphical:
+        """The model whose ``arrays()`` these are. Raises ``ValueError`` if they do not fit the sizes."""
+        sizes = tuple(sizes)
+        ends = np.cumsum(arrays["lengths"]).tolist()
+        cliques = tuple(
+            tuple(int(c) for c in arrays["columns"][end - length : end])
+            for end, length in zip(ends, arrays["lengths"].tolist(), strict=True)
+        )
+        if any(not 0 <= c < len(sizes) for clique in cliques for c in clique):
+            raise ValueError("arrays: a column does not exist")
+        lengths = [cells_of(sizes, clique) for clique in cliques]
+        flat = np.asarray(arrays["potentials"], dtype=np.float64)
+        if flat.size != sum(lengths):
+            raise ValueError(f"arrays: {flat.size} potentials, {sum(lengths)} cells")
+        parts = np.split(flat, np.cumsum(lengths)[:-1]) if cliques else []
+        potentials = tuple(
+            part.reshape(tuple(sizes[c] for c in clique)) for part, clique in zip(parts, cliques, strict=True)
+        )
+        return cls(sizes=sizes, total=float(arrays["total"]), cliques=cliques, potentials=potentials)
+
+    @cached_property
+    def _tables(self) -> Tables:
+        """Calibrated tables of the junction tree."""
+        tree: Junction = junction(self.sizes, self.cliques)
+        calibrated = Calibrated(tree, tree.attach(self.cliques))
+        calibrated.evaluate(np.concatenate([np.zeros(0), *(p.reshape(-1) for p in self.potentials)]))
+        return Tables(tree, calibrated.given, calibrated.scratch)
+
+
+def fit_graphical(
+    sizes: Sequence[int],
+    cliques: Sequence[Sequence[int]],
+    values: Sequence[FloatArray],
+    weights: Sequence[float] | FloatArray,
+    total: float,
+    *,
+    start: Graphical | None = None,
+    keep: bool = False,
+    iterations: int = 500,
+    tolerance: float = 1e-7,
+    cap_mb: float = 100.0,
+) -> Graphical:
+    """The model with the least ``sum(weights[q] * ||table(cliques[q]) - values[q]||**2)`` among all distributions.
+
+    Of all with the same measured tables, the one nearest in Kullback-Leibler divergence to the uniform distribution;
+    with ``keep``, to ``start``. Deterministic. Measured tables are exact, to ``tolerance`` of the total, where the
+    separators hold at most 2,000 cells; for larger models a slower method gets near, see ``iterations``.
+
+    Args:
+        sizes: number of codes of each column.
+        cliques: columns of each measured table, in any order; a table may be measured more than once, be part of
+            another one, hold one column or none.
+        values: noisy counts of each, in the shape of its columns' sizes; any finite numbers.
+        weights: inverse variance of a count of each, shape ``(cliques,)``, positive; only ratios matter.
+        total: number of rows; 0 or less gives a model of zeros.
+        start: a model to start from. Without ``keep`` it only saves time: the result is the same up to ``tolerance``.
+        keep: potentials of ``start`` stay as they are where their cliques are not measured now, as far as ``cap_mb``
+            allows; the first cliques of ``start`` come first, and measured ones come first in the result.
+        iterations: steps, and sweeps over the measured tables, at most.
+        tolerance: largest difference of a probability from the optimum at which to stop, or relative gain of a step.
+        cap_mb: largest size of the junction tree's tables in MB of float64.
+
+    Raises:
+        ModelTooLarge: the measured cliques alone need larger tables than ``cap_mb``.
+        ValueError: numbers of things, shapes, columns or numbers that do not fit or are not finite.
+
+    Source: the problem is that of McKenna, Sheldon, Miklau 2019; see synthstream.papers.fit.exact for the method.
+    """
+    problem = Problem.of(tuple(sizes), cliques, values, weights, total)
+    if start is not None and start.sizes != problem.sizes:
+        raise ValueError(f"start: sizes are {start.sizes}, those measured {problem.sizes}")
+    old = {} if start is None else dict(zip(start.cliques, start.potentials, strict=True))
+    held, kept = carried(problem, old, keep, cap_mb)
+    potentials = solve(problem, held, kept, iterations=iterations, tolerance=tolerance)
+    return assembled(problem, potentials, kept)
+
+
+def assembled(problem: Problem, potentials: Sequence[FloatArray], kept: Mapping[Clique, FloatArray]) -> Graphical:
+    """The model of the measured cliques' potentials, which come first, and of those that are kept."""
+    return Graphical(
+        sizes=problem.sizes,
+        total=problem.total,
+        cliques=(*problem.cliques, *kept),
+        potentials=(*potentials, *kept.values()),
+    )
+
+
+def carried(
+    problem: Problem, old: Mapping[Clique, FloatArray], keep: bool, cap_mb: float
+) -> tuple[list[FloatArray] | None, dict[Clique, FloatArray]]:
+    """Old potentials: summed over each measured clique that holds theirs (None: there are none), and those kept.
+
+    Raises ``ModelTooLarge`` if the measured cliques alone need larger tables than ``cap_mb``.
+    """
+    megabytes = model_megabytes(problem.sizes, problem.cliques)
+    if megabytes > cap_mb:
+        raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
+    held = [np.zeros(shape) for shape in problem.shapes]
+    kept: dict[Clique, FloatArray] = {}
+    found = False
+    for clique, potential in old.items():
+        host = next((q for q, c in enumerate(problem.cliques) if set(clique) <= set(c)), None)
+        if host is not None:
+            view = tuple(problem.sizes[c] if c in clique else 1 for c in problem.cliques[host])
+            held[host] += potential.reshape(view)
+            found = True
+        elif keep and model_megabytes(problem.sizes, [*problem.cliques, *kept, clique]) <= cap_mb:
+            kept[clique] = potential
+    return (held if found or keep else None), kept

@@ -1,0 +1,203 @@
+"""From what was committed to what is published: a pure function, which looks at nothing private."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from synthstream.config.config import StreamConfig
+from synthstream.errors import StateCorrupt
+from synthstream.measured import Committed, Reading
+from synthstream.release.release import Model, Release, chain_head, seed_of
+from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+from synthstream.synthesizers.contract import Models, Synthesizer
+from synthstream.synthesizers.segments import Resumed, ResumedMechanism, Segment, whole
+from synthstream.workload import FloatArray
+
+
+class Builder:
+    """Builds releases of one stream.
+
+    Args:
+        config: of the stream.
+        committed: looks up what was committed for a tick, or ``None``.
+        segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
+            empty where only :meth:`again` is to be used, which finds them.
+        named: first tick from which on the claim names the theorem of segments; ``None`` if none does. It is the first
+            tick of a segment: of those that earlier versions began, the claim says nothing.
+        secure: whether the noise came from the operating system.
+        written: the claim as it was written down when the stream began, if it has: see :func:`claim_facts`.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        committed: Callable[[int], Committed | None],
+        *,
+        segments: Sequence[tuple[int, Models]] = (),
+        named: int | None = None,
+        secure: bool,
+        written: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self._config, self._committed, self._secure = config, committed, secure
+        synthesizer = synthesizer_of(config)
+        self.named = named
+        resumed = ResumedMechanism(inner=synthesizer.mechanism, start=named or 0)
+        self._claims = [
+            claim_facts(claim_of(config, mechanism), config.privacy.budget, written=written)
+            for mechanism in (synthesizer.mechanism, resumed)
+        ]
+        self._first, self._later = synthesizer, list[Resumed]()
+        for start, model in segments:
+            self._later.append(Resumed(inner=synthesizer, segment=self._segment(start, model)))
+
+    def _segment(self, start: int, model: Models) -> Segment:
+        return Segment(start=start, reading=self.whole(start - 1), model=model)
+
+    def _go_on(self, place: int, base: Model) -> None:
+        """Have a segment go on from the model that was built for the tick before it."""
+        resumed = self._later[place]
+        self._later[place] = replace(resumed, segment=self._segment(resumed.start, whole(base).arrays()))
+
+    @property
+    def claim(self) -> dict[str, Any]:
+        """The claim of the newest segment, as it stands in the ledger."""
+        return self.claim_at(self.start)
+
+    def claim_at(self, tick: int) -> dict[str, Any]:
+        """The claim as it stands in the chain and in the manifest of a tick."""
+        return self._claims[self.named is not None and tick >= self.named]
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise came from the operating system."""
+        return self._secure
+
+    @property
+    def start(self) -> int:
+        """First tick of the newest segment."""
+        return self.newest.start
+
+    @property
+    def newest(self) -> Synthesizer:
+        """The synthesizer of the newest segment."""
+        return self._later[-1] if self._later else self._first
+
+    def base(self, start: int) -> Models:
+        """The model that a segment goes on from, as arrays."""
+        return next(resumed.segment.model for resumed in self._later if resumed.start == start)
+
+    def synthesizer(self, tick: int) -> Synthesizer:
+        """The one of the segment that holds a tick."""
+        return next((resumed for resumed in reversed(self._later) if resumed.start <= tick), self._first)
+
+    def _of(self, tick: int) -> Committed:
+        committed = self._committed(tick)
+        if committed is None:
+            raise StateCorrupt(f"tick {tick} has not been measured, although a later one has. Restore what is missing.")
+        return committed
+
+    def measured(self, tick: int) -> Reading:
+        """What was measured at a tick."""
+        reading: Reading = self.synthesizer(tick).mechanism.unpack(tick, self._of(tick).released)
+        return reading
+
+    def whole(self, tick: int) -> Reading:
+        """What is published as measured at a tick: over all segments."""
+        return self.synthesizer(tick).whole(self.measured(tick))
+
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
+
+        Of a stream of tables. A later segment adds noise of its own to that of the tick before it.
+        """
+        s, t = sorted((s, t))
+        start, tables = self.synthesizer(t).start, self._first.tables
+        if tables is None:
+            raise TypeError("streams of points have no covariance of tables")
+        if s < start:
+            return self.covariance(s, start - 1)
+        own = tables.covariance(s - start, t - start)
+        return own if start == 0 else np.asarray(self.covariance(start - 1, start - 1) + own)
+
+    def previous(self, tick: int) -> str:
+        """The chain head before a tick."""
+        return self._of(tick - 1).head if tick else self._config.genesis
+
+    def head_after(self, tick: int) -> str:
+        """The chain head after a tick, computed from what was measured and the head before."""
+        return self._head(self.measured(tick), self._of(tick).unchecked)
+
+    def _head(self, measured: Reading, unchecked: tuple[str, ...]) -> str:
+        return chain_head(
+            self.previous(measured.tick),
+            measured=measured,
+            claim=self.claim_at(measured.tick),
+            schema=self._config.schema.hash,
+            unchecked=unchecked,
+        )
+
+    def drawn(self, measured: Reading, *, unchecked: tuple[str, ...]) -> Committed:
+        """What is to be committed for a tick of the newest segment: secret until it is published."""
+        released = self.newest.mechanism.pack(measured)
+        return Committed(measured.tick, released, self._head(measured, unchecked), unchecked)
+
+    def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
+        """The model of a tick, and its release.
+
+        Args:
+            last: the model of the tick before, ``None`` for the first tick.
+            models: what was fitted while this tick was drawn.
+        """
+        synthesizer, head = self.synthesizer(tick), self._of(tick).head
+        model = synthesizer.fit(tick, self.measured, last, models, seed=seed_of(head, "fit"))
+        changed = None if last is None else model.moved_from(last)
+        return model, replace(self.release(tick, model), changed=changed)
+
+    def again(self, ticks: int) -> Iterator[tuple[Model, Release, Models]]:
+        """Everything from the first tick on: models, releases, and what was fitted while ticks were drawn."""
+        last: Model | None = None
+        models: Models = {}
+        for tick in range(ticks):
+            for place, resumed in enumerate(self._later):
+                if resumed.start == tick and last is not None:
+                    self._go_on(place, last)
+            models = self.replay(tick, models)
+            last, release = self.build(tick, last, models)
+            yield last, release, models
+
+    def alone(self, tick: int) -> tuple[Model, Release]:
+        """The model and the release of a tick of a stream of points, whose fit does not start from the tick before."""
+        for place, resumed in enumerate(self._later):
+            if resumed.start <= tick:
+                base, _ = self.build(resumed.start - 1, None, {})
+                self._go_on(place, base)
+        return self.build(tick, None, {})
+
+    def replay(self, tick: int, models: Models) -> Models:
+        """What was fitted while a tick was drawn, from what was measured at it and fitted while the one before was."""
+        return self.synthesizer(tick).replay(self.measured(tick), models)
+
+    def release(self, tick: int, model: Model) -> Release:
+        """The release of a tick with a model; without ``changed``."""
+        clock, committed = self._config.clock, self._of(tick)
+        chain = {"previous": self.previous(tick), "head": committed.head}
+        starts = [resumed.start for resumed in self._later if resumed.start <= tick]
+        facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
+        facts |= {"segments": starts} if starts else {}
+        facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}
+        return self.synthesizer(tick).release(
+            name=self._config.name,
+            schema=self._config.schema,
+            measured=self.measured(tick),
+            model=model,
+            start=clock.boundary(tick),
+            end=clock.boundary(tick + 1),
+            facts=facts,
+            secure=self._secure,
+            released=committed.released,
+            covariance=None if self._config.workload is None else self.covariance,
+        )

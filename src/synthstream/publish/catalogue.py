@@ -1,0 +1,342 @@
+"""The published folder described for open-data portals: ``datapackage.json`` (Data Package 2) and ``croissant.json``.
+
+Both describe the newest release, from public facts alone: its files with sizes and hashes, every column, and what the
+releases promise. They are no part of a release: they lie beside them, and are written again when there is a newer one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from synthstream.config.config import StreamConfig
+from synthstream.environment import sync, words
+from synthstream.errors import SinkError
+from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, tables_fields
+from synthstream.publish.folder import DESCRIPTIONS
+from synthstream.publish.outlets import parquet_sink, refuse_other_releases
+
+_WHAT = {
+    "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",
+    "tables": "Counts with the error of their noise: what the rows are made of.",
+    "measured": "What passed the gate at the newest tick, for machines.",
+}
+
+# What the specification asks every Croissant 1.0 file to begin with.
+_CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    **{
+        key: f"cr:{key}"
+        for key in (
+            *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet"),
+            *("format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"),
+            *(
+                "references",
+                "regex",
+                "repeated",
+                "replace",
+                "samplingRate",
+                "separator",
+                "source",
+                "subField",
+                "transform",
+            ),
+        )
+    },
+    **{key: {"@id": f"cr:{key}", "@type": "@json"} for key in ("data", "examples")},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "sc": "https://schema.org/",
+}
+_TYPES = {
+    "string": "sc:Text",
+    "integer": "sc:Integer",
+    "number": "sc:Float",
+    "boolean": "sc:Boolean",
+    "datetime": "sc:DateTime",
+}
+
+
+class _Newest(NamedTuple):
+    """The newest release: its manifest, and the size of each of its files in bytes."""
+
+    folder: str
+    manifest: dict[str, Any]
+    sizes: dict[str, int]
+
+    @property
+    def simulated(self) -> bool:
+        return "warning" in self.manifest
+
+    @property
+    def version(self) -> str:
+        """Major: the format of the manifest; minor: the tick."""
+        return f"{self.manifest['format']}.{self.manifest['tick']}.0"
+
+
+def describe(config: StreamConfig) -> bool:
+    """Write both descriptions beside the releases, if they are not there as they should be.
+
+    Args:
+        config: of the stream, with the folders of a simulation if it is one.
+
+    Returns:
+        Whether anything was written.
+
+    Raises:
+        SinkError: there is no release, or the folder cannot be written. Releases are never touched.
+    """
+    texts = descriptions(config)
+    folder = parquet_sink(config.sink).folder if config.sink is not None else Path()
+    written = False
+    for name, text in texts.items():
+        place, aside = folder / name, folder / f".{name}-{os.getpid()}"
+        try:
+            with suppress(FileNotFoundError):
+                if place.read_bytes() == text.encode():
+                    continue
+            aside.write_text(text, encoding="utf-8")
+            sync(aside)
+            aside.replace(place)
+            sync(folder)
+            written = True
+        except OSError as error:
+            raise SinkError(f"{place}: {words(error)}.") from None
+        finally:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
+    return written
+
+
+def descriptions(config: StreamConfig) -> dict[str, str]:
+    """Texts of both files by name: a pure function of the configuration and the newest release.
+
+    Raises:
+        ConfigError: the releases were made with other settings.
+        SinkError: there is no release, or it cannot be read.
+    """
+    if config.sink is None:
+        raise SinkError("This configuration has no [sink], so there is no folder of releases to describe.")
+    sink = parquet_sink(config.sink)
+    last = sink.last()
+    if last is None:
+        raise SinkError(f"{sink.folder} holds no release yet; there is nothing to describe.")
+    refuse_other_releases(config, sink)
+    place, manifest = sink.place(last.tick), sink.manifest(last.tick)
+    try:
+        sizes = {name: (place / name).stat().st_size for name in (*manifest["files"], "manifest.json")}
+    except OSError as error:
+        raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
+    newest = _Newest(place.name, manifest, sizes)
+    found = (data_package(config, newest), croissant(config, newest))
+    return {name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=True)}
+
+
+def wanted(config: StreamConfig) -> list[str]:
+    """Keys of [publication] that portals ask for, and that are not given."""
+    return [key for key in ("title", "publisher", "homepage", "licence") if getattr(config.publication, key) is None]
+
+
+def _text(facts: dict[str, Any]) -> str:
+    # As HTML pages may hold it: no text can end the element that it stands in.
+    return json.dumps(facts, indent=2, ensure_ascii=False).replace("<", "\\u003c") + "\n"
+
+
+def _given(facts: dict[str, Any]) -> dict[str, Any]:
+    """Without what is not known."""
+    return {key: value for key, value in facts.items() if value not in (None, [], "")}
+
+
+def _title(config: StreamConfig, newest: _Newest) -> str:
+    title = config.publication.title or f"{config.name}: synthetic copy"
+    return f"NOT PRIVATE, a simulation: {title}" if newest.simulated else title
+
+
+def _description(config: StreamConfig, newest: _Newest) -> str:
+    """What it is, what it promises, and how far it goes, in sentences."""
+    manifest, claim = newest.manifest, newest.manifest["claim"]
+    parts = [
+        manifest.get("warning", "") and f"{manifest['warning']}.",
+        config.publication.description or "",
+        f"Synthetic rows and noisy tables for all events before {manifest['end']}, release {manifest['tick'] + 1} of a "
+        "stream that is kept up to date.",
+        claim["words"],
+        "Errors in the tables are those of the noise. Made with Synthstream.",
+    ]
+    return " ".join(part.strip() for part in parts if part)
+
+
+def _provenance(newest: _Newest) -> dict[str, Any]:
+    manifest = newest.manifest
+    facts = {key: manifest.get(key) for key in ("name", "tick", "start", "end", "rows", "warning", "claim", "chain")}
+    return {**_given(facts), "manifest": f"{newest.folder}/manifest.json"}
+
+
+# -- Data Package ----------------------------------------------------------------------------------------------------
+
+
+def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
+    """The newest release as a Data Package 2."""
+    about, manifest = config.publication, newest.manifest
+    fields = {"rows": rows_fields(config), "tables": tables_fields(config), "measured": measured_fields()}
+    return _given(
+        {
+            "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
+            "name": re.sub(r"[^a-z0-9._-]+", "-", config.name.lower()).strip("-") or "stream",
+            "title": _title(config, newest),
+            "description": _description(config, newest),
+            "version": newest.version,
+            "created": manifest["end"],
+            "homepage": about.homepage,
+            "keywords": [*about.keywords],
+            "licenses": [_licence(about.licence)] if about.licence else [],
+            "contributors": [_publisher(config)] if about.publisher or about.contact else [],
+            "resources": [
+                *(_resource(newest, name, listed) for name, listed in fields.items()),
+                {
+                    "name": "manifest",
+                    "path": f"{newest.folder}/manifest.json",
+                    "title": "Claim, chain and hashes of the release",
+                    "format": "json",
+                    "mediatype": "application/json",
+                    "bytes": newest.sizes["manifest.json"],
+                },
+            ],
+            "synthstream": _provenance(newest),
+        }
+    )
+
+
+def _licence(licence: str) -> dict[str, str]:
+    if licence.startswith("http"):
+        return {"path": licence}
+    return {"name": licence, "path": f"https://spdx.org/licenses/{licence}"}
+
+
+def _publisher(config: StreamConfig) -> dict[str, Any]:
+    about = config.publication
+    mail = about.contact is not None and "@" in about.contact and not about.contact.startswith("http")
+    return _given(
+        {
+            "title": about.publisher or about.contact,
+            "email" if mail else "path": about.contact if mail or (about.contact or "").startswith("http") else None,
+            "roles": ["publisher"],
+        }
+    )
+
+
+def _resource(newest: _Newest, name: str, fields: list[FieldFacts]) -> dict[str, Any]:
+    file = f"{name}.parquet"
+    return {
+        "name": name,
+        "type": "table",
+        "path": f"{newest.folder}/{file}",
+        "description": _WHAT[name],
+        "format": "parquet",
+        "mediatype": "application/vnd.apache.parquet",
+        "bytes": newest.sizes[file],
+        "hash": f"sha256:{newest.manifest['files'][file]}",
+        "schema": {"fields": [_field(field) for field in fields]},
+    }
+
+
+def _field(field: FieldFacts) -> dict[str, Any]:
+    constraints: dict[str, Any] = {"required": not field.empty or None, "enum": list(field.values)}
+    constraints |= {"minimum": field.minimum, "maximum": field.maximum}
+    facts = {"name": field.name, "type": field.kind, "description": field.description, "bins": field.bins}
+    return _given({**facts, "constraints": _given(constraints) or None})
+
+
+# -- Croissant -------------------------------------------------------------------------------------------------------
+
+
+def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
+    """The newest release as a Croissant 1.0 dataset."""
+    about, manifest = config.publication, newest.manifest
+    organization = None
+    if about.publisher or about.contact:
+        organization = _given(
+            {"@type": "Organization", "name": about.publisher or about.contact, "url": about.homepage}
+        )
+    spdx = about.licence and _licence(about.licence)["path"]
+    return _given(
+        {
+            "@context": _CONTEXT,
+            "@type": "sc:Dataset",
+            "conformsTo": "http://mlcommons.org/croissant/1.0",
+            "name": _title(config, newest),
+            "description": _description(config, newest),
+            "version": newest.version,
+            "datePublished": manifest["end"],
+            "isLiveDataset": True,
+            "license": spdx,
+            "url": about.homepage,
+            "creator": organization,
+            "publisher": organization,
+            "keywords": [*about.keywords],
+            "citeAs": _citation(config, newest),
+            "rai:personalSensitiveInformation": manifest["claim"]["words"],
+            "distribution": [_file_object(newest, name) for name in manifest["files"]],
+            "recordSet": [
+                _record_set("rows", rows_fields(config)),
+                _record_set("tables", tables_fields(config)),
+            ],
+        }
+    )
+
+
+def _citation(config: StreamConfig, newest: _Newest) -> str:
+    about = config.publication
+    parts = [about.publisher, f"({newest.manifest['end'][:4]})", f"{_title(config, newest)}, {newest.version}"]
+    return ". ".join(part for part in (*parts, about.homepage) if part)
+
+
+def _plain_names(names: list[str]) -> dict[str, str]:
+    """A distinct identifier for each name: what a URL holds as it is, and nothing else."""
+    found: dict[str, str] = {}
+    for place, name in enumerate(names):
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_") or "column"
+        found[name] = plain if plain not in found.values() else f"{plain}-{place}"
+    return found
+
+
+def _file_object(newest: _Newest, file: str) -> dict[str, Any]:
+    return {
+        "@type": "cr:FileObject",
+        "@id": file,
+        "name": file,
+        "description": _WHAT[file.removesuffix(".parquet")],
+        "contentUrl": f"{newest.folder}/{file}",
+        "contentSize": f"{newest.sizes[file]} B",
+        "encodingFormat": "application/x-parquet",
+        "sha256": newest.manifest["files"][file],
+    }
+
+
+def _record_set(name: str, fields: list[FieldFacts]) -> dict[str, Any]:
+    plain = _plain_names([field.name for field in fields])
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": _WHAT[name],
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{name}/{plain[field.name]}",
+                "name": field.name,
+                "description": field.description + (f" Values: {', '.join(field.values)}." if field.values else ""),
+                "dataType": _TYPES[field.kind],
+                "source": {"fileObject": {"@id": f"{name}.parquet"}, "extract": {"column": field.name}},
+            }
+            for field in fields
+        ],
+    }

@@ -1,0 +1,309 @@
+"""Where releases go. Publishing is idempotent, and a reader never sees half a release."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
+from synthstream.errors import SinkError
+from synthstream.measured import NOT_PRIVATE, Committed
+from synthstream.publish.history import as_published
+from synthstream.release.release import Release
+
+# What a release is made of, beside its manifest.
+FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
+
+# What tells portals of the releases, beside them; made of them, and no part of any (``synthstream.publish.catalogue``).
+DESCRIPTIONS = ("datapackage.json", "croissant.json")
+
+
+class Published(NamedTuple):
+    """The newest release that a sink holds."""
+
+    tick: int
+    head: str
+    manifest: str
+
+
+class Sink(Protocol):
+    """A place of publication."""
+
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+        """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
+
+        Args:
+            release: committed.
+            key: of the state, secret: makes the name of what is unfinished.
+
+        Returns:
+            SHA-256 of the manifest, hexadecimal.
+        """
+
+    def last(self) -> Published | None:
+        """The newest release it holds."""
+
+    def clear(self) -> None:
+        """Remove what was left unfinished. Raises ``SinkError`` if that fails."""
+
+
+class ParquetSink:
+    """A folder with one folder per release.
+
+    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines) and
+    ``manifest.json``.
+
+    A release is written aside, synced, and renamed into place. A file that is there is never written again.
+
+    Args:
+        folder: created if it does not exist.
+        rows: ``"total"`` publishes as many rows as the noisy total; a number publishes that many.
+        keep: how many releases keep their rows; older ones keep tables and manifest. ``None`` keeps all.
+        env: does the side effects.
+    """
+
+    def __init__(self, folder: Path, *, rows: str | int = "total", keep: int | None = None, env: Env = REAL) -> None:
+        self.folder, self._env = folder, env
+        self._rows = None if rows == "total" else int(rows)
+        self._keep = keep
+
+    def place(self, tick: int) -> Path:
+        """The folder of a tick's release."""
+        return self.folder / f"{tick:06d}"
+
+    def last(self) -> Published | None:
+        """See :meth:`Sink.last`."""
+        ticks = [int(p.name) for p in self.folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir()]
+        return self._published(max(ticks)) if ticks else None
+
+    def _published(self, tick: int) -> Published:
+        manifest = self.manifest(tick)
+        return Published(int(manifest["tick"]), str(manifest["chain"]["head"]), self.fingerprint(tick))
+
+    def manifest(self, tick: int) -> dict[str, Any]:
+        """The manifest of a tick's release. Raises ``SinkError`` if there is none."""
+        path = self.place(tick) / "manifest.json"
+        try:
+            manifest = json.loads(path.read_bytes())
+            int(manifest["tick"]), str(manifest["chain"]["head"]), tuple(manifest.get("unchecked", ()))
+            return dict(manifest)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SinkError(
+                f"{path} cannot be read as a Synthstream manifest. Releases are never half written, so something "
+                "else changed this folder: restore it, or publish to an empty one."
+            ) from error
+
+    def fingerprint(self, tick: int) -> str:
+        """SHA-256 of the manifest of a tick's release, hexadecimal; through it, of all its files."""
+        return hashlib.sha256((self.place(tick) / "manifest.json").read_bytes()).hexdigest()
+
+    def measured(self, tick: int) -> Committed | None:
+        """What was measured at a tick, as published; ``None`` if it cannot be read."""
+        try:
+            measured = pl.read_parquet((self.place(tick) / "measured.parquet").read_bytes())
+            return as_published(tick, measured, self.manifest(tick))
+        except (OSError, SinkError, pl.exceptions.PolarsError):
+            return None
+
+    def head(self, tick: int) -> str | None:
+        """The chain head after a tick, as published; ``None`` if there is no such release."""
+        return str(self.manifest(tick)["chain"]["head"]) if self.place(tick).is_dir() else None
+
+    def segments(self, tick: int) -> tuple[list[int], int | None]:
+        """First ticks of segments after the first, up to a tick; and the first whose claim names their theorem."""
+        starts = [int(start) for start in self.manifest(tick).get("segments", [])]
+        parts = [range(start, end) for start, end in zip(starts, [*starts[1:], tick + 1], strict=False)]
+        return starts, next((part[0] for part in parts if self._names(part)), None)
+
+    def _names(self, ticks: range) -> bool:
+        """Whether the claims of a segment name its theorem: each of them, or none. The first that can be read tells."""
+        for tick in ticks:
+            with suppress(SinkError, LookupError, TypeError):
+                return "segments" in self.manifest(tick)["claim"]["theorems"]
+        return False
+
+    def content(self, tick: int, name: str) -> pl.DataFrame | None:
+        """``rows`` or ``tables`` of a tick's release; ``None`` if rows were dropped (``keep``).
+
+        Raises:
+            SinkError: the file is not what was published.
+        """
+        path = self.place(tick) / f"{name}.parquet"
+        return None if name == "rows" and not path.exists() else self.read(tick, path.name)
+
+    def strangers(self) -> list[str]:
+        """Names in the folder that are no releases and describe none, but for those that are being written."""
+        if not self.folder.is_dir():
+            return []
+        written = (".writing-", *(f".{name}-" for name in DESCRIPTIONS))
+        names = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith(written))
+        names = [name for name in names if name not in DESCRIPTIONS]
+        return [name for name in names if not (name.isdecimal() and self.place(int(name)).name == name)]
+
+    def clear(self) -> None:
+        """See :meth:`Sink.clear`: another state may draw the ticks of unfinished releases again."""
+        try:
+            for aside in self.folder.glob(".writing-*"):
+                self._env.do("clear aside", partial(shutil.rmtree, aside))
+        except OSError as error:
+            raise SinkError(f"sink {self.folder}: {words(error)}. Remove {aside.name} there, and try again.") from error
+
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+        """See :meth:`Sink.publish`. Without a key what is unfinished has a random name."""
+        final, do = self.place(release.tick), self._env.do
+        try:
+            if not final.exists():
+                self._put(final, release, _aside(release, key))
+            elif self._published(release.tick).head != release.head:
+                raise SinkError(
+                    f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
+                    "copy. Nothing was changed; use the state that published it, or another folder."
+                )
+            # Also of a release that was there: the process that put it there may have ended before it came to this.
+            do("sync sink", partial(sync, self.folder))
+            if self._keep is not None:
+                old = self.place(release.tick - self._keep) / "rows.parquet"
+                do("drop old rows", partial(old.unlink, missing_ok=True))
+            return self._published(release.tick).manifest
+        except OSError as error:
+            raise SinkError(
+                f"sink {self.folder}: {words(error)}. The release is committed and will be published, unchanged, "
+                "when you run again."
+            ) from error
+
+    def _put(self, final: Path, release: Release, name: str) -> None:
+        do, aside = self._env.do, self.folder / name
+        do("make sink", partial(make_folder, self.folder))
+        do("sync sink's name", partial(sync_parent, self.folder))
+        do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
+        do("make aside", aside.mkdir)
+        self._write(aside, release)
+        do("sync aside", partial(sync, aside))
+        do("rename release", partial(aside.rename, final))
+
+    def read(self, tick: int, name: str, *, columns: list[str] | None = None) -> pl.DataFrame:
+        """One of the files of a tick's release, if it is what was published.
+
+        Args:
+            columns: which of them; left out: all.
+
+        Raises:
+            SinkError: it cannot be read, or is something else, or the release no longer has its rows.
+        """
+        path = self.place(tick) / name
+        if name == "rows.parquet" and path.parent.is_dir() and not path.exists():
+            raise SinkError(f"The rows of tick {tick} were dropped ('keep' in [sink]); its tables are still there.")
+        try:
+            content = path.read_bytes()
+            known = json.loads((path.parent / "manifest.json").read_text())["files"][path.name]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SinkError(f"{path.parent} cannot be read as a release. Restore it.") from error
+        if hashlib.sha256(content).hexdigest() != known:
+            raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. Restore it.")
+        try:
+            return pl.read_parquet(content, columns=columns)
+        except pl.exceptions.PolarsError as error:
+            raise SinkError(f"{path} is no such file of this version of Synthstream. Restore it.") from error
+
+    def _write(self, folder: Path, release: Release) -> None:
+        hashes: dict[str, str] = {}
+        measured = pl.DataFrame({"released": release.released})
+        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables), ("measured", measured)):
+            path = folder / f"{name}.parquet"
+            self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
+            hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        manifest: dict[str, Any] = {**release.manifest(), "files": hashes}
+        path = folder / "manifest.json"
+        self._env.do("write manifest", partial(path.write_text, json.dumps(manifest, indent=2) + "\n"))
+        for name in (*hashes, path.name):
+            self._env.do(f"sync {name}", partial(sync, folder / name))
+
+
+class Anchor:
+    """A small file beside the state of a stream without a sink: enough to notice an old copy of the state.
+
+    Args:
+        path: outside the state folder.
+        env: does the side effects.
+    """
+
+    def __init__(self, path: Path, *, env: Env = REAL) -> None:
+        self.path, self._env = path, env
+
+    def last(self) -> Published | None:
+        """See :meth:`Sink.last`."""
+        try:
+            content = self.path.read_bytes()
+            found = json.loads(content)
+            return Published(int(found["tick"]), str(found["head"]), hashlib.sha256(content).hexdigest())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
+
+    def clear(self) -> None:
+        """See :meth:`Sink.clear`."""
+        try:
+            if self._writing.exists():
+                self._env.do("clear aside", self._writing.unlink)
+        except OSError as error:
+            raise SinkError(f"anchor {self._writing}: {words(error)}. Remove it, and try again.") from error
+
+    @property
+    def _writing(self) -> Path:
+        return self.path.with_suffix(".writing")
+
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+        """Move the anchor to this release."""
+        last = self.last()
+        if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):
+            raise SinkError(f"{self.path} stands at another release. The state is an old copy; use the newest one.")
+        aside = self._writing
+        text = json.dumps({"tick": release.tick, "head": release.head}) + "\n"
+        do = self._env.do
+        try:
+            do("write anchor", partial(_write_private, aside, text))
+            do("sync anchor", partial(sync, aside))
+            do("rename anchor", partial(aside.replace, self.path))
+            do("sync anchor folder", partial(sync, self.path.parent))
+        except OSError as error:
+            raise SinkError(
+                f"anchor {self.path}: {words(error)}. The release is committed; run again to go on."
+            ) from error
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _aside(release: Release, key: bytes | None) -> str:
+    """The name of a release that is not yet published: it tells nothing of what was drawn, not even its hash.
+
+    Nobody without the state's key can try counts against it. Another draw of the same tick, by a copy of the state, has
+    another name: two writers never write two releases to one folder.
+    """
+    drawn = f"aside {release.tick} {release.head}".encode()
+    name = secrets.token_hex(8) if key is None else hmac.new(key, drawn, hashlib.sha256).hexdigest()[:16]
+    return f".writing-{release.tick:06d}-{name}"
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file anew that its owner alone can read: its head is published when it has its name."""
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
+
+
+def _write_parquet(path: Path, frame: pl.DataFrame, stamp: str | None) -> None:
+    table = frame.to_arrow()
+    if stamp is not None:
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), b"synthstream": stamp.encode()})
+    pq.write_table(table, path, compression="zstd")

@@ -1,0 +1,111 @@
+"""Other places of publication: copies of what the sink has published, in order, each release once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+
+from synthstream.errors import SinkError, StateRolledBack
+from synthstream.kinds import Content
+from synthstream.publish.folder import ParquetSink
+
+
+class Copied(NamedTuple):
+    """The newest release that a place holds. No head: the place no longer tells it."""
+
+    tick: int
+    head: str | None
+
+
+class Place(Protocol):
+    """A place that gets copies of releases."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+
+    @property
+    def content(self) -> Content:
+        """What it gets."""
+
+    @property
+    def history(self) -> bool:
+        """Whether it keeps older releases. Without, it only needs the newest."""
+
+    def newest(self) -> Copied | None:
+        """What it holds. Raises ``SinkError`` if it holds something else, or cannot be read."""
+
+    def put(self, frame: pl.DataFrame, *, tick: int, manifest: dict[str, Any]) -> None:
+        """Take a release whole, or not at all; do nothing if it, or a newer one, is there. Raises ``SinkError``."""
+
+
+# Chain heads by tick, of what a state or a sink has; ``None`` where it has nothing.
+Heads = Callable[[int], str | None]
+
+
+def refuse_fork(place: Place, known: Copied | None, heads: Heads) -> None:
+    """Raise unless the newest release that a place holds is of a chain.
+
+    Args:
+        place: which.
+        known: what it holds.
+        heads: of the chain.
+
+    Raises:
+        StateRolledBack: it is not, whoever made it.
+        SinkError: the place does not tell.
+    """
+    if known is None:
+        return
+    own = heads(known.tick)
+    if own is None or known.head not in (own, None):
+        raise StateRolledBack(
+            f"{place.name} holds a release of tick {known.tick} that is not known here: state and releases are lost "
+            "or old copies, or another copy of them goes on elsewhere. Drawing that tick here spends the budget "
+            "twice for its events. Use the newest state and releases. If they are lost, this stream ends; a successor "
+            "with another 'name', 'state' and sink has a budget of its own. To copy to another place, or to none, "
+            "undoes nothing: it only hides that the budget is spent twice. Nothing was copied there, and no more noise "
+            "was drawn."
+        )
+    if known.head is None:
+        raise SinkError(
+            f"{place.name}: its history no longer tells which release of tick {known.tick} it holds. Copy to another "
+            "place, once you know that no other copy of this state has run: otherwise the budget was spent twice."
+        )
+
+
+def catch_up(sink: ParquetSink, place: Place) -> int:
+    """Copy every release that a place does not hold yet, from what the sink has published.
+
+    A place that keeps no history gets the newest one, if it does not hold it. A release whose rows the sink has dropped
+    (``keep``) is left out where rows are wanted.
+
+    Args:
+        sink: what is published.
+        place: what gets copies.
+
+    Returns:
+        Number of releases that were copied.
+
+    Raises:
+        SinkError: the place holds something else, or cannot be read or written.
+        StateRolledBack: it holds releases of another state.
+    """
+    last, known = sink.last(), place.newest()
+    refuse_fork(place, known, sink.head)
+    first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
+    copied = 0
+    for tick in range(first if place.history else max(first, end - 1), end):
+        frame = sink.content(tick, place.content)
+        if frame is not None:
+            place.put(frame, tick=tick, manifest=sink.manifest(tick))
+            copied += 1
+    return copied
+
+
+def manifest_text(manifest: dict[str, Any]) -> str:
+    """A manifest as text, always the same."""
+    return json.dumps(manifest, sort_keys=True)

@@ -1,0 +1,80 @@
+"""Rows and tables of the events between two moments: last month, not everything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
+
+from synthstream.errors import NotReleased
+from synthstream.release.release import TableRelease
+from synthstream.schema.clock import Clock, written
+
+Moment = str | date
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Window(TableRelease):
+    """Rows and tables of the events of some ticks alone. Never published; a pure function of what was.
+
+    ``measured`` in its tables is the difference of two measurements, and ``stderr`` that difference's own, from the
+    covariance of the counters. It has rows, tables, comparison and display as a release has.
+
+    Args:
+        first: its first tick; ``tick`` is its last one.
+    """
+
+    first: int
+
+    running: ClassVar[bool] = False
+
+    @property
+    def about(self) -> str:
+        """See :attr:`Release.about`."""
+        return f"events from {written(self.start)} to before {written(self.end)}, ticks {self.first} to {self.tick}"
+
+    def manifest(self) -> dict[str, Any]:
+        """See :meth:`Release.manifest`; ``since`` is the first tick."""
+        return {**super().manifest(), "since": self.first}
+
+
+def moment_of(moment: Moment, clock: Clock) -> datetime:
+    """A moment with its zone: a date or time, or one in ISO 8601, by default on the clock's own wall.
+
+    Raises:
+        NotReleased: it is none.
+    """
+    try:
+        found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        raise NotReleased(f"{moment!r} is no date; write it like 2026-01-31, or 2026-01-31T12:00:00.") from None
+    if not isinstance(found, date):
+        raise TypeError(f"a moment must be a date, not {type(found).__name__}")
+    if not isinstance(found, datetime):
+        found = datetime(found.year, found.month, found.day)
+    return found if found.tzinfo else found.replace(tzinfo=ZoneInfo(clock.timezone))
+
+
+def ticks_between(clock: Clock, start: Moment, end: Moment, *, newest: int) -> tuple[int, int]:
+    """First and last of the whole ticks that hold all from ``start`` to before ``end``.
+
+    Raises:
+        NotReleased: there are none, or they have not all been released.
+    """
+    begin, until = moment_of(start, clock), moment_of(end, clock)
+    first, ticks = clock.ended_before(begin), clock.ended_before(until)
+    if clock.boundary(ticks) < until:
+        ticks += 1
+    over = clock.boundary(newest + 1)
+    if begin >= until or ticks <= 0:
+        raise NotReleased(
+            f"between {start} and {end}: nothing lies there. Say the earlier moment first; the stream begins "
+            f"{written(clock.boundary(0))}."
+        )
+    if ticks - 1 > newest:
+        raise NotReleased(
+            f"between {start} and {end}: releases hold events before {written(over)} only. Ask for a "
+            "window that ends there, or wait."
+        )
+    return first, ticks - 1

@@ -1,0 +1,197 @@
+"""The public clock: which tick a time belongs to, and which ticks have ended."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from functools import cached_property
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+
+from synthstream.errors import ConfigError
+from synthstream.schema.coercion import Frame, polars_frame, times
+from synthstream.workload import IntArray
+
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_MONTHS = {"mo": 1, "q": 3, "y": 12}
+EVERY = re.compile(r"([1-9][0-9]*)(mo|m|h|d|w|q|y)")
+
+# Ticks of rows dated further ahead than this are not told apart; they wait together.
+FURTHEST = 2**40
+
+
+def known_zone(name: str) -> bool:
+    """Whether a time zone is known to Python, which reckons boundaries, and to polars, which reckons rows."""
+    try:
+        ZoneInfo(name)
+        pl.Series([0], dtype=pl.Datetime("us", "UTC")).dt.convert_time_zone(name)
+    except (KeyError, OSError, ValueError, pl.exceptions.PolarsError):
+        return False
+    return True
+
+
+def written(moment: datetime) -> str:
+    """A moment on its own wall as people write it: without its zone, and a midnight as a date.
+
+    Example:
+        >>> written(datetime(2026, 1, 31)), written(datetime(2026, 1, 31, 12))
+        ('2026-01-31', '2026-01-31 12:00:00')
+    """
+    wall = moment.replace(tzinfo=None)
+    return str(wall if wall.time() != time() else wall.date())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock:
+    """Ticks of equal length on the wall clock of a time zone. Tick i is [boundary(i), boundary(i + 1)).
+
+    Days and longer are calendar units: in a zone with summer time a day has 23, 24 or 25 hours. Hours and minutes are
+    those that the wall clock shows, so a repeated hour falls into one tick.
+
+    Args:
+        start: beginning of tick 0; a time without a zone is on the wall clock of ``timezone``.
+        every: length of a tick: a number and one of m, h, d, w, mo, q, y.
+        column: where a row's time stands; left out: rows count in the tick that is open when they come.
+        until: the public moment up to which ticks are closed; left out: the machine's clock.
+        horizon: number of ticks covered; ``None`` for no end.
+
+    Raises:
+        ConfigError: a setting is impossible.
+
+    Example:
+        >>> clock = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
+        >>> clock.boundary(1).isoformat()
+        '2026-01-08T00:00:00+00:00'
+        >>> clock.ended_before(datetime(2026, 1, 20, tzinfo=ZoneInfo("UTC")))
+        2
+    """
+
+    start: datetime
+    every: str
+    horizon: int | None
+    column: str | None = None
+    until: datetime | None = None
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if not EVERY.fullmatch(self.every):
+            raise ConfigError(f'clock.every = {self.every!r}: use a number and m, h, d, w, mo, q or y, as in "1w"')
+        if not known_zone(self.timezone):
+            raise ConfigError(f'clock.timezone = {self.timezone!r}: not a known zone; use a name such as "UTC"')
+        if self._months and self._origin.day > 28:
+            raise ConfigError("clock.start: months, quarters and years must start on a day up to the 28th")
+        if self.horizon is not None and self.horizon < 1:
+            raise ConfigError(f"clock.horizon = {self.horizon}: must be at least 1 tick")
+        if self.horizon is not None and self.horizon > FURTHEST:
+            raise ConfigError(f'clock.horizon: at most {FURTHEST} ticks; say "unbounded" for no end')
+        try:
+            self.boundary(1)
+        except (OverflowError, ValueError):
+            raise ConfigError(
+                f"clock.every = {self.every!r}: the first tick would end after the year 9999; use a shorter one"
+            ) from None
+        if self.until is not None and self._wall(self.until) <= self._origin:
+            raise ConfigError("clock.until: must lie after clock.start")
+
+    @cached_property
+    def _origin(self) -> datetime:
+        return self._wall(self.start)
+
+    @cached_property
+    def _step(self) -> tuple[int, str]:
+        number, unit = EVERY.fullmatch(self.every).groups()  # type: ignore[union-attr]
+        return int(number), unit
+
+    @property
+    def _months(self) -> int:
+        """Months per tick; 0 if a tick is a number of seconds."""
+        number, unit = self._step
+        return number * _MONTHS.get(unit, 0)
+
+    @property
+    def _seconds(self) -> int:
+        number, unit = self._step
+        return number * _SECONDS.get(unit, 0)
+
+    def _wall(self, moment: datetime) -> datetime:
+        """A moment on the clock's own wall, without its zone."""
+        zone = ZoneInfo(self.timezone)
+        return moment.astimezone(zone).replace(tzinfo=None) if moment.tzinfo else moment
+
+    def ticks_in(self, per: str) -> int:
+        """Number of ticks in a length of time that is written like ``every``.
+
+        Raises:
+            ConfigError: it is written otherwise, or is not a whole number of ticks.
+
+        Example:
+            >>> Clock(start=datetime(2026, 1, 1), every="1d", horizon=None).ticks_in("30d")
+            30
+        """
+        found = EVERY.fullmatch(per)
+        if not found:
+            raise ConfigError(f'per = {per!r}: use a number and m, h, d, w, mo, q or y, as in "30d"')
+        number, unit = int(found[1]), found[2]
+        months, seconds = number * _MONTHS.get(unit, 0), number * _SECONDS.get(unit, 0)
+        ticks, rest = divmod(months, self._months) if self._months else divmod(seconds, self._seconds)
+        if (rest or ticks < 1) and seconds and not self._months:
+            near = max(round(seconds / self._seconds), 1) * self._seconds
+            fits = f'; the nearest is "{near // _SECONDS[unit]}{unit}"' if near % _SECONDS[unit] == 0 else ""
+            raise ConfigError(f"per = {per!r}: is not a whole number of ticks of {self.every!r}{fits}")
+        if rest or ticks < 1:
+            raise ConfigError(
+                f"per = {per!r}: is not a whole number of ticks of {self.every!r}. Days have no fixed number in a "
+                "month: with ticks of days or weeks say days or weeks, with ticks of months say months"
+            )
+        return ticks
+
+    def boundary(self, tick: int) -> datetime:
+        """When a tick begins, with its zone."""
+        if self._months:
+            total = self._origin.year * 12 + self._origin.month - 1 + tick * self._months
+            wall = self._origin.replace(year=total // 12, month=total % 12 + 1)
+        else:
+            wall = self._origin + timedelta(seconds=tick * self._seconds)
+        return wall.replace(tzinfo=ZoneInfo(self.timezone))
+
+    def latest(self, now: datetime) -> datetime:
+        """The configured ``until`` with its zone; ``now`` if there is none."""
+        return now if self.until is None else self._wall(self.until).replace(tzinfo=ZoneInfo(self.timezone))
+
+    def ended_before(self, moment: datetime) -> int:
+        """Number of ticks whose end is at or before a moment, at most the horizon."""
+        wall = pl.Series([self._wall(moment)], dtype=pl.Datetime("us"))
+        ended = max(0, int(self._index(wall)[0]))
+        return ended if self.horizon is None else min(ended, self.horizon)
+
+    def ticks_of(self, frame: Frame) -> IntArray:
+        """Tick of each row by its time, int64, shape ``(rows,)``. Total.
+
+        Times before the start belong to tick 0; a row without a readable time gets -1, the tick that is open when it is
+        counted; times beyond the horizon get the horizon.
+
+        Raises:
+            SchemaError: the frame has no such column.
+        """
+        if self.column is None:
+            return np.full(len(frame), -1, dtype=np.int64)
+        wall = times(polars_frame(frame, [self.column])[self.column], timezone=self.timezone)
+        furthest = FURTHEST if self.horizon is None else self.horizon
+        ticks = np.clip(self._index(wall), 0, furthest)
+        return np.where(wall.is_null().to_numpy(), np.int64(-1), ticks).astype(np.int64)
+
+    def _index(self, wall: pl.Series) -> IntArray:
+        """Tick of wall-clock times, negative before the start; anything for null."""
+        micro = wall.dt.epoch("us").fill_null(0).to_numpy().astype(np.int64)
+        origin = int(pl.Series([self._origin], dtype=pl.Datetime("us")).dt.epoch("us")[0])
+        if not self._months:
+            return np.asarray((micro - origin) // (self._seconds * 1_000_000), dtype=np.int64)
+        months = (wall.dt.year().cast(pl.Int64) * 12 + wall.dt.month()).fill_null(0).to_numpy().astype(np.int64)
+        within = micro - wall.dt.truncate("1mo").dt.epoch("us").fill_null(0).to_numpy().astype(np.int64)
+        month_start = pl.Series([self._origin.replace(day=1, hour=0, minute=0, second=0, microsecond=0)])
+        lead = origin - int(month_start.cast(pl.Datetime("us")).dt.epoch("us")[0])
+        whole = months - (self._origin.year * 12 + self._origin.month) - (within < lead)
+        return np.asarray(whole // self._months, dtype=np.int64)

@@ -1,0 +1,82 @@
+"""The public description of a stream's rows: columns in order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+
+from synthstream.errors import SchemaError
+from synthstream.schema.coercion import Frame, polars_frame
+from synthstream.schema.columns import Column, distinct
+from synthstream.workload import CodeArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Columns in order.
+
+    Raises:
+        SchemaError: there is no column, or two have one name.
+
+    Example:
+        >>> from synthstream.schema.columns import Boolean, Integer
+        >>> schema = Schema(columns=(Boolean(name="a"), Integer(name="b", min=0, max=2, missing=0)))
+        >>> schema.sizes
+        (3, 3)
+        >>> schema.encode(pl.DataFrame({"b": [2], "a": [None], "c": ["ignored"]})).tolist()
+        [[2, 2]]
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise SchemaError("a schema needs at least one column")
+        distinct("columns", self.names)
+        for name in self.names:
+            if name == "*" or (name.startswith("^") and name.endswith("$")):
+                raise SchemaError(f"columns: {name!r} is a pattern of names to the frames that rows are in; rename it")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of codes of each column."""
+        return tuple(column.size for column in self.columns)
+
+    @cached_property
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        """One label per code of each column."""
+        return tuple(column.labels for column in self.columns)
+
+    def encode(self, frame: Frame) -> CodeArray:
+        """Codes of rows, int32, shape ``(rows, columns)``. Total: no row can raise.
+
+        Raises:
+            SchemaError: a column is missing.
+        """
+        rows = polars_frame(frame, self.names)
+        if rows.height == 0:
+            return np.zeros((0, len(self.columns)), dtype=np.int32)
+        return np.stack([column.encode(rows[column.name]) for column in self.columns], axis=1)
+
+    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.DataFrame:
+        """Rows for codes."""
+        return pl.DataFrame([column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)])
+
+    def to_json(self) -> str:
+        """Canonical JSON."""
+        return json.dumps([column.to_dict() for column in self.columns], sort_keys=True, ensure_ascii=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the canonical JSON, hexadecimal."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -1,0 +1,125 @@
+"""The folder of a state: nobody but its owner can reach it, and one process at a time writes in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+from pathlib import Path
+
+from synthstream.environment import make_folder, words
+from synthstream.errors import StateError, StateLocked
+from synthstream.state.disk import Lock
+
+STORE = "store.db"
+_LOCK = "lock"
+_FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}-journal", _LOCK)
+_MOUNTS = Path("/proc/self/mounts")
+
+# The write-ahead log is shared through memory, which two hosts do not have in common; nor do all of these keep locks.
+_NETWORK = frozenset(
+    (
+        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"),
+        *("ocfs2", "gfs2", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
+    )
+)
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that only its owner can reach, whatever the umask, if it does not exist.
+
+    Raises:
+        StateError: it cannot be created, or lies on a network file system.
+    """
+    try:
+        if not os.path.lexists(folder):
+            make_folder(folder, mode=0o700)
+            folder.chmod(0o700)
+    except OSError as error:
+        raise StateError(f"state folder {folder}: {words(error)}. Choose a folder that can be written.") from error
+    kind = file_system(folder.absolute(), _MOUNTS.read_text() if _MOUNTS.exists() else "")
+    if kind in _NETWORK:
+        raise StateError(
+            f"state folder {folder} lies on a network file system ({kind}), where two hosts could write at once, and "
+            "draw noise twice. Put 'state' on a disk of this machine."
+        )
+
+
+def file_system(path: Path, mounts: str) -> str:
+    """Type of the file system that holds a path, or nothing.
+
+    Args:
+        path: absolute.
+        mounts: as in ``/proc/self/mounts``; a later line hides an earlier one.
+
+    Example:
+        >>> mounts = "/dev/sda / ext4 rw 0 0" + chr(10) + "box:/a /my\\\\040home nfs4 rw 0 0"
+        >>> file_system(Path("/my home/state"), mounts), file_system(Path("/my/state"), mounts)
+        ('nfs4', 'ext4')
+    """
+    real, depth, kind = path.resolve(), 0, ""
+    for line in mounts.splitlines():
+        _, place, found, *_ = line.split(" ")
+        parts = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place))
+        if real.is_relative_to(parts) and len(parts.parts) >= depth:
+            depth, kind = len(parts.parts), found
+    return kind
+
+
+def refuse_exposed(folder: Path) -> None:
+    """Raise ``StateError`` unless the folder and its files belong to this user, to nobody else, and are no links."""
+    _refuse(folder, directory=True)
+    for name in _FILES:
+        _refuse(folder / name, directory=False)
+
+
+def _refuse(path: Path, *, directory: bool) -> None:
+    what = f"state folder {path}" if directory else f"{path}"
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return  # to be made, or just removed by the process that writes
+    except OSError as error:
+        raise StateError(f"{what}: {error.strerror}. The state cannot be used.") from error
+    if stat.S_ISLNK(found.st_mode):
+        raise StateError(f"{what} is a link. Symbolic links are not followed; put the thing itself there.")
+    if not (stat.S_ISDIR if directory else stat.S_ISREG)(found.st_mode):
+        raise StateError(f"{what} is not a {'folder' if directory else 'file'}. Point 'state' to another folder.")
+    if found.st_uid != os.geteuid():
+        raise StateError(f"{what} belongs to another user. Run as its owner, or point 'state' to another folder.")
+    if found.st_mode & 0o077:
+        raise StateError(
+            f"{what} can be reached by other users (mode {found.st_mode & 0o777:03o}); it holds exact counts. "
+            f"Run: chmod {'700' if directory else '600'} {path}"
+        )
+
+
+def make_file(path: Path) -> int:
+    """Open a file of the folder, created with mode 0600 whatever the umask. A link is not followed."""
+    fresh = not os.path.lexists(path)
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if fresh:
+        os.fchmod(handle, 0o600)
+    return handle
+
+
+def locked(folder: Path) -> Lock:
+    """The folder's lock.
+
+    Raises:
+        StateLocked: another process has it.
+    """
+    lock = Lock(make_file(folder / _LOCK))
+    try:
+        fcntl.flock(lock.handle or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise StateLocked(
+            f"state folder {folder} is in use by another process. Wait for it to end; two writers would draw noise "
+            "twice."
+        ) from error
+    except OSError:
+        lock.close()
+        raise
+    return lock

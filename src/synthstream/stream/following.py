@@ -1,0 +1,106 @@
+"""A stream that goes on: it looks for new events again and again, and closes each tick when it is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from synthstream.config.config import StreamConfig
+from synthstream.errors import FilesLeftOut, PlaceError
+from synthstream.release.release import Release
+
+
+class Followed(Protocol):
+    """A :class:`synthstream.stream.stream.Stream`."""
+
+    @property
+    def config(self) -> StreamConfig: ...
+    @property
+    def closed(self) -> int: ...
+    @property
+    def last(self) -> Release | None: ...
+    @property
+    def findings(self) -> dict[Path, str]: ...
+    def due(self, *, until: datetime | None = None) -> int: ...
+    def ingest(self) -> int: ...
+    def release(self, *, until: datetime | None = None) -> Release: ...
+    def publish_copies(self) -> int: ...
+
+
+def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> Iterator[Release]:
+    """Close so many ticks, which are due. A place that gets copies and fails delays none of them.
+
+    Args:
+        stream: an open one.
+        ticks: how many; if none, what other places lack is copied all the same.
+        until: see :meth:`Stream.due`.
+
+    Raises:
+        PlaceError: at the end, if a place still lacks something.
+    """
+    failed: PlaceError | None = None
+    if not ticks:
+        stream.publish_copies()
+    for _ in range(ticks):
+        failed = None
+        try:
+            stream.release(until=until)
+        except PlaceError as error:
+            failed = error
+        if stream.last is not None:
+            yield stream.last
+    if failed is not None:
+        raise failed
+
+
+def tell(stream: Followed) -> None:
+    """Raise ``FilesLeftOut`` if files were left out when the stream last looked; say it when all else is done."""
+    if stream.findings:
+        raise FilesLeftOut(stream.findings)
+
+
+def follow(
+    stream: Followed,
+    *,
+    now: Callable[[], datetime],
+    until: datetime | None = None,
+    poll: float = 5.0,
+    rest: Callable[[float], object] = time.sleep,
+) -> Iterator[Release]:
+    """Count what comes, and close each tick when it is over, for ever or up to a moment.
+
+    When a tick is over, what the source holds is counted before the tick is closed; an event that is written later
+    counts in the next one. A source that cannot be read stops it, before any tick is closed, and a place that gets
+    copies and fails stops it after all that is due was published: the same call goes on. Files that cannot be
+    counted stop nothing; ``stream.findings`` has them after each look, and they are told when it ends.
+
+    Args:
+        stream: an open one.
+        now: the clock.
+        until: stop when it has come and its ticks are closed; without a zone it is UTC. The configured ``until``, if
+            there is one, is heeded as well, and so is the horizon.
+        poll: seconds between two looks; the end of a tick is never overslept.
+        rest: waits for so many seconds.
+
+    Raises:
+        SourceError, SchemaError, SinkError, StateError: as :meth:`Stream.ingest` and :meth:`Stream.release` do.
+        FilesLeftOut: at the end, if some files could not be counted.
+    """
+    clock = stream.config.clock
+    until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
+    while True:
+        moment = now()
+        ends = [end for end in (until, clock.until and clock.latest(moment)) if end is not None]
+        over = bool(ends) and moment >= min(ends)
+        upto = stream.closed + stream.due(until=min(ends) if over else None)
+        stream.ingest()
+        if stream.closed < upto:
+            yield from released(stream, upto - stream.closed, until=min(ends) if over else None)
+        if over or stream.closed == clock.horizon:
+            tell(stream)
+            return
+        left = (min([clock.boundary(stream.closed + 1), *ends]) - now()).total_seconds()
+        rest(min(poll, max(left, 0.0)))

@@ -1,0 +1,180 @@
+"""Whether a state may be opened: it must be this stream's, and as new as what is published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from synthstream.config.config import StreamConfig
+from synthstream.errors import StateCorrupt, StateMismatch, StateRolledBack
+from synthstream.kernel.ledger import Ledger
+from synthstream.publish.building import Builder
+from synthstream.publish.copies import Copies
+from synthstream.publish.folder import Sink
+from synthstream.state.store import Store
+from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+from synthstream.synthesizers.contract import Mechanism
+
+# A public setting of a state: the first tick from which on the claim names the theorem of segments.
+NAMED = "segments named from"
+
+_KINDS_OF_RUN = {
+    "secure": "runs with simulated noise and real runs never share a state folder",
+    "seed": "its noise was simulated with another seed; use that one, or delete this folder and its releases",
+    "mechanism": "this version of Synthstream, or of its libraries, would count with other coefficients",
+}
+
+
+def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:
+    """Builds releases from what a state has committed."""
+    named = store.meta(NAMED)
+    return Builder(
+        config,
+        store.measurement,
+        segments=store.segments(),
+        named=None if named is None else int(named),
+        secure=secure,
+        written=store.ledger(),
+    )
+
+
+def key_of(config: StreamConfig) -> bytes | None:
+    """What private pieces of the state are encrypted with, if there is a key."""
+    return None if config.encryption is None else config.encryption.key(config.state)
+
+
+def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict[str, str]:
+    """What a state must have in common with the run that opens it."""
+    return {
+        "config": config.public_json(),
+        "secure": str(secure),
+        "seed": str(seed),
+        "mechanism": synthesizer_of(config).mechanism.fingerprint(),
+    }
+
+
+def begin(
+    config: StreamConfig,
+    store: Store,
+    identity: Mapping[str, str],
+    mechanism: Mechanism | None = None,
+    *,
+    written: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written.
+
+    Args:
+        config: of the stream.
+        store: a new one.
+        identity: see :func:`identity_of`.
+        mechanism: whose claim is charged; left out: the one that the configuration describes.
+        written: as for :func:`claim_facts`, if the stream was published before.
+    """
+    mechanism, budget = mechanism or synthesizer_of(config).mechanism, config.privacy.budget
+    ledger = Ledger(budget=budget).charge(claim_of(config, mechanism))
+    with store.transaction("settings"):
+        for key, value in identity.items():
+            store.put_meta(key, value)
+        for claim in ledger.claims:
+            store.append_ledger(claim_facts(claim, budget, written=written))
+        store.put_counter(mechanism.init())
+
+
+def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
+    """Raise ``StateRolledBack`` if there are releases, here or in another place, but no state; creates nothing."""
+    if (config.state / "store.db").exists():
+        return
+    last = sink.last()
+    if last is None:
+        copies.open(lambda _: None)
+    else:
+        raise StateRolledBack(
+            f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
+            "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
+            f"[sink] path. {_if_lost(config)} No noise was drawn."
+        )
+
+
+def _if_lost(config: StreamConfig) -> str:
+    """What to do if the state is nowhere any more."""
+    if config.sink is None:
+        return "If the state is lost, nothing is left to go on from: open a successor, with a budget of its own."
+    if config.privacy.unit.of_persons or config.clock.column is None:
+        return (
+            "A backup that is as new as the releases can go on: put it back, and say `synthstream recover --adopt`. "
+            "If there is none, open a successor with another 'name', 'state' and sink; it has a budget of its own."
+        )
+    return "If the state is lost, `synthstream recover --adopt` goes on from what was published."
+
+
+def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
+    """Raise ``StateMismatch`` unless the state belongs to this configuration and this kind of run."""
+    stored = store.meta("config") or "{}"
+    if changed := config.differences(stored):
+        budget = config.privacy.budget
+        if store.untouched():
+            raise StateMismatch(
+                f"{config.state} was opened with other settings: {', '.join(changed)}. Nothing has been counted or "
+                "released in it: delete that folder, and run again."
+            )
+        if store.meta("secure") == "False":
+            raise StateMismatch(
+                f"{config.state} was simulated with other settings: {', '.join(changed)}. Delete that folder and the "
+                "releases that were simulated with it, and simulate again."
+            )
+        raise StateMismatch(
+            f"{config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
+            "keeps its privacy, clock, schema and synthesizer. Undo the change, or open a successor with another "
+            "'name', 'state' and sink; people in both would be protected by the sum of both budgets, at these "
+            f"settings epsilon = {budget.epsilon:g} more."
+        )
+    for key, value in identity.items():
+        if key != "config" and store.meta(key) != value:
+            raise StateMismatch(
+                f"{config.state} was made by another kind of run: {_KINDS_OF_RUN[key]}. Nothing was changed; no noise "
+                "was drawn."
+            )
+
+
+def refuse_unsound(config: StreamConfig, store: Store, builder: Builder, closed: int) -> None:
+    """Raise ``StateCorrupt`` unless the ledger is the claim's, and the newest of the closed ticks is chained to it."""
+    if store.ledger() != [builder.claim]:
+        raise StateCorrupt(f"{config.state}: its ledger does not match the claim of this configuration.")
+    if closed and builder.head_after(closed - 1) != builder.previous(closed):
+        raise StateCorrupt(
+            f"{config.state}: its newest measurement is not what was committed. Restore the folder whole; no noise was "
+            "drawn."
+        )
+
+
+def compare_with_sink(store: Store, sink: Sink) -> None:
+    """Raise ``StateRolledBack`` unless the newest release that is published is one of this state's."""
+    last = sink.last()
+    marked = store.population()
+    if last is None:
+        if marked is not None:
+            raise StateRolledBack(
+                f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
+                "it, or point [sink] path back to where the releases are; `synthstream recover --republish` builds "
+                "them again. No noise was drawn."
+            )
+        return
+    if marked is not None and last.tick < marked[0]:
+        raise StateRolledBack(
+            f"The state has published releases up to tick {marked[0]}, but the newest one there is tick {last.tick}. "
+            "Restore the missing ones, or say `synthstream recover --republish`. No noise was drawn."
+        )
+    own = store.measurement(last.tick)
+    if own is None or own.head != last.head:
+        raise StateRolledBack(
+            f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
+            "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
+            "state; if it is lost, `synthstream recover --adopt` goes on from what was published, or says why that "
+            "cannot be. No noise was drawn."
+        )
+    known = store.published(last.tick)
+    if known is not None and known != last.manifest:
+        raise StateRolledBack(
+            f"The manifest of tick {last.tick} is not what was published: somebody changed it. Restore it; "
+            "`synthstream verify` says what else is wrong. No noise was drawn."
+        )

@@ -1,0 +1,344 @@
+"""Backups, and going on after the state was lost or is older than what was published."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from synthstream.config.config import StreamConfig
+from synthstream.environment import REAL, Env, sync, sync_parent
+from synthstream.errors import (
+    RecoveryRefused,
+    SinkError,
+    StateCorrupt,
+    StateError,
+    StateLocked,
+    StateMismatch,
+    StateRolledBack,
+)
+from synthstream.kernel.gate import Gate, is_secure
+from synthstream.publish.copies import Copies
+from synthstream.publish.folder import ParquetSink, Published, Sink
+from synthstream.publish.history import heads_of
+from synthstream.publish.outlets import parquet_sink, sink_of
+from synthstream.state.store import Store
+from synthstream.stream.opening import NAMED, begin, builder_from, identity_of, key_of
+from synthstream.stream.stream import system_gate
+from synthstream.stream.verification import Progress, builder_of, published
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.segments import ResumedMechanism, whole
+
+
+class Adopted(NamedTuple):
+    """How a stream goes on.
+
+    Args:
+        start: first tick that will be drawn.
+        segment: whether it begins a new segment, without what its private state held; otherwise the state was whole.
+        aside: where the old state was put, if there was one; it is as secret as ever.
+    """
+
+    start: int
+    segment: bool
+    aside: Path | None
+
+
+def adopt(
+    config: StreamConfig,
+    *,
+    gates: Callable[[int], Gate] = system_gate,
+    seed: int | None = None,
+    env: Env = REAL,
+    progress: Progress = iter,
+    unchecked: bool = False,
+) -> Adopted:
+    """Go on from what was published, after the state was lost or put back from a backup.
+
+    A state that is as new as the releases is taken as it is. Otherwise a new segment begins on top of the newest
+    release: no published tick is ever drawn again, and no row dated before the segment counts again. Rows that waited
+    in the lost state and are dated before the segment are lost.
+
+    Args:
+        config: of the stream.
+        gates, seed, env: as for :class:`synthstream.Stream`.
+        progress: wraps the loops over releases.
+        unchecked: go on although a place of ``[[also]]`` cannot be asked what it holds. Drawing will ask again.
+
+    Raises:
+        PlaceError: a place of ``[[also]]`` cannot be asked what it holds.
+        RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
+        StateLocked: the state is in use.
+    """
+    if config.sink is None:
+        return _whole_or_refused(config, env)
+    sink = parquet_sink(config.sink, env)
+    last = sink.last()
+    if last is None:
+        raise RecoveryRefused(f"{sink.folder} holds no release to go on from. Is it the right [sink] path?")
+    _refuse_one_too_deep(config.state)
+    for finding in published(config, sink, progress=progress)[:1]:
+        raise RecoveryRefused(
+            f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; `synthstream verify` "
+            "lists all that is wrong. Nothing was changed."
+        )
+    store = _old(config, env)
+    try:
+        if store is not None:
+            _refuse_lost_releases(store, last.tick)
+        _refuse_forgotten(Copies(config, env, unchecked=unchecked), store, sink, last)
+        if store is not None and _as_new(config, store, sink, last):
+            return Adopted(last.tick + 1, False, None)
+        _refuse_uncountable(config)
+        fresh = config.state.with_name(config.state.name + ".adopting")
+        shutil.rmtree(fresh, ignore_errors=True)
+        _write(config, fresh, sink, last.tick, gates=gates, seed=seed, env=env, progress=progress)
+        sink.clear()
+        aside = None
+        if config.state.exists():
+            aside = _free(config.state.with_name(config.state.name + ".replaced"))
+            env.do("put old state aside", lambda: config.state.rename(aside))
+        env.do("put new state in place", lambda: fresh.rename(config.state))
+        env.do("sync state's name", partial(sync_parent, config.state))
+    finally:
+        if store is not None:
+            store.close()
+    return Adopted(last.tick + 1, True, aside)
+
+
+def _whole_or_refused(config: StreamConfig, env: Env) -> Adopted:
+    """A stream without a sink goes on from a state that is as new as its anchor, or not at all."""
+    anchor = sink_of(config, env)
+    store, last = _old(config, env), anchor.last()
+    try:
+        if store is not None and last is not None and _as_new(config, store, anchor, last):
+            return Adopted(last.tick + 1, False, None)
+    finally:
+        if store is not None:
+            store.close()
+    raise RecoveryRefused(
+        "This stream has no [sink]: what it released was kept in its state alone, and nothing is left to go on from. "
+        "Restore the newest state; an older one would draw noise twice."
+    )
+
+
+def _refuse_one_too_deep(state: Path) -> None:
+    """Raise if a backup was put into the state folder instead of in its place: it may be new enough to lose nothing."""
+    if (state / "store.db").exists():
+        return
+    for found in sorted(state.glob("*/store.db")):
+        raise RecoveryRefused(
+            f"A state lies in {found.parent}, but {state} itself should be it. Move it there, so that store.db "
+            f"lies in {state}, and say this again. Nothing was changed."
+        )
+
+
+def _old(config: StreamConfig, env: Env) -> Store | None:
+    """The state that is there, locked; ``None`` if there is none, or none that can be read."""
+    if not config.state.exists():
+        return None
+    try:
+        store = Store(config.state, copies=True, key=key_of(config), env=env)
+    except StateLocked:
+        raise
+    except StateCorrupt:
+        return None
+    if store.meta("config") is not None and (changed := config.differences(store.meta("config") or "{}")):
+        store.close()
+        raise StateMismatch(f"{config.state} belongs to a stream with other settings: {', '.join(changed)}.")
+    return store
+
+
+def _refuse_lost_releases(store: Store, last: int) -> None:
+    """Raise if the state, old as it may be, knows of releases that are not there: they have been seen."""
+    marked = store.population()
+    if marked is not None and marked[0] > last:
+        raise RecoveryRefused(
+            f"The state in {store.folder} has published releases up to tick {marked[0]}, but the newest one there is "
+            f"tick {last}. Going on from that one would draw noise twice for ticks that were published. Put what is "
+            "missing back, or say `synthstream recover --republish`. Nothing was changed."
+        )
+
+
+def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Published) -> None:
+    """Raise if another place of publication holds what neither the releases nor a state as new as they know."""
+    whole = store is not None and heads_of(store.measurement)(last.tick) == last.head
+    try:
+        copies.open(heads_of(store.measurement) if whole and store is not None else sink.head)
+    except StateRolledBack as error:
+        raise RecoveryRefused(str(error)) from None
+
+
+def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published) -> bool:
+    """Whether the state may go on as it is; it is then no copy any more."""
+    own = store.measurement(last.tick)
+    if own is None or own.head != last.head:
+        return False
+    if not store.is_copy:
+        raise RecoveryRefused(
+            f"Nothing to recover: the state in {config.state} is as new as the releases. `synthstream run` goes on."
+        )
+    sink.clear()
+    store.take()
+    return True
+
+
+def _refuse_uncountable(config: StreamConfig) -> None:
+    """Raise unless rows that may have counted before can be told from those that have not."""
+    if config.privacy.unit.kind != "event":
+        raise RecoveryRefused(
+            "The record of how often each person counted is lost or old, so nobody can tell who has counts left. Only "
+            "the newest state can go on. A successor needs a folder and a budget of its own; people in both would be "
+            "protected by the sum of both budgets."
+        )
+    if config.clock.column is None:
+        raise RecoveryRefused(
+            "Rows of this stream have no time ([clock] column), so rows that have counted cannot be told from new "
+            "ones. Only the newest state can go on. A successor needs a folder and a budget of its own."
+        )
+
+
+def _write(
+    config: StreamConfig,
+    folder: Path,
+    sink: ParquetSink,
+    last: int,
+    *,
+    gates: Callable[[int], Gate],
+    seed: int | None,
+    env: Env,
+    progress: Progress,
+) -> None:
+    """A new state that goes on after tick ``last``."""
+    secure = is_secure(gates(0))
+    if secure == ("warning" in sink.manifest(last)):
+        raise RecoveryRefused("Releases with real noise and with simulated noise never go on from each other.")
+    builder = builder_of(config, sink, secure=secure)
+    for _, (model, _, _) in zip(progress(range(last + 1)), builder.again(last + 1), strict=True):  # noqa: B007
+        pass  # each starts from the one before; the newest is what the segment goes on from
+    (starts, named), start = sink.segments(last), last + 1
+    store = Store(folder, key=key_of(config), env=env)
+    resumed = ResumedMechanism(inner=synthesizer_of(config).mechanism, start=start)
+    begin(config, store, identity_of(config, secure=secure, seed=seed), resumed, written=[builder.claim])
+    with closing(store), store.transaction("adoption"):
+        store.put_meta(NAMED, str(start if named is None else named))
+        for tick in range(last + 1):
+            committed = sink.measured(tick)
+            if committed is None:
+                raise SinkError(f"{sink.place(tick)} cannot be read. Nothing was changed.")
+            store.append_measurement(committed)
+            store.put_published(tick, sink.fingerprint(tick))
+        for earlier in starts:
+            store.append_segment(earlier, dict(builder.base(earlier)))
+        store.append_segment(start, whole(model).arrays())
+        store.put_population(last, model.arrays())
+
+
+def _free(path: Path) -> Path:
+    """The path with the first number that is not taken."""
+    number = 1
+    while (found := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    return found
+
+
+def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = iter) -> int:
+    """Publish again what the state has published and the place of publication has lost. Draws nothing.
+
+    The same bytes come out, as long as this package and its libraries have the same versions. A backup will do as the
+    state, and stays one.
+
+    Returns:
+        Number of releases that were put back.
+
+    Raises:
+        RecoveryRefused: there is no state, or nothing is missing.
+        SinkError: another release stands in the way.
+    """
+    if config.sink is None:
+        raise RecoveryRefused("This stream has no [sink] to put releases back into.")
+    sink = parquet_sink(config.sink, env)
+    if not (config.state / "store.db").exists():
+        raise RecoveryRefused(
+            f"There is no state in {config.state} to build releases from. Put it back, or check 'state'; if it is "
+            "lost, `synthstream recover --adopt` goes on from what is published. Nothing was changed."
+        )
+    store = Store(config.state, copies=True, key=key_of(config), env=env)
+    try:
+        marked = store.population()
+        missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
+        if marked is None or not missing:
+            raise RecoveryRefused(
+                "Nothing is missing: every release of this state is where it should be. If `synthstream verify` names "
+                "one that was changed, move its folder out of the place of publication, and say this again."
+            )
+        secure = store.meta("secure") == "True"
+        builder = builder_from(config, store, secure=secure)
+        for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
+            if tick in missing:
+                sink.publish(release, key=store.secret)
+    finally:
+        store.close()
+    return len(missing)
+
+
+def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> None:
+    """Copy a stream, also while it runs: ``public`` holds what was published and spent, ``private`` the state.
+
+    Restoring means adopting: put ``private`` in the place of the state, and say ``synthstream recover --adopt``.
+
+    Args:
+        config: of the stream.
+        folder: must not exist.
+        progress: wraps the loop over ticks.
+
+    Raises:
+        StateError: there is no state, or the folder cannot be written.
+    """
+    if not (config.state / "store.db").exists():
+        raise StateError(f"There is no state in {config.state} to back up.")
+    _refuse_place(config, folder)
+    store = Store(config.state, read_only=True)
+    try:
+        (folder / "public").mkdir(parents=True)
+        (folder / "private").mkdir(mode=0o700)
+        store.copy_to(folder / "private" / "store.db")
+        marked = store.population()  # what was drawn and not yet published is private: it may be drawn again
+        rows = [store.measurement(tick) for tick in progress(range(0 if marked is None else marked[0] + 1))]
+        frame = pl.DataFrame(
+            [(row.tick, row.head, row.released.tolist()) for row in rows if row is not None],
+            schema={"tick": pl.Int64, "head": pl.String, "released": pl.List(pl.Int64)},
+            orient="row",
+        )
+        frame.write_parquet(folder / "public" / "measurements.parquet")
+        (folder / "public" / "ledger.json").write_text(json.dumps(store.ledger(), indent=2) + "\n")
+        (folder / "public" / "settings.json").write_text((store.meta("config") or "{}") + "\n")
+        for path in [*folder.rglob("*")]:
+            sync(path)
+    except OSError as error:
+        raise StateError(f"backup {folder}: {error.strerror}. What is there is no whole backup: delete it.") from error
+    finally:
+        store.close()
+
+
+def _refuse_place(config: StreamConfig, folder: Path) -> None:
+    """Raise if a backup would lie where it is published, or where it is lost together with the state."""
+    if folder.exists():
+        raise StateError(f"-o {folder} is there already. Name a folder that does not exist yet.")
+    place = folder.resolve()
+    if config.sink is not None and place.is_relative_to(config.sink.path.resolve()):
+        raise StateError(
+            f"-o {folder} lies in {config.sink.path}, which is published; a backup is as secret as the data. Name "
+            "another folder. Nothing was written."
+        )
+    if place.is_relative_to(config.state.resolve()):
+        raise StateError(
+            f"-o {folder} lies in the state folder, and would be lost with it. Name another folder. "
+            "Nothing was written."
+        )

@@ -1,0 +1,401 @@
+"""The stream: encode -> count -> step -> commit -> publish. Thin on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from threading import RLock
+from time import sleep
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from synthstream.config.config import StreamConfig, load
+from synthstream.environment import REAL, Env
+from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
+from synthstream.ingest.counting import CountsByTick, Rows
+from synthstream.ingest.intake import Elsewhere, Intake
+from synthstream.kernel.counters.base import refuse_beyond
+from synthstream.kernel.gate import Gate, SystemGate, is_secure
+from synthstream.kernel.seeded import SeededGate
+from synthstream.publish.copies import Copies
+from synthstream.publish.folder import ParquetSink
+from synthstream.publish.history import heads_of
+from synthstream.publish.outlets import simulated, sink_of
+from synthstream.publish.windows import window
+from synthstream.release.release import Model, Release
+from synthstream.release.window import Moment, Window
+from synthstream.schema.coercion import Frame
+from synthstream.state.disk import failed
+from synthstream.state.journal import JournalGate
+from synthstream.state.store import Store
+from synthstream.stream.following import follow, released, tell
+from synthstream.stream.opening import (
+    begin,
+    builder_from,
+    compare_with_sink,
+    identity_of,
+    key_of,
+    refuse_lost_state,
+    refuse_other_settings,
+    refuse_unsound,
+)
+from synthstream.stream.turns import alone
+from synthstream.synthesizers.contract import Models
+
+
+def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = False) -> Stream:  # noqa: A001 - public
+    """Open the stream that a configuration file describes; resume it where it stopped.
+
+    Args:
+        path: a ``stream.toml``.
+        simulate: a seed. Noise is then reproducible and protects nobody: state and releases go to folders of their
+            own (``...-simulated``), and everything that is published says so.
+        unchecked: see :class:`Stream`.
+
+    Raises:
+        ConfigError: the file is not a valid configuration.
+        StateError, PlaceError: as :class:`Stream`.
+    """
+    config = load(Path(path))
+    if simulate is None:
+        return Stream(config, unchecked=unchecked)
+    config = simulated(config)
+    return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
+
+
+def system_gate(tick: int) -> Gate:
+    """Real noise, for any tick."""
+    return SystemGate()
+
+
+class Stream:
+    """A private event stream and its releases. One process at a time may hold it open; threads of it take turns.
+
+    Args:
+        config: what to protect, count and publish.
+        gates: the source of noise for each tick; anything but the system's stamps every release as not private.
+        seed: of simulated gates, if they have one: a state goes on only with its own.
+        env: the world outside; tests choose another one.
+        unchecked: go on although a place of ``[[also]]`` cannot be asked what it holds; manifests say so.
+
+    Raises:
+        StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
+        PlaceError: a place of ``[[also]]`` cannot be asked what it holds.
+        BudgetExceeded: the budget does not cover the stream.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        *,
+        gates: Callable[[int], Gate] = system_gate,
+        seed: int | None = None,
+        env: Env = REAL,
+        unchecked: bool = False,
+    ) -> None:
+        if not isinstance(config, StreamConfig):
+            raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
+        self.config, self._lock = config, RLock()
+        self._gates, self._env, self._seed = gates, env, seed
+        self.closed: int
+        self.new = 0  # releases published since it was opened
+        self._secure = is_secure(gates(0))
+        identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
+        self._sink, self._copies = sink_of(config, env), Copies(config, env, unchecked=unchecked)
+        refuse_lost_state(config, self._sink, self._copies)
+        self._store = Store(config.state, key=key_of(config), env=env)
+        try:
+            self._open(identity)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @alone
+    def close(self) -> None:
+        """Let go of the state folder, and of the source."""
+        try:
+            self._intake.close()
+        finally:
+            self._store.close()
+
+    # -- opening ------------------------------------------------------------------------------------------------
+
+    def _open(self, identity: Mapping[str, str]) -> None:
+        if self._store.meta("config") is None:
+            self._sink.clear()
+            begin(self.config, self._store, identity)
+        else:
+            refuse_other_settings(self.config, self._store, identity)
+        self._builder = builder_from(self.config, self._store, secure=self._secure)
+        self._synthesizer = self._builder.newest
+        self.mechanism: Any = self._synthesizer.mechanism
+        self._intake = Intake(self.config, self._store, self._synthesizer.count, first=self._builder.start)
+        self._where_it_stands()
+        refuse_unsound(self.config, self._store, self._builder, self.closed)
+        self._counter = self._store.counter()
+        compare_with_sink(self._store, self._sink)
+        self._copies.open(heads_of(self._store.measurement))
+        self._model, self._published = self._rebuilt()
+        self._publish_committed()
+        self._finish_half_drawn()
+
+    # -- counting -----------------------------------------------------------------------------------------------
+
+    @alone
+    def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None = None) -> None:
+        """Count rows into the open tick, or the later tick of their own time. Committed on return.
+
+        Args:
+            rows: a polars, pandas or pyarrow frame; the path of a Parquet or CSV file; or rows in numbers.
+            batch_id: the same id and content again is a no-op. Without an id, rows count each time they come.
+
+        Raises:
+            SchemaError: a column is missing.
+            BatchConflict: the id came before with other content; nothing was counted.
+        """
+        self._finish_half_drawn()
+        self._intake.update(rows, batch_id=batch_id, open_tick=self.closed)
+
+    @alone
+    def add(self, counts: CountsByTick, *, batch_id: str | None = None) -> None:
+        """Take rows that were counted elsewhere, by :class:`synthstream.Counting`. Committed on return.
+
+        Args:
+            counts: of the rows of this batch, merged.
+            batch_id: the same id and content again is a no-op. Without an id, counts count each time they come.
+
+        Raises:
+            CountsMismatch: they are counts of a stream with other settings, or this stream protects persons.
+            BatchConflict: the id came before with other content; nothing was counted.
+        """
+        self._finish_half_drawn()
+        self._intake.add(counts, batch_id=batch_id, open_tick=self.closed)
+
+    @alone
+    def batches(self, prefix: str = "") -> list[str]:
+        """Ids of the batches that were counted, sorted: those that begin so."""
+        return self._intake.batches(prefix)
+
+    @alone
+    def ingest(
+        self,
+        *,
+        progress: Callable[[list[Path]], Iterable[Path]] = iter,
+        elsewhere: Elsewhere | None = None,
+        new_files: bool = False,
+    ) -> int:
+        """Count every file of the configured source that was not counted before. Committed file by file.
+
+        A file is known by its path as configured. The same rows in another file count again. One that is damaged,
+        lacks a column or was changed after it was counted is left out, and noted in :attr:`findings`: what files hold
+        decides about no tick. Of a log everything is counted that came since, up to where it ends now.
+
+        Args:
+            progress: wraps the loop over all files of the source, as a progress bar does.
+            elsewhere: counts files on other machines, and raises ``FilesLeftOut`` for some; committed in groups.
+            new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
+
+        Returns:
+            Number of files that were counted now; 0 for a log.
+
+        Raises:
+            SourceError, SchemaError: files or a log cannot be reached, or seem to be moved; a log is another.
+        """
+        self._finish_half_drawn()
+        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files)
+
+    # -- releasing ----------------------------------------------------------------------------------------------
+
+    @alone
+    def due(self, *, until: datetime | None = None) -> int:
+        """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open.
+
+        Raises:
+            TickNotOver: ``until`` lies in the future of the machine's clock. A configured ``until`` may.
+        """
+        now = self._env.now()
+        if until is not None and not isinstance(until, datetime):
+            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
+        until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
+        if until is not None and until > now:
+            raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
+        moment = until or min(self.config.clock.latest(now), now)
+        return max(0, self.config.clock.ended_before(moment) - self.closed)
+
+    @alone
+    def release(self, *, until: datetime | None = None) -> Release:
+        """Close the open tick: committed, then published.
+
+        Raises:
+            TickNotOver: the public clock has not reached the end of the open tick.
+            HorizonExhausted: all ticks have been released.
+            PlaceError: another place of publication failed, after the tick was closed and published.
+            StateRolledBack: another place holds a release that this state did not make.
+        """
+        refuse_beyond(self.config.clock.horizon, self.closed)
+        if self.due(until=until) == 0:
+            raise TickNotOver(
+                f"Tick {self.closed} ends at {self.config.clock.boundary(self.closed + 1).isoformat()}. A tick is "
+                "closed by the clock alone; wait, or say until=."
+            )
+        self._publish_committed()  # one may be left over from a sink that failed
+        self._commit(self._gates(self.closed))
+        self._publish_committed()
+        self.publish_copies()
+        return self._newest()
+
+    def run(self, *, until: datetime | None = None) -> Iterator[Release]:
+        """Count new files, then close every tick that is due (:func:`following.released`), then tell of findings."""
+        upto = self.closed + self.due(until=until)  # by the clock before rows are counted, which takes its time
+        self.ingest()
+        yield from released(self, max(0, upto - self.closed), until=until)
+        tell(self)
+
+    @property
+    def findings(self) -> dict[Path, str]:
+        """Files that :meth:`ingest` left out when it last looked, and why. Never publish it."""
+        return self._intake.findings
+
+    @alone
+    def publish_copies(self) -> int:
+        """Copy what is published to the other places of the configuration (``[[also]]``), as far as they lack it.
+
+        Closing a tick does it too. After a place has failed, this goes on where it stopped.
+
+        Returns:
+            Number of releases that were copied.
+
+        Raises:
+            PlaceError: a place cannot be used. What is published stays published.
+            StateRolledBack: a place holds a release of another state. Nothing more is drawn.
+        """
+        return self._copies.publish(self._sink) if isinstance(self._sink, ParquetSink) else 0
+
+    def follow(
+        self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep
+    ) -> Iterator[Release]:
+        """Go on: count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
+        return follow(self, now=self._env.now, until=until, poll=poll, rest=rest)
+
+    def _finish_half_drawn(self) -> None:
+        """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
+        if self._store.half_drawn(self.closed):
+            self._commit(self._gates(self.closed))
+            self._publish_committed()
+
+    def _commit(self, gate: Gate) -> None:
+        """Draw, and write down what was drawn, in one transaction, before anyone can see it."""
+        tick = self.closed
+        unchecked = self._copies.ask(heads_of(self._store.measurement))
+        if is_secure(gate) != self._secure:
+            raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
+        state = self._counter if self._counter is not None else self._store.counter()
+        self._counter = None  # dead until the commit has happened
+        if state is None or int(state["t"]) != tick - self._builder.start:
+            lost = "has lost the state of its counters, or holds that of another tick. No noise was drawn"
+            raise StateCorrupt(f"{self.config.state} {lost}. Restore the folder whole.")
+        try:
+            counts, models = self._intake.pending(tick), self._models(tick - 1) or {}
+            journal = JournalGate(gate, self._store, tick)
+            step = partial(self._synthesizer.step, state, counts, journal, self._model, models)
+            after, measured, models = self._env.do("draw", step)
+            with self._store.transaction("measurement"):
+                self._store.append_measurement(self._builder.drawn(measured, unchecked=unchecked))
+                self._store.put_counter(after)
+                self._intake.drop_pending(tick)
+                if models:
+                    self._store.put_models(tick, dict(models))
+                self._store.drop_answers(tick)
+            self._counter, self.closed = after, tick + 1
+            self._store.wipe()
+        except BaseException as error:
+            self._where_it_stands()  # the commit may have happened all the same
+            if isinstance(error, OSError):
+                raise failed(self.config.state, error) from error
+            raise
+
+    def _where_it_stands(self) -> None:
+        """Number of closed ticks, from what was committed."""
+        last = self._store.last()
+        self.closed = 0 if last is None else last.tick + 1
+
+    def _publish_committed(self) -> None:
+        """Publish every committed tick that has not been, in order: each starts from the rows of the one before."""
+        models: Models = {}
+        for tick in range(0 if self._published is None else self._published.tick + 1, self.closed):
+            found = self._models(tick)
+            models = self._builder.replay(tick, models) if found is None else found
+            self._publish(tick, models)
+
+    def _publish(self, tick: int, models: Models) -> None:
+        model, release = self._builder.build(tick, self._model, models)
+        manifest = self._sink.publish(release, key=self._store.secret)
+        with self._store.transaction("publication"):
+            self._store.put_population(tick, model.arrays())
+            self._store.put_published(tick, manifest)
+        self._model, self._published = model, release
+        self.new += 1
+
+    def _models(self, tick: int) -> Models | None:
+        """What was fitted while a tick was drawn, if it is still there."""
+        found = self._store.models()
+        return None if found is None or found[0] != tick else found[1]
+
+    def _rebuilt(self) -> tuple[Model | None, Release | None]:
+        """The newest published rows and their release, from what was committed."""
+        found = self._store.population()
+        if found is None:
+            return None, None
+        model = self._builder.synthesizer(found[0]).model(found[1])
+        return model, self._builder.release(found[0], model)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    @property
+    def last(self) -> Release | None:
+        """The newest published release."""
+        return self._published
+
+    def rows(
+        self, n: int | None = None, *, where: str | None = None, rng: np.random.Generator | None = None
+    ) -> pl.DataFrame:
+        """Synthetic rows of the newest release. See :meth:`Release.rows`."""
+        return self._newest().rows(n, where=where, rng=rng)
+
+    def between(self, start: Moment, end: Moment) -> Window:
+        """Rows and tables of the events between two moments. See :meth:`synthstream.publish.published.Releases.between`."""
+        return window(self.config, self._builder, start, end, newest=self._newest().tick)
+
+    def table(self, columns: list[str]) -> pl.DataFrame:
+        """A table of the newest release. See :meth:`Release.table`."""
+        return self._newest().table(columns)
+
+    def _newest(self) -> Release:
+        if self._published is None:
+            raise NotReleased("Nothing has been released yet; call release() when the first tick is over.")
+        return self._published
+
+    @alone
+    def status(self) -> dict[str, Any]:
+        """What was spent and how far the stream is. Public facts only: of what was drawn, what is published."""
+        last = self._published
+        return {
+            "name": self.config.name,
+            "released": 0 if last is None else last.tick + 1,
+            "horizon": self.config.clock.horizon,
+            "last_end": None if last is None else last.end.isoformat(),
+            "head": self.config.genesis if last is None else last.head,
+            "spent": self._store.ledger(),
+            "secure": self._secure,
+            "unchecked": list(self._copies.unchecked),
+        }

@@ -1,0 +1,250 @@
+"""Whether state and releases are what they should be: chain, ledger, claims and every published file."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from synthstream.config.config import StreamConfig
+from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
+from synthstream.kernel.ledger import Ledger
+from synthstream.publish.building import Builder
+from synthstream.publish.folder import FILES, ParquetSink
+from synthstream.publish.outlets import sink_of
+from synthstream.state.store import Store
+from synthstream.stream.opening import builder_from
+from synthstream.synthesizers.assembly import claim_of
+
+# Wraps a long loop in a progress bar.
+Progress = Callable[[Iterable[int]], Iterable[int]]
+
+
+class Finding(NamedTuple):
+    """Something that is wrong: where, and what. It holds no private value."""
+
+    where: str
+    what: str
+
+
+class Verified(NamedTuple):
+    """What was looked at, and what is wrong."""
+
+    ticks: int
+    releases: int
+    findings: list[Finding]
+
+
+def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = iter) -> Verified:
+    """Check the state, if it is there, and every published file. Changes nothing, draws nothing.
+
+    Args:
+        config: of the stream.
+        rebuild: also build every release again from what was measured, and compare all bytes. Takes as long as fitting
+            them did, and needs the same versions of this package and its libraries.
+        progress: wraps the loop over releases.
+    """
+    findings: list[Finding] = []
+    store, heads = None, dict[int, str]()
+    try:
+        if (config.state / "store.db").exists():
+            store = Store(config.state, read_only=True)
+            _check_store(config, store, heads, findings)
+    except StateError as error:
+        findings.append(Finding("state", str(error)))
+    try:
+        sink, releases = sink_of(config), 0
+        if isinstance(sink, ParquetSink):
+            trusted = None if findings else store  # a state that is wrong says nothing about releases
+            releases = _check_sink(config, sink, trusted, heads, findings, progress=progress)
+            if rebuild and not findings:
+                findings += _rebuilt(config, sink, releases, progress)
+        else:
+            last = sink.last()
+            if last is not None and heads.get(last.tick) != last.head:
+                findings.append(Finding("anchor", "stands at a release that this state did not make"))
+    finally:
+        if store is not None:
+            store.close()
+    return Verified(len(heads), releases, findings)
+
+
+def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = iter) -> list[Finding]:
+    """What is wrong with the published releases, looked at alone."""
+    findings: list[Finding] = []
+    _check_sink(config, sink, None, {}, findings, progress=progress)
+    return findings
+
+
+def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) -> Builder:
+    """Builds releases from what is published, without the state."""
+    last = sink.last()
+    starts, named = ([], None) if last is None else sink.segments(last.tick)
+    written = [] if last is None else [dict(sink.manifest(last.tick).get("claim") or {})]
+    segments = [(start, dict[str, Any]()) for start in starts]
+    return Builder(config, sink.measured, segments=segments, named=named, secure=secure, written=written)
+
+
+def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Finding]) -> None:
+    """Fill in heads by tick, as they are kept; what is wrong goes to ``findings``."""
+
+    def say(what: str) -> None:
+        findings.append(Finding("state", what))
+
+    marked = store.population()  # first: another process may be at it
+    if not store.sound():
+        say("the database is damaged")
+    if store.meta("config") is None and store.untouched():
+        return
+    if changed := config.differences(store.meta("config") or "{}"):
+        say(f"belongs to other settings: {', '.join(changed)}")
+        return
+    builder = builder_from(config, store, secure=True)
+    if store.ledger() != [builder.claim]:
+        say("the ledger does not match the claim of this configuration")
+    try:
+        Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))
+    except BudgetExceeded:
+        say("the claim exceeds the budget")
+    last = store.last()
+    for tick in range(0 if last is None else last.tick + 1):
+        try:
+            kept = store.measurement(tick)
+        except StateCorrupt:
+            say(f"tick {tick} is not what was committed: it is damaged")
+            break
+        if kept is None:
+            say(f"tick {tick} is missing in the chain")
+            break
+        if _head(builder, tick) != kept.head:
+            say(f"tick {tick} is not what was committed: the chain breaks there")
+        heads[tick] = kept.head
+    if marked is not None and marked[0] not in heads:
+        say(f"tick {marked[0]} is marked as published, but was never measured")
+
+
+def _head(builder: Builder, tick: int) -> str | None:
+    try:
+        return builder.head_after(tick)
+    except (SynthstreamError, ArithmeticError, LookupError, ValueError):
+        return None
+
+
+def _check_sink(
+    config: StreamConfig,
+    sink: ParquetSink,
+    store: Store | None,
+    heads: dict[int, str],
+    findings: list[Finding],
+    *,
+    progress: Progress,
+) -> int:
+    """Number of releases; what is wrong goes to ``findings``."""
+    findings += [Finding(name, "is no part of a release") for name in sink.strangers()]
+    marked = None if store is None else store.population()  # first: another process may be at it
+    try:
+        last = sink.last()
+        builder = None if last is None else builder_of(config, sink)
+    except (SynthstreamError, LookupError, ValueError, TypeError) as error:
+        findings.append(Finding("releases", str(error)))
+        return 0
+    if last is None or builder is None:
+        if marked is not None:
+            what = (
+                "the state has published releases, but there are none; `synthstream recover --republish` puts them back"
+            )
+            findings.append(Finding("releases", what))
+        return 0
+    if marked is not None and marked[0] > last.tick:
+        what = f"{marked[0] - last.tick} of the newest are missing; `synthstream recover --republish` puts them back"
+        findings.append(Finding("releases", what))
+    previous: str | None = config.genesis
+    for tick in progress(range(last.tick + 1)):
+        where = sink.place(tick).name
+        try:
+            manifest = sink.manifest(tick)
+        except SinkError:
+            findings.append(Finding(where, "its manifest is missing or cannot be read"))
+            previous = None
+            continue
+        problems = [*_files(sink, tick, manifest, kept=_kept(config, tick, last.tick))]
+        problems += _facts(config, builder, tick, manifest, previous)
+        head = str(manifest["chain"]["head"])
+        if store is not None and _own(store, heads, tick) != head:
+            problems.append("the state did not make it")
+        known = None if store is None else store.published(tick)
+        if known is not None and known != sink.fingerprint(tick):
+            problems.append("manifest.json is not what was published")
+        findings += [Finding(where, problem) for problem in problems]
+        previous = head
+    return last.tick + 1
+
+
+def _own(store: Store, heads: dict[int, str], tick: int) -> str | None:
+    """The state's own head; of a tick that was measured after ``heads`` were read, it is read now."""
+    kept = None if tick in heads else store.measurement(tick)
+    return heads.get(tick) if kept is None else kept.head
+
+
+def _kept(config: StreamConfig, tick: int, last: int) -> bool:
+    """Whether a release should still have its rows."""
+    keep = None if config.sink is None else config.sink.keep
+    return keep is None or tick > last - keep
+
+
+def _files(sink: ParquetSink, tick: int, manifest: dict[str, Any], *, kept: bool) -> Iterator[str]:
+    place = sink.place(tick)
+    there = {path.name for path in place.iterdir()}
+    known = dict(manifest.get("files", {}))
+    if set(known) != set(FILES):
+        yield "its manifest does not list the files of a release"
+    for name in sorted(there - set(FILES) - {"manifest.json"}):
+        yield f"{name} is no part of a release"
+    for name in FILES:
+        if name not in there:
+            if name != "rows.parquet" or kept:
+                yield f"{name} is missing"
+        elif hashlib.sha256((place / name).read_bytes()).hexdigest() != known.get(name):
+            yield f"{name} is not what was published"
+
+
+def _facts(
+    config: StreamConfig, builder: Builder, tick: int, manifest: dict[str, Any], previous: str | None
+) -> Iterator[str]:
+    clock, chain = config.clock, dict(manifest.get("chain", {}))
+    expected: dict[str, Any] = {
+        "name": config.name,
+        "tick": tick,
+        "schema": config.schema.hash,
+        "start": clock.boundary(tick).isoformat(),
+        "end": clock.boundary(tick + 1).isoformat(),
+        "claim": builder.claim_at(tick),
+    }
+    for key, value in expected.items():
+        found = manifest.get(key)
+        if key == "claim" and "warning" in manifest:
+            found = {**dict(found or {}), "words": expected["claim"]["words"]}  # stamped as simulated
+        if found != value:
+            yield f"manifest.json: {key} is not that of this stream"
+    if previous is not None and chain.get("previous") != previous:
+        yield "the chain breaks before it"
+    if _head(builder, tick) != chain.get("head"):
+        yield "its head is not that of what was measured"
+
+
+def _rebuilt(config: StreamConfig, sink: ParquetSink, releases: int, progress: Progress) -> list[Finding]:
+    """Releases whose bytes are not what the measurements give."""
+    findings: list[Finding] = []
+    rows = "total" if config.sink is None else config.sink.rows
+    secure = releases == 0 or "warning" not in sink.manifest(0)
+    again = builder_of(config, sink, secure=secure).again(releases)
+    with tempfile.TemporaryDirectory() as folder:
+        copy = ParquetSink(Path(folder), rows=rows, keep=1)
+        for tick, (_, release, _) in zip(progress(range(releases)), again, strict=True):
+            copy.publish(release)
+            if copy.fingerprint(tick) != sink.fingerprint(tick):
+                where = sink.place(tick).name
+                findings.append(Finding(where, "is not what its measurements give, with these versions"))
+    return findings

@@ -1,0 +1,219 @@
+"""From a configuration to the parts of a stream. Touches no data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from synthstream.config.config import StreamConfig
+from synthstream.config.synthesis import SynthesizerConfig
+from synthstream.errors import ConfigError
+from synthstream.kernel.counters import counter
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.participation import factor_of
+from synthstream.kernel.points import Points
+from synthstream.kernel.turnstile import Turnstile
+from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
+from synthstream.papers.batchwise import Batchwise
+from synthstream.papers.fit.weights import domain
+from synthstream.papers.hypercube import Hypercube
+from synthstream.papers.selective import Selective
+from synthstream.partition import Partition
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
+from synthstream.schema.coordinates import Coordinate
+from synthstream.synthesizers.bounds import picks_rule
+from synthstream.synthesizers.contract import Mechanism, Synthesizer
+from synthstream.synthesizers.papers import FromBatches, FromSelection
+from synthstream.synthesizers.points import FromNodes, FromSparseCounts
+from synthstream.synthesizers.tables import Continual, InEpochs
+from synthstream.workload import Workload
+
+Make = Callable[[StreamConfig, Budget], Synthesizer]
+_MAKERS: dict[str, Make] = {}
+
+# Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
+_LONG = 1000
+
+# What a claim takes for granted where a row of a CSV file may have many lines.
+_CLOSED = "every quotation mark of a CSV file is closed within its row"
+
+
+def synthesizer_of(config: StreamConfig) -> Synthesizer:
+    """The mechanism and the fit that a configuration describes. Touches no data.
+
+    Raises:
+        ConfigError: they do not fit together.
+    """
+    try:
+        budget = config.privacy.budget.per_event(group_factor(config), by_pure=_measures(config) == "epochs")
+        return _MAKERS[config.synthesizer.kind](config, budget)
+    except ValueError as error:
+        each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
+        raise ConfigError(f"{config.name}: {error}{each}") from error
+
+
+def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
+    """What a stream promises: what its mechanism promises for one event, carried over to the unit of the stream."""
+    unit = replace(config.privacy.unit, signed=config.op is not None)
+    claim = mechanism.claim()
+    if unit.of_persons:
+        factor = group_factor(config)
+        claim = claim.of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+    many = config.source is not None and config.source.multiline
+    return replace(claim, provided=(_CLOSED,)) if many else claim
+
+
+def _measures(config: StreamConfig) -> str:
+    """How tables are measured: always, once in an epoch, or, in other kinds of stream, otherwise."""
+    settings = config.synthesizer
+    return settings.measures(config.privacy.budget) if settings.kind == "table" else settings.kind
+
+
+def group_factor(config: StreamConfig) -> Fraction:
+    """How much further the events of one unit move what passes the gate than one event does."""
+    unit, budget = config.privacy.unit, config.privacy.budget
+    how = None
+    if unit.max_per_tick is not None and not budget.pure and _measures(config) == "always":
+        how = counter(config.synthesizer.counter, horizon=config.clock.horizon, noise="gaussian")
+    return factor_of(how, unit)
+
+
+def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:
+    """Let configurations use a kind of synthesizer.
+
+    Args:
+        kind: its name in ``[synthesizer]``.
+        make: the synthesizer of a configuration, for the budget of one event; raises ``ValueError`` if they do not fit.
+        keys, points: see :class:`synthstream.kinds.SynthesizerKind`.
+
+    Raises:
+        ValueError: the name is taken.
+    """
+    if kind in _MAKERS:
+        raise ValueError(f"there is a synthesizer {kind!r} already")
+    _MAKERS[kind] = make
+    SYNTHESIZERS.setdefault(kind, SynthesizerKind(keys, points=points))
+
+
+def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
+    if config.workload is None:
+        raise ValueError("there are no tables to count")
+    return synthesizer_for(
+        config.synthesizer,
+        workload=config.workload,
+        budget=budget,
+        horizon=config.clock.horizon,
+        unit=Unit(signed=config.op is not None),
+        neighbours=config.privacy.neighbours,
+    )
+
+
+def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
+    """The mechanism and the fit of a points stream."""
+    coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
+    partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
+    if config.synthesizer.kind == "hypercube":
+        return FromSparseCounts(mechanism=_literal(config, partition))
+    points = Points(
+        partition=partition,
+        budget=budget,
+        horizon=config.clock.horizon,
+        unit=Unit(signed=config.op is not None),
+        neighbours=config.privacy.neighbours,
+        schedule=config.synthesizer.schedule,
+    )
+    return FromNodes(mechanism=points if config.op is None else Turnstile(side=points))
+
+
+def _literal(config: StreamConfig, partition: Partition) -> Hypercube:
+    """The mechanism of paper 1."""
+    privacy = config.privacy
+    if privacy.neighbours != "replace-one" or config.op is not None:
+        raise ValueError(
+            'kind = "hypercube" tells how many events there are. Say neighbours = "replace-one" in [privacy], '
+            'without op; or use kind = "points", which keeps that number private'
+        )
+    if not privacy.budget.pure:
+        raise ValueError('kind = "hypercube" has no use for delta; say delta = 0, or use kind = "points"')
+    return Hypercube(
+        dimension=partition.dimension, depth=partition.depth, budget=privacy.budget, horizon=config.clock.horizon
+    )
+
+
+def synthesizer_for(
+    settings: SynthesizerConfig,
+    *,
+    workload: Workload,
+    budget: Budget,
+    horizon: int | None,
+    unit: Unit = EVENT,
+    neighbours: Neighbours = "add-remove",
+) -> Synthesizer:
+    """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together."""
+    common: dict[str, Any] = {
+        "workload": workload,
+        "budget": budget,
+        "horizon": horizon,
+        "unit": unit,
+        "neighbours": neighbours,
+    }
+    if settings.kind == "table":
+        if settings.measures(budget) == "always":
+            return Continual(mechanism=Marginals(**common, split=settings.budget, kind=settings.counter))
+        picks = settings.picks or len(workload.sizes)
+        return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
+    if settings.fit == "mw":
+        domain(workload.sizes)  # refuses what is too large
+    common |= {"queries": settings.queries, "score": settings.score}
+    picks = settings.picks or picks_rule(
+        workload.sizes,
+        queries=len(Selective(**common, picks=1).candidates),
+        events=settings.events_per_tick or 1.0,
+        ticks=horizon or _LONG,
+        epsilon=budget.epsilon,
+    )
+    if settings.kind == "selective":
+        return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
+    return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)
+
+
+def claim_facts(claim: Claim, budget: Budget, *, written: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """A claim as it stands in the ledger, in the chain and in every manifest.
+
+    Args:
+        claim: what is promised.
+        budget: what it was charged to.
+        written: what stands in the ledger or in a manifest of a running stream: it keeps its wording of the claim.
+    """
+    known = claim.wordings(budget)
+    said = [words for facts in written for words in known if str(facts.get("words")).endswith(words)]  # or stamped
+    return {
+        "words": (said or known)[0],
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "unit": claim.unit.kind,
+        **_limits(claim.unit),
+        **({"signed": True} if claim.unit.signed else {}),
+        "neighbours": claim.neighbours,
+        "horizon": claim.horizon,
+        "rho": above(claim.rho),
+        "pure_epsilon": None if claim.pure is None else above(claim.pure),
+        "theorems": list(claim.theorems),
+        "trusts": [*claim.trusts, *claim.provided],
+    }
+
+
+def _limits(unit: Unit) -> dict[str, Any]:
+    """The limits of a unit of persons."""
+    if not unit.of_persons:
+        return {}
+    return {"max_events": unit.max_events, "max_per_tick": unit.max_per_tick, "per": unit.per}
+
+
+for _kind in ("table", "selective", "stream-mwem"):
+    register(_kind, _of_tables)
+for _kind in ("points", "hypercube"):
+    register(_kind, _of_points)

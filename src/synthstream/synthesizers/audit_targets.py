@@ -1,0 +1,285 @@
+"""What can be audited of each mechanism: its counters, and one tick of what has no counter.
+
+Here it is only described; :mod:`synthstream.evaluate.audit` draws and measures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.counts import Counts
+from synthstream.kernel.counters import Counter
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.points import Points
+from synthstream.kernel.schedule import Shape, differences
+from synthstream.measured import Measured
+from synthstream.papers.batchwise import Batchwise
+from synthstream.papers.hypercube import Hypercube
+from synthstream.papers.rounds import InRounds
+from synthstream.papers.selective import Selective
+from synthstream.partition import Partition
+from synthstream.synthesizers.contract import POWER, CounterTarget, DrawTarget, Targets
+from synthstream.workload import FloatArray, IntArray, Workload
+
+# Halvings of a simulated partition: finer ones cost time and are measured alike.
+_DEPTH = 10
+_EPOCH = 9
+
+
+def of_marginals(mechanism: Marginals) -> Targets:
+    """Of tables that are all measured at every tick.
+
+    A row that comes moves one cell of every table; one that is replaced moves two, or one by two with its sign.
+    """
+    multipliers = _used(mechanism)
+    moved = np.ones(multipliers.size)
+    if mechanism.neighbours == "replace-one" and mechanism.unit.signed:
+        moved *= 2
+    elif mechanism.neighbours == "replace-one":
+        several = mechanism.workload.lengths > 1
+        multipliers, moved = np.repeat(multipliers[several], 2), np.repeat(moved[several], 2)
+    claim = mechanism.claim()
+    whole = CounterTarget(
+        name=f"all {len(mechanism.multipliers)} tables",
+        counter=mechanism.counter,
+        multipliers=multipliers,
+        moved=moved,
+        claimed=math.sqrt(2 * claim.rho) if claim.pure is None else float(claim.pure),
+    )
+    single = _one_cell("one cell of a table", mechanism.counter, float(mechanism.multipliers.min()))
+    return Targets([single], [whole], "")
+
+
+def of_epochs(mechanism: Epochs) -> Targets:
+    """Of tables that are measured once an epoch."""
+    total = _one_cell("the number of events", mechanism.counter, mechanism.total_multiplier)
+    caveat = "Choices of tables were not audited, and count as nothing seen." if mechanism.chooses else ""
+    workload = mechanism.workload
+    singles = mechanism.scales[mechanism.order == 1].tolist()
+    larger = mechanism.scales[mechanism.order == 2].tolist()[: mechanism.measured_larger]
+
+    def guess(events: float) -> FloatArray:
+        return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
+
+    def measured(counts: IntArray, gate: Gate) -> Measured:
+        return mechanism.step(mechanism.init(), counts, gate, guess)[1]
+
+    tables = _tables(mechanism, np.array(singles + larger), measured, gaussian=False)
+    return Targets([], [total, tables], caveat)
+
+
+def of_rounds(mechanism: Selective | Batchwise, total: Counter) -> Targets:
+    """Of the methods of paper 2; ``total`` counts the rows."""
+    own = _one_cell("the number of events", total, mechanism.total_multiplier)
+    single = _one_cell("one cell of a table", mechanism.counter, mechanism.multiplier)
+
+    def measured(counts: IntArray, gate: Gate) -> Measured:
+        return mechanism.step(mechanism.init(), counts, gate, _Unfitted(mechanism.workload))[1]
+
+    scales = np.full(mechanism.picks, mechanism.multiplier)
+    tables = _tables(mechanism, scales, measured, gaussian=not mechanism.budget.pure)
+    caveat = "Weaker: choices of tables were not audited, and of measured ones the first tick alone."
+    return Targets([single], [own, tables], caveat)
+
+
+def of_points(mechanism: Points) -> Targets:
+    """Of points measured epoch by epoch."""
+    known = mechanism.total
+    scale = mechanism.scale(mechanism.parts[0]) if known is not None else 1.0
+    first = [] if known is None else [_one_cell("the number of events", known, scale)]
+    caveat = "Weaker: of the nodes, the end of one epoch was audited; what it keeps back for its course was not."
+    return Targets([], [*first, _nodes(mechanism)], caveat)
+
+
+def of_hypercube(mechanism: Hypercube) -> Targets:
+    """Of the algorithm of paper 1."""
+    caveat = "Much weaker: one canary cell was audited. Comparisons with a noisy threshold hardly show."
+    return Targets([], [_canary(mechanism)], caveat)
+
+
+def _one_cell(name: str, counter: Counter, multiplier: float) -> CounterTarget:
+    kind, one = type(counter).__name__.lower(), np.ones(1)
+    return CounterTarget(
+        name=f"{name}, by the counter {kind}", counter=counter, multipliers=multiplier * one, moved=one
+    )
+
+
+class _Scales:
+    """A gate that adds nothing, and notes the scale that it was asked for first."""
+
+    secure = False
+
+    def __init__(self) -> None:
+        self.first: FloatArray | None = None
+
+    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+        return self._noted(value, sigma)
+
+    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+        return self._noted(value, scale)
+
+    def _noted(self, value: IntArray, scale: float | FloatArray) -> IntArray:
+        if self.first is None:
+            self.first = np.asarray(scale, dtype=np.float64)
+        return value.copy()
+
+
+def _used(mechanism: Marginals) -> FloatArray:
+    """Multipliers of the first cell of each table, as a step of the mechanism really uses them, shape ``(tables,)``."""
+
+    def asked(draw: Callable[[Any], object]) -> FloatArray:
+        gate = _Scales()
+        draw(gate)
+        return np.zeros(0) if gate.first is None else gate.first
+
+    counter, cells = mechanism.counter, mechanism.workload.cells
+    none = np.zeros(cells, dtype=np.int64)
+    scales = asked(lambda gate: mechanism.step(mechanism.init(), none, gate))
+    unit = asked(lambda gate: counter.step(counter.init(1), none[:1], gate, multiplier=np.ones(1)))
+    return np.broadcast_to(scales, cells)[mechanism.workload.offsets[:-1]] / float(unit.reshape(-1)[0])
+
+
+# -- the first tick of what has no counter ----------------------------------------------------------------------------
+
+
+class _Unfitted:
+    """Public synthetic data that are the same whatever was measured."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._tables = np.repeat(1 / workload.lengths, workload.lengths)
+
+    def begin(self, total: float) -> None:
+        """Nothing to do."""
+
+    def allows(self, tables: IntArray) -> NDArray[np.bool_]:
+        """All."""
+        return np.ones(len(tables), dtype=bool)
+
+    def add(self, table: int, first: int, values: FloatArray) -> FloatArray:
+        """The same tables again."""
+        return self._tables
+
+
+def _tables(
+    mechanism: Epochs | InRounds, scales: FloatArray, step: Callable[[IntArray, Gate], Measured], *, gaussian: bool
+) -> DrawTarget:
+    """The tables that are measured in the first tick; an epoch ends with it."""
+    loss = mechanism.changed / scales
+    events = max(1, round(POWER / float(np.median(1 / scales))))
+    without, present = _neighbours(mechanism, events)
+
+    def draw(side: int, gate: Gate) -> FloatArray:
+        measured = step(present if side else without, gate)
+        return _changed_cells(mechanism.workload, measured, without, present - without, len(scales))
+
+    moved = float(np.abs(present - without).max())
+    return DrawTarget(
+        name=f"{len(scales)} tables measured in one tick",
+        measure="mu" if gaussian else "epsilon",
+        claimed=float(np.sqrt(np.sum(loss**2)) if gaussian else loss.sum()),
+        draw=draw,
+        shift=np.full(2 * len(scales), moved),
+        events=events,
+        grid=(float(scales.min()), moved) if gaussian else None,
+    )
+
+
+def _neighbours(mechanism: Epochs | InRounds, events: int) -> tuple[IntArray, IntArray]:
+    """Counts of no rows and of some equal ones; or of these, and of as many others in their place."""
+    workload = mechanism.workload
+    row = workload.count(np.zeros((1, len(workload.sizes)), dtype=np.int32)) * events
+    if mechanism.neighbours == "add-remove":
+        return np.zeros_like(row), row
+    if mechanism.unit.signed:
+        return -row, row
+    other = workload.count(np.array([workload.sizes], dtype=np.int32) - 1) * events
+    return row, other
+
+
+def _changed_cells(
+    workload: Workload, measured: Measured, without: IntArray, change: IntArray, tables: int
+) -> FloatArray:
+    """Values of the cells that differ, turned so that the change is upwards, two for each table but the total."""
+    out, place = np.full(2 * tables, np.nan), 0
+    for marginal in measured.workload.marginals:
+        if not marginal or place == 2 * tables:
+            continue
+        cells = workload.slice_of(marginal)
+        differ = np.flatnonzero(change[cells])[:2]
+        values = measured.values[measured.workload.slice_of(marginal)][differ] - without[cells][differ]
+        out[place : place + differ.size] = np.sign(change[cells][differ]) * values
+        place += 2
+    return out
+
+
+def _nodes(mechanism: Points) -> DrawTarget:
+    """Halves of a box with some fixed events, at the end of the first epoch, which its first tick ends."""
+    partition = mechanism.partition
+    depth = max(min(partition.depth, _DEPTH), partition.dimension)
+    small = replace(mechanism, partition=Partition(dimension=partition.dimension, depth=depth))
+    levels = small.depth_of(1.4 * 2**_EPOCH / mechanism.budget.epsilon)
+    cost = mechanism.parts[1]
+    claimed = cost if mechanism.budget.pure else math.sqrt(2 * cost)
+    each = claimed / (levels if mechanism.budget.pure else math.sqrt(levels))
+    events = max(1, round(POWER / each))
+    without = np.zeros(2**depth, dtype=np.int64)
+    without[0] = math.ceil(1.4 * 2**_EPOCH / mechanism.budget.epsilon) + events
+    present = without.copy()
+    if mechanism.neighbours == "replace-one":
+        present[0] -= events
+        present[-1] += events
+    else:
+        present[0] += events
+    before, after = (np.concatenate(differences(cells, levels)) for cells in (without, present))
+    differ = np.flatnonzero(after - before)
+    shift = (after - before)[differ]
+
+    def draw(side: int, gate: Gate) -> FloatArray:
+        here = Counts.of(present if side else without)
+        _, measured = small.step(small.init(), here, gate, Shape(np.ones(1), 0.1))
+        values = np.full(before.size, np.nan)
+        for block in measured.blocks:
+            if block.level < levels:
+                values[2**block.level - 1 : 2 ** (block.level + 1) - 1] = block.values
+        return np.asarray(np.sign(shift) * (values - before)[differ])
+
+    scale = mechanism.scale(cost)  # of a level that has all of the epoch's budget; no level has less noise
+    return DrawTarget(
+        name=f"{levels} levels of halves at the end of an epoch",
+        measure="epsilon" if mechanism.budget.pure else "mu",
+        claimed=claimed,
+        draw=draw,
+        shift=np.abs(shift).astype(np.float64),
+        events=events,
+        grid=None if mechanism.budget.pure else (scale, float(events)),
+    )
+
+
+def _canary(mechanism: Hypercube) -> DrawTarget:
+    """Points that move from one half of the box to the other."""
+    budget = mechanism.budget
+    number = min(math.ceil(128 / budget.epsilon), mechanism.points)
+    events = max(1, number // 4)
+    sides: list[NDArray[np.int64]] = [np.zeros(number, dtype=np.int64) for _ in range(2)]
+    sides[1][:events] = 2**mechanism.depth - 1
+
+    def draw(side: int, gate: Gate) -> FloatArray:
+        _, counts = mechanism.step(mechanism.init(), sides[side], np.arange(number), gate)
+        return np.array([float(counts.levels[0][1]) if counts.levels else np.nan])
+
+    return DrawTarget(
+        name="the noisy count of one half of the box",
+        measure="epsilon",
+        claimed=float(mechanism.claim().pure or 0),
+        draw=draw,
+        shift=np.array([float(events)]),
+        events=events,
+    )

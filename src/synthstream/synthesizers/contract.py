@@ -1,0 +1,342 @@
+"""The contract of a synthesizer: a mechanism joined with its fit, and what it knows of itself.
+
+Adding one is a class here or elsewhere, and a line in a registry (:mod:`synthstream.synthesizers.registry`). No other
+room asks which kind it has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+from synthstream.counts import Counts
+from synthstream.errors import NotReleased
+from synthstream.kernel.counters import Counter, State
+from synthstream.kernel.gate import Gate
+from synthstream.measured import Measured, Reading
+from synthstream.privacy import Claim
+from synthstream.release.release import Model, Release
+from synthstream.schema.schema import Schema
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+
+# Looks up what was measured at a tick: a ``Measured`` or ``TreeMeasured``, as the mechanism gives it.
+History = Callable[[int], Any]
+
+# What was fitted while a tick was drawn, as it is stored; empty for those who draw first and fit then. Public.
+Models = Mapping[str, NDArray[Any]]
+
+
+class Mechanism(Protocol):
+    """What synthesizers' mechanisms have in common; everything here follows from the configuration alone."""
+
+    def claim(self) -> Claim:
+        """What it promises for its whole life."""
+
+    def describe(self) -> str:
+        """How it measures, in a few plain words."""
+
+    def fingerprint(self) -> str:
+        """Hash of every number that decides what is drawn and with how much noise."""
+
+    def init(self) -> State:
+        """The private state before the first tick."""
+
+    def pack(self, measured: Any) -> IntArray:
+        """What passed the gate at one tick as integers."""
+
+    def unpack(self, tick: int, released: IntArray) -> Any:
+        """The measurement that ``pack`` was given."""
+
+
+class TableMechanism(Mechanism, Protocol):
+    """A mechanism that measures tables."""
+
+    @property
+    def workload(self) -> Workload:
+        """The tables that it may measure."""
+
+    @property
+    def caveat(self) -> str:
+        """What its expected variance is the error of, in a sentence."""
+
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
+
+        What was measured over the ticks after s, up to t, therefore has variance C(t, t) - 2 C(s, t) + C(s, s). NaN
+        where it is not known.
+        """
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
+
+        NaN for tables that are never measured.
+        """
+
+
+class Past(Protocol):
+    """What was measured before, as a window asks for it; ticks are those of the stream."""
+
+    @property
+    def start(self) -> int:
+        """First tick of the segment that holds the window's last tick."""
+
+    def own(self, tick: int) -> Any:
+        """What passed the gate at a tick, of its own segment alone."""
+
+    def whole(self, tick: int) -> Reading:
+        """What is published as measured at a tick: over all segments."""
+
+    def variance(self, first: int, last: int) -> FloatArray:
+        """Variance of what was measured of ticks ``first..last``, for each table of the workload."""
+
+    def seed(self, tick: int) -> int:
+        """The public seed of the fit of a tick."""
+
+    def begins(self, tick: int) -> str:
+        """When a tick begins, as it is written."""
+
+
+class Windowed(NamedTuple):
+    """What is known of the events of some ticks alone.
+
+    Args:
+        measured: the difference of two measurements, and its error.
+        model: rows fitted to it.
+    """
+
+    measured: Measured
+    model: Any
+
+
+Measure = Literal["epsilon", "mu"]
+
+# As many events are added in an audit as make the claim for all of them about this large: an event is best told there.
+POWER = 1.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class CounterTarget:
+    """A counter over those cells that one event changes.
+
+    Args:
+        multipliers: noise of each cell per unit of sensitivity, shape ``(cells,)``.
+        moved: by how much one event changes each cell, shape ``(cells,)``.
+        claimed: for all cells together; left out: what the multipliers say.
+    """
+
+    name: str
+    counter: Counter
+    multipliers: FloatArray
+    moved: FloatArray
+    claimed: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawTarget:
+    """Readings of runs that are simulated one by one.
+
+    Args:
+        measure: ``epsilon`` of pure DP, or ``mu`` of Gaussian DP with rho = mu^2 / 2.
+        claimed: for all readings together.
+        draw: readings of a run without events beside the fixed ones (0) or with ``events`` more (1), shape
+            ``(readings,)``, moved by ``shift`` if there are more; NaN for one that was not taken.
+        shift: shape ``(readings,)``.
+        events: how many are added.
+        grid: for noise in whole numbers: its smallest scale, and the change of a reading; ``None`` if not needed.
+    """
+
+    name: str
+    measure: Measure
+    claimed: float
+    draw: Callable[[int, Gate], FloatArray]
+    shift: FloatArray
+    events: int
+    grid: tuple[float, float] | None = None
+
+
+class Targets(NamedTuple):
+    """Single counters, parts of the whole, and what was left out, in words."""
+
+    counters: list[CounterTarget]
+    parts: list[CounterTarget | DrawTarget]
+    caveat: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowErrors:
+    """Expected errors of published rows.
+
+    Args:
+        table_error: order of a table -> expected sum of absolute errors over its cells, in events; empty for points.
+        box: error of the number of events in a box, in events: root mean square over boxes.
+        distance: of points, Wasserstein distance W1 to the true events, in widths of the box; ``None`` where it is not
+            known.
+    """
+
+    table_error: dict[int, float]
+    box: float
+    distance: float | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "table_error": {str(k): value for k, value in self.table_error.items()},
+            "box": self.box,
+            "distance": self.distance,
+        }
+
+
+# Errors by number of ticks.
+Piece = Callable[[], dict[int, RowErrors]]
+
+
+class Synthesizer(ABC):
+    """Counts rows, measures ticks, makes rows, and answers for its own accuracy."""
+
+    # What is measured, and what it costs: a :class:`Mechanism`.
+    mechanism: Any
+
+    @property
+    def journaled(self) -> bool:
+        """Whether what is drawn in a tick, or whether it is, depends on what was drawn before in the same tick.
+
+        Each answer is then committed before the next is drawn: if a tick could be tried again with fresh draws, a
+        failure that depends on them would tell more than the claim covers.
+        """
+        return True
+
+    # -- a tick -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """Exact counts of rows. Linear: counts of parts add up."""
+
+    @abstractmethod
+    def step(self, state: State, counts: Counts, gate: Gate, last: Any, models: Models) -> tuple[State, Any, Models]:
+        """Close one tick: see ``step`` of the mechanisms.
+
+        Args:
+            last: the model of the newest release, ``None`` before the first.
+            models: what was fitted while the tick before was drawn.
+
+        Returns:
+            The next state, what was measured, and what was fitted meanwhile.
+        """
+
+    def replay(self, measured: Any, models: Models) -> Models:
+        """What ``step`` fitted meanwhile: a pure function of what was measured, and of what the tick before fitted."""
+        return {}
+
+    @abstractmethod
+    def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
+        """The model for a tick: a pure function of measurements, models, the model before, and the seed."""
+
+    @abstractmethod
+    def model(self, arrays: Models) -> Model:
+        """The model whose ``arrays()`` these are."""
+
+    @abstractmethod
+    def release(self, **facts: Any) -> Release:
+        """A release with these facts: those of :class:`synthstream.release.release.Release`."""
+
+    # -- what it knows of itself --------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Cells that are counted, at most."""
+
+    @property
+    def tables(self) -> TableMechanism | None:
+        """The mechanism, if it measures tables."""
+        return None
+
+    @property
+    def every_tick(self) -> bool:
+        """Whether all tables are measured at every tick: what is foreseen of measured counts is then exact."""
+        return False
+
+    def state_bytes(self, horizon: int | None) -> int:
+        """Bytes of the counters' state at the horizon, or in a stream's first segment."""
+        first = self.mechanism.init()
+        state = sum(array.nbytes for array in first.values())
+        # Toeplitz remembers every tick.
+        return int(state) + (16 * self.cells * (horizon or 0) if "counts" in first else 0)
+
+    def error_bound(self, tick: int, *, beta: float) -> float | None:
+        """What no cell of any table measured at a tick is off by, with probability 1 - ``beta``, in events.
+
+        ``None`` if no bound is known. See :mod:`synthstream.synthesizers.bounds`.
+        """
+        return None
+
+    @property
+    def bound_covers(self) -> str:
+        """What :meth:`error_bound` covers, as the end of a sentence; empty if no bound is known."""
+        return ""
+
+    def expected_distance(self, events: int) -> float | None:
+        """Expected Wasserstein distance W1 of so many points, spread evenly, in widths of the box; of points alone."""
+        return None
+
+    # Why there are no windows; empty if there are.
+    no_window = ""
+
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """What was measured of the events of ticks ``first..last``, and rows for it.
+
+        Raises:
+            NotReleased: there is no such window.
+        """
+        raise NotReleased(f"between: {self.no_window}")
+
+    def audit_targets(self) -> Targets:
+        """What of it can be audited. Raises ``TypeError`` if nothing is known."""
+        raise TypeError(f"no way is known to audit a {type(self).__name__}")
+
+    # -- segments -----------------------------------------------------------------------------------------------
+
+    @property
+    def start(self) -> int:
+        """First tick of the segment that it measures."""
+        return 0
+
+    @property
+    def first(self) -> Synthesizer:
+        """The synthesizer of the stream's first segment."""
+        return self
+
+    def own(self, measured: Any) -> Any:
+        """What passed the gate at a tick, of its own segment alone."""
+        return measured
+
+    def whole(self, measured: Any) -> Reading:
+        """What is published as measured: over all segments."""
+        reading: Reading = measured
+        return reading
+
+    # -- forecast -----------------------------------------------------------------------------------------------
+
+    @property
+    def unforeseen(self) -> str:
+        """What cannot be forecast of published rows, and why; empty if all can be."""
+        return ""
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        """Simulations of the stream, each of which answers for some of the ticks; none where it cannot be simulated.
+
+        Args:
+            ticks: numbers of ticks, increasing.
+            careful: whether to average over several draws.
+        """
+        return []
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
+        """Seconds to compute one release on this machine, after so many ticks; ``None`` if that is not simulated."""
+        return None

@@ -1,0 +1,104 @@
+"""The methods of paper 2 as synthesizers: a few selected tables at every tick, or each tick's rows on their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from synthstream.counts import Counts
+from synthstream.fit.population import Population, without
+from synthstream.kernel.counters import State
+from synthstream.kernel.gate import Gate
+from synthstream.kinds import FitKind
+from synthstream.measured import Measured
+from synthstream.papers.batchwise import Batchwise
+from synthstream.papers.fit.rounds import Mixture, Rounds
+from synthstream.papers.selective import Selective
+from synthstream.synthesizers import audit_targets as audit_targets
+from synthstream.synthesizers import windowing
+from synthstream.synthesizers.contract import History, Models, Past, Targets, Windowed
+from synthstream.synthesizers.tables import OfTables
+
+_UNFORESEEN = (
+    "Only the error of the total is known. That of a table depends on which tables are selected, and so on the data; "
+    "how such streams did on public data stands in benchmarks/results/tables.md."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromSelection(OfTables):
+    """Paper 2, main: a few selected tables at every tick, and rows drawn from the models fitted to them."""
+
+    mechanism: Selective
+    kind: FitKind
+
+    no_window = "which tables were measured differs from tick to tick, so two ticks have no difference"
+    unforeseen = _UNFORESEEN
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`. The models of a tick begin with those of the tick before."""
+        rounds = self._rounds(models)
+        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
+
+    def replay(self, measured: Measured, models: Models) -> Models:
+        """See :class:`Synthesizer`."""
+        rounds = self._rounds(models)
+        self.mechanism.replay(measured, rounds)
+        return rounds.result().arrays()
+
+    def _rounds(self, models: Models) -> Rounds:
+        workload = self.mechanism.workload
+        return Rounds(workload, self.kind, Mixture.from_arrays(workload.sizes, models) if models else None)
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+        """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
+        workload = self.mechanism.workload
+        number = round(float(history(tick).marginal(())[0]))
+        rows = Mixture.from_arrays(workload.sizes, models).rows(max(number, 0), np.random.default_rng(seed))
+        return Population.of(workload, rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromBatches(OfTables):
+    """Paper 2, baseline: each tick's rows are fitted on their own, and added to those before."""
+
+    mechanism: Batchwise
+    kind: FitKind
+
+    unforeseen = _UNFORESEEN
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)
+
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """See :class:`Synthesizer`: the batches of its ticks together."""
+        return windowing.of_batches(self, past, first, last)
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`."""
+        rounds = Rounds(self.mechanism.workload, self.kind)
+        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
+
+    def replay(self, measured: Measured, models: Models) -> Models:
+        """See :class:`Synthesizer`."""
+        rounds = Rounds(self.mechanism.workload, self.kind)
+        self.mechanism.replay(measured, rounds)
+        return rounds.result().arrays()
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+        """See :class:`Synthesizer`. Of a batch with fewer than no rows, rows like those drawn are taken away."""
+        workload, rng = self.mechanism.workload, np.random.default_rng(seed)
+        number = round(float(history(tick).marginal(())[0]))
+        rows = Mixture.from_arrays(workload.sizes, models).rows(abs(number), rng)
+        before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if last is None else last.codes.astype(np.int32)
+        return Population.of(workload, without(before, rows, rng) if number < 0 else np.concatenate([before, rows]))

@@ -1,0 +1,227 @@
+"""Synthesizers of streams of points."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from synthstream.counts import Counts
+from synthstream.fit.cloud import Cloud
+from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.kernel.counters import State
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.points import Points
+from synthstream.kernel.schedule import Shape
+from synthstream.kernel.turnstile import Turnstile
+from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
+from synthstream.papers.consistency import consistent
+from synthstream.papers.hypercube import Hypercube
+from synthstream.partition import Partition
+from synthstream.release.points import PointRelease
+from synthstream.schema.schema import Schema
+from synthstream.synthesizers import audit_targets as audit_targets
+from synthstream.synthesizers.contract import History, Models, Piece, Synthesizer, Targets
+from synthstream.synthesizers.simulation import simulate
+from synthstream.workload import CodeArray, IntArray
+
+
+class _OfPoints(Synthesizer):
+    """What synthesizers of points have in common."""
+
+    # Whether a simulation may leave out ticks: what is drawn at one depends on how many events have come, not on time.
+    skips_ticks = False
+
+    @property
+    @abstractmethod
+    def partition(self) -> Partition:
+        """Of the box."""
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self.counted(self.partition.cells(codes), weights)
+
+    def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
+        """Exact counts of events by cell."""
+        return Counts.at(cells, weights)
+
+    @property
+    def cells(self) -> int:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self.partition.cells_number
+
+    def state_bytes(self, horizon: int | None) -> int:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`: the open epoch, its counters, the newest masses."""
+        return 3 * 8 * self.cells
+
+    @property
+    def unforeseen(self) -> str:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return simulate.unforeseen_of_points(self.partition)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return simulate.of_points(self, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return simulate.seconds_of_points(self, ticks, events_per_tick)
+
+    def model(self, arrays: Models) -> Cloud:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return Cloud.from_arrays(self.partition, arrays)
+
+    def release(self, **facts: Any) -> PointRelease:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return PointRelease(**facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromNodes(_OfPoints):
+    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together.
+
+    Where rows may take events away, the masses of what was taken away are fitted for themselves, and subtracted.
+    """
+
+    mechanism: Points | Turnstile
+
+    skips_ticks = True
+    no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        if isinstance(self.mechanism, Points):
+            return audit_targets.of_points(self.mechanism)
+        side = audit_targets.of_points(self.mechanism.side)
+        return side._replace(caveat=f"{side.caveat} Rows that add were; those that take away are measured alike.")
+
+    def expected_distance(self, events: int) -> float | None:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`. Not known where events are taken away."""
+        return forecast(self.mechanism, events) if isinstance(self.mechanism, Points) else None
+
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+        return self.mechanism.partition
+
+    def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
+        """Exact counts of events by cell; what is taken away has cells of its own."""
+        return self.mechanism.count(cells, weights)
+
+    @property
+    def cells(self) -> int:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self.mechanism.cells_number
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, TreeMeasured | TurnstileMeasured, Models]:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
+        return *self.mechanism.step(state, counts, gate, shape), {}
+
+    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        now = history(tick)
+        if isinstance(self.mechanism, Points):
+            return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+        came = cloud([*(history(t).came for t in now.came.needs), now.came], self.mechanism.side)
+        return came.minus(cloud([*(history(t).gone for t in now.gone.needs), now.gone], self.mechanism.side))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromSparseCounts(_OfPoints):
+    """Paper 1: counts of nodes, made consistent. All points of a tick arrive at its first step; it has one for each."""
+
+    mechanism: Hypercube
+
+    no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return audit_targets.of_hypercube(self.mechanism)
+
+    @property
+    def partition(self) -> Partition:
+        """Of the box."""
+        return Partition(dimension=self.mechanism.dimension, depth=self.mechanism.depth)
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, NodeCounts, Models]:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        cells = np.repeat(counts.cells, counts.numbers)
+        return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
+
+    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        now: NodeCounts = history(tick)
+        return counted_cloud(now, self.partition)
+
+
+def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
+    """Whole masses, as many as there are points, by the paper's consistency step."""
+    whole = consistent(counts.levels, counts.time)[-1].astype(np.float64)
+    unknown = np.full(whole.size, np.nan)
+    return Cloud(
+        partition=partition,
+        masses=whole,
+        plain=unknown,
+        errors=unknown,
+        plain_errors=unknown,
+        total_variance=0.0,
+        moving=0.0,
+    )
+
+
+def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
+    """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
+    now = history[-1]
+    epochs: dict[float, dict[int, NodeReading]] = {}
+    for measured in history:
+        readings = epochs.setdefault(measured.begun, {})
+        for block in measured.blocks:
+            events = measured.total - measured.begun
+            readings[block.level] = NodeReading(block.values, block.variance, events)
+    begins = [*epochs, now.total]
+    depth = max([mechanism.depth_of(now.total), *(max(r, default=-1) + 1 for r in epochs.values())])
+    spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
+    dimension = mechanism.partition.dimension
+    plain = masses(spans, depth=depth, dimension=dimension, shrink=False)
+    fitted = masses(spans, depth=depth, dimension=dimension) if mechanism.schedule == "adaptive" else plain
+    total = float(fitted.masses.sum())
+    scale = max(now.total, 0.0) / total if total > 0 else 0.0
+    return Cloud(
+        partition=mechanism.partition,
+        masses=fitted.masses * scale,
+        plain=plain.masses * scale,
+        errors=fitted.errors * scale**2,
+        plain_errors=plain.errors * scale**2,
+        total_variance=now.variance,
+        moving=fitted.moving,
+    )
+
+
+def forecast(mechanism: Points, events: int) -> float:
+    """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
+    depth = mechanism.depth_of(events)
+    noise = mechanism.expected_variance(events)
+    even, errors = (
+        np.full(2**depth, events / 2**depth),
+        np.concatenate([[0.0], np.repeat(noise, 2 ** np.arange(depth))]),
+    )
+    return Cloud(
+        partition=mechanism.partition,
+        masses=even,
+        plain=even,
+        errors=errors,
+        plain_errors=errors,
+        total_variance=0.0,
+        moving=0.0,
+    ).distance()

@@ -1,0 +1,261 @@
+"""A stream that goes on after its private state was lost: a new segment, on top of what was published before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.counts import Counts
+from synthstream.fit.cloud import Cloud
+from synthstream.fit.population import Population
+from synthstream.kernel.counters import State
+from synthstream.kernel.gate import Gate
+from synthstream.measured import Measured, Reading
+from synthstream.privacy import Claim
+from synthstream.release.release import Model, Release
+from synthstream.synthesizers.contract import History, Mechanism, Models, Synthesizer
+from synthstream.workload import CodeArray, FloatArray, IntArray
+
+# What the code cannot check; see the theorem.
+_TRUSTS = (
+    "when the private state was lost, the releases that were there were all that had ever been seen",
+    "whether and when it was lost depends on releases at most, on no private value",
+    "a row that comes again has the time that it had before",
+)
+
+
+class Segment(NamedTuple):
+    """Where a stream was taken up again.
+
+    Args:
+        start: first tick of the segment, above 0.
+        reading: what the release before it had measured, over the whole stream.
+        model: the model of that release, as arrays.
+    """
+
+    start: int
+    reading: Reading
+    model: Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continued:
+    """What passed the gate at a tick of a later segment: the events of that segment alone.
+
+    Args:
+        tick: of the stream.
+        start: first tick of the segment.
+        own: the reading; its ticks begin with the segment.
+    """
+
+    tick: int
+    start: int
+    own: Any
+
+    def facts(self) -> dict[str, Any]:
+        """See :meth:`synthstream.measured.Reading.facts`."""
+        return {**self.own.facts(), "tick": self.tick, "segment": self.start}
+
+    def numbers(self) -> tuple[FloatArray, FloatArray]:
+        """See :meth:`synthstream.measured.Reading.numbers`."""
+        numbers: tuple[FloatArray, FloatArray] = self.own.numbers()
+        return numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """The model before the segment, and that of the segment's own events.
+
+    Args:
+        start: first tick of the segment.
+        base: of all events before it; it does not change any more.
+        own: of those since.
+    """
+
+    start: int
+    base: Model
+    own: Model
+
+    @property
+    def whole(self) -> Model:
+        """One model of all events."""
+        return joined(self.base, self.own)
+
+    @property
+    def number(self) -> int:
+        """See :class:`synthstream.release.release.Model`."""
+        return self.whole.number
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """See :class:`synthstream.release.release.Model`: of the segment's own."""
+        return self.own.arrays()
+
+    def moved_from(self, before: Any) -> float:
+        """See :class:`synthstream.release.release.Model`."""
+        return self.whole.moved_from(whole(before))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumedMechanism:
+    """A mechanism whose ticks begin with a segment.
+
+    Args:
+        inner: of the stream's first segment.
+        start: first tick of this one.
+    """
+
+    inner: Mechanism
+    start: int
+
+    def claim(self) -> Claim:
+        """That of the first segment: each event counts in one segment alone (theorem ``segments``)."""
+        claim = self.inner.claim()
+        return replace(claim, theorems=(*claim.theorems, "segments"), trusts=(*claim.trusts, *_TRUSTS))
+
+    def describe(self) -> str:
+        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
+        return self.inner.describe()
+
+    def fingerprint(self) -> str:
+        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
+        return self.inner.fingerprint()
+
+    def init(self) -> State:
+        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
+        return self.inner.init()
+
+    def pack(self, measured: Continued) -> IntArray:
+        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
+        return self.inner.pack(measured.own)
+
+    def unpack(self, tick: int, released: IntArray) -> Continued:
+        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
+        return Continued(tick=tick, start=self.start, own=self.inner.unpack(tick - self.start, released))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed(Synthesizer):
+    """A synthesizer that begins afresh, and adds what it finds to what was published before.
+
+    Privacy:
+        Unit        one event; neighbours as those of the mechanism
+        Cost        that of the mechanism, once for all segments together
+        Theorem     segments
+        Trusts      the releases that were there were all that had ever been seen; when the state was lost depended on
+                    no private value; a row that comes again has the time that it had
+    Accuracy:       variances of the segments add up
+
+    Args:
+        inner: the stream's synthesizer.
+        segment: where it was taken up again.
+    """
+
+    inner: Synthesizer
+    segment: Segment
+
+    @property
+    def mechanism(self) -> ResumedMechanism:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return ResumedMechanism(inner=self.inner.mechanism, start=self.segment.start)
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self.inner.count(codes, weights)
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Model | None, models: Models
+    ) -> tuple[State, Continued, Models]:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        tick = int(state["t"]) + self.segment.start
+        after, measured, models = self.inner.step(state, counts, gate, self._own(last), models)
+        return after, Continued(tick=tick, start=self.segment.start, own=measured), models
+
+    def replay(self, measured: Continued, models: Models) -> Models:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`. The first tick of a segment begins with nothing."""
+        return self.inner.replay(measured.own, {} if measured.tick == self.segment.start else models)
+
+    def fit(self, tick: int, history: History, last: Model | None, models: Models, *, seed: int) -> Joined:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        start = self.segment.start
+
+        def own(t: int) -> Any:
+            return history(t + start).own
+
+        return self._with_base(self.inner.fit(tick - start, own, self._own(last), models, seed=seed))
+
+    def model(self, arrays: Models) -> Joined:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self._with_base(self.inner.model(arrays))
+
+    def release(self, **facts: Any) -> Release:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        all_of_it = {"measured": self.whole(facts["measured"]), "model": whole(facts["model"])}
+        return self.inner.release(**(facts | all_of_it))
+
+    def whole(self, measured: Continued) -> Reading:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`: running counts of tables go on, all else begins afresh."""
+        return added(self.segment, measured)
+
+    def own(self, measured: Continued) -> Any:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return measured.own
+
+    @property
+    def start(self) -> int:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self.segment.start
+
+    @property
+    def first(self) -> Synthesizer:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self.inner
+
+    @property
+    def cells(self) -> int:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return self.inner.cells
+
+    def _own(self, last: Model | None) -> Model | None:
+        return last.own if isinstance(last, Joined) and last.start == self.segment.start else None
+
+    def _with_base(self, own: Model) -> Joined:
+        return Joined(start=self.segment.start, base=self.inner.model(self.segment.model), own=own)
+
+
+def whole(model: Model) -> Model:
+    """One model of all events, whatever the segments."""
+    return model.whole if isinstance(model, Joined) else model
+
+
+def joined(base: Model, own: Model) -> Model:
+    """One model of the events of two."""
+    if isinstance(base, Cloud) and isinstance(own, Cloud):
+        return base.plus(own)
+    if isinstance(base, Population) and isinstance(own, Population):
+        codes = np.concatenate([base.codes.astype(np.int32), own.codes.astype(np.int32)])
+        return Population.of(own.workload, codes)
+    raise TypeError(f"models of two kinds: {type(base).__name__} and {type(own).__name__}")
+
+
+def added(segment: Segment, measured: Continued) -> Reading:
+    """See :meth:`Resumed.whole`."""
+    own, base, start = measured.own, segment.reading, segment.start
+    if not isinstance(own, Measured) or not isinstance(base, Measured):
+        reading: Reading = replace(own, tick=measured.tick)
+        return reading
+    values, variance = own.values.copy(), own.variance.copy()
+    since = np.where(own.since == 0, start, own.since + start)
+    for q, marginal in enumerate(own.workload.marginals):
+        # A running count goes on only where all that came before was counted too.
+        if own.since[q] or marginal not in base.workload.marginals:
+            continue
+        known = base.workload.marginals.index(marginal)
+        if base.since[known] == 0:
+            values[own.workload.slice_of(marginal)] += base.values[base.workload.slice_of(marginal)]
+            variance[q] += base.variance[known]
+            since[q] = 0
+    return replace(own, tick=measured.tick, values=values, variance=variance, since=since)

@@ -1,0 +1,125 @@
+"""What can be simulated of each kind of stream, in pieces of a second or so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.marginals import Marginals
+from synthstream.partition import Partition
+from synthstream.schema.schema import Schema
+from synthstream.synthesizers.contract import Piece, RowErrors
+from synthstream.synthesizers.simulation import points, tables
+from synthstream.synthesizers.simulation.shapes import LatentClasses
+
+# Draws or runs to average over: for the configured budget, and for others.
+_RUNS, _RUNS_OF_OTHERS = 4, 2
+# Ticks whose numbers of events are within this factor are looked at in one run, beyond what is simulated in full.
+_TOGETHER = 30.0
+
+
+def every_tick(
+    mechanism: Marginals, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool
+) -> list[Piece]:
+    """Of tables that are all measured at every tick, and a living population."""
+    return [partial(_always, mechanism, schema, t, events_per_tick, _runs(careful)) for t in ticks]
+
+
+def in_epochs(made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
+    """Of tables that are measured once an epoch."""
+    groups = _groups(ticks, events_per_tick)
+    return [partial(_in_epochs, made, schema, some, events_per_tick, _runs(careful)) for some in groups]
+
+
+def of_points(made: Any, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
+    """Of points; nothing where there are too many columns: see :func:`unforeseen_of_points`."""
+    if not points.digits_of(made.partition.dimension):
+        return []
+    return [partial(_points, made, some, events_per_tick, _runs(careful)) for some in _groups(ticks, events_per_tick)]
+
+
+def unforeseen_of_points(partition: Partition) -> str:
+    """Why the error of points in a box is not forecast; empty if it is."""
+    if points.digits_of(partition.dimension):
+        return ""
+    return "The error of points in so many columns is not forecast: no grid over them is fine enough to compare on."
+
+
+def seconds_of_tables(mechanism: Marginals | Epochs, schema: Schema, ticks: int, events_per_tick: float) -> float:
+    """Seconds of one release of tables."""
+    events = ticks * events_per_tick
+    return tables.seconds_per_release(mechanism, _shape(schema), events=events, batch=events_per_tick)
+
+
+def seconds_of_points(made: Any, ticks: int, events_per_tick: float) -> float | None:
+    """Seconds of one release of points; ``None`` where they are not simulated."""
+    if not points.digits_of(made.partition.dimension):
+        return None
+    run = points.Run(made, ticks=[ticks], events_per_tick=events_per_tick)
+    run.errors()
+    return run.seconds
+
+
+def _runs(careful: bool) -> int:
+    return _RUNS if careful else _RUNS_OF_OTHERS
+
+
+def _shape(schema: Schema) -> LatentClasses:
+    return LatentClasses.of(schema.columns, np.random.default_rng(0))
+
+
+def _always(
+    mechanism: Marginals, schema: Schema, ticks: int, events_per_tick: float, runs: int
+) -> dict[int, RowErrors]:
+    found = tables.at_every_tick(mechanism, _shape(schema), tick=ticks - 1, events=ticks * events_per_tick, draws=runs)
+    return {ticks: RowErrors(table_error=found.table_error, box=found.box)}
+
+
+def _in_epochs(
+    made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, runs: int
+) -> dict[int, RowErrors]:
+    shape = _shape(schema)
+    each = [tables.in_epochs(made, shape, ticks=ticks, events_per_tick=events_per_tick, seed=s) for s in range(runs)]
+    means = {t: tables.mean_of([one[t] for one in each]) for t in ticks}
+    return {t: RowErrors(table_error=mean.table_error, box=mean.box) for t, mean in means.items()}
+
+
+def _points(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) -> dict[int, RowErrors]:
+    """Geometric means over runs whose rates lie within one doubling around the guess.
+
+    Points are measured afresh when their number has doubled, and the error falls then. No guess is so good that it
+    tells when, so all times within a doubling count alike.
+    """
+    each = []
+    for k in range(runs):
+        rate = events_per_tick * 2 ** ((k + 0.5) / runs - 0.5)
+        each.append(points.Run(made, ticks=ticks, events_per_tick=rate, seed=k).errors())
+    return {
+        t: RowErrors(
+            table_error={},
+            box=_typical([one[t].box for one in each]),
+            distance=_typical([one[t].distance for one in each]),
+        )
+        for t in ticks
+    }
+
+
+def _typical(values: Sequence[float]) -> float:
+    return math.exp(float(np.mean(np.log(np.maximum(values, 1e-12)))))
+
+
+def _groups(ticks: Sequence[int], events_per_tick: float) -> list[list[int]]:
+    """Ticks that one run looks at: a run that simulates many events in proportion shows little of its beginning."""
+    groups: list[list[int]] = [[]]
+    for t in ticks:
+        first = groups[-1][0] if groups[-1] else t
+        in_full = t * events_per_tick <= tables.MOST_ROWS
+        if groups[-1] and not in_full and t > _TOGETHER * first and t * events_per_tick > _TOGETHER * 100:
+            groups.append([])
+        groups[-1].append(t)
+    return groups

@@ -1,0 +1,281 @@
+"""Errors of published rows of a stream of tables, by simulation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from synthstream.counts import Counts
+from synthstream.fit.population import Population, fit
+from synthstream.fit.targets import MEMORY
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.seeded import SeededGate
+from synthstream.measured import Measured
+from synthstream.privacy import Budget
+from synthstream.synthesizers.simulation.shapes import LatentClasses
+from synthstream.workload import CodeArray, FloatArray, Workload
+
+# More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.
+MOST_ROWS = 20_000
+# Draws of one release, so many that about this number of rows is fitted in all; errors are averaged over them.
+_ROWS_IN_ALL, _MOST_DRAWS = 15_000, 3
+# Releases that are simulated before the one that is looked at, it included, over so many times what rows remember.
+_LIVES, _LOOKS_BACK = 5, 2.0
+# Fits in a row, for a stream that is measured in epochs.
+_FITS = 5
+# Rows that are taken in turn where each stands for many.
+_LISTED = 2000
+# Boxes that errors are averaged over.
+_BOXES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableErrors:
+    """Expected errors of tables of published rows, in events.
+
+    Args:
+        table_error: order of a table -> expected sum of absolute errors over its cells: mean over tables.
+        box: error of the count of events in a box: root mean square over boxes.
+    """
+
+    table_error: dict[int, float]
+    box: float
+
+
+def errors_of(workload: Workload, gap: FloatArray) -> TableErrors:
+    """Errors of one release, from estimated minus true counts over all cells of a workload, shape ``(cells,)``.
+
+    A box is half of the codes of each of two columns, drawn at random: a quarter of their table.
+
+    Example:
+        >>> workload = Workload.all_up_to(2, sizes=(2, 2))
+        >>> errors_of(workload, np.ones(workload.cells)).table_error
+        {1: 2.0, 2: 4.0}
+    """
+    sums = np.add.reduceat(np.abs(gap), workload.offsets[:-1])
+    order = np.array([len(m) for m in workload.marginals])
+    table_error = {int(k): float(sums[order == k].mean()) for k in np.unique(order) if k}
+    return TableErrors(table_error=table_error, box=float(np.sqrt(np.mean(_in_boxes(workload, gap) ** 2))))
+
+
+def box_variance(workload: Workload, variance: FloatArray) -> float:
+    """Variance of the sum of the measured cells of a box, mean over all tables of two columns; NaN if there are none.
+
+    A box takes half of the codes of each column, rounded up: of a table of a by b cells, each of variance v,
+    ceil(a / 2) ceil(b / 2) cells. Noise is independent between cells, so the sum's variance is that number times v.
+
+    Example:
+        >>> workload = Workload.all_up_to(2, sizes=(4, 5))
+        >>> box_variance(workload, np.full(4, 10.0))
+        60.0
+    """
+    found = [
+        np.prod([(size + 1) // 2 for size in shape]) * variance[q]
+        for q, shape in enumerate(workload.shapes)
+        if len(shape) == _order_of_boxes(workload)
+    ]
+    return float(np.nanmean(found)) if found and not np.all(np.isnan(found)) else float("nan")
+
+
+def _order_of_boxes(workload: Workload) -> int:
+    """Two columns; or fewer, or more, if there are no such tables."""
+    orders = {len(marginal) for marginal in workload.marginals if marginal}
+    return 2 if 2 in orders else min(orders, default=0)
+
+
+def _in_boxes(workload: Workload, gap: FloatArray) -> FloatArray:
+    """Gap of the number of events in some boxes, shape ``(boxes,)``. Always the same boxes."""
+    rng = np.random.default_rng(0)
+    eligible = [q for q, m in enumerate(workload.marginals) if m and len(m) == _order_of_boxes(workload)]
+    if not eligible:
+        return np.abs(gap[:1])
+    found = []
+    for q in rng.choice(eligible, size=_BOXES):
+        part = gap[workload.offsets[q] : workload.offsets[q + 1]].reshape(workload.shapes[q])
+        for size in workload.shapes[q]:
+            part = part[rng.permutation(size)[: (size + 1) // 2]].sum(axis=0)
+        found.append(float(part))
+    return np.array(found)
+
+
+def at_every_tick(
+    mechanism: Marginals, shape: LatentClasses, *, tick: int, events: float, draws: int = _MOST_DRAWS
+) -> TableErrors:
+    """Errors of rows fitted to tables that are measured at every tick, after a tick, 0-based.
+
+    Rows live on from release to release and so average some noise out. A few ticks before this one are simulated with
+    it, each cell with normal noise of the counter's exact covariance; what rows forget in one step is what they would
+    have forgotten in all ticks that it leaves out.
+
+    Args:
+        events: that have come by then.
+        draws: releases to average over, at most; fewer where rows are many.
+    """
+    workload, found = mechanism.workload, []
+    ticks = np.unique(np.linspace(tick - _LOOKS_BACK * MEMORY * tick, tick, _LIVES).round().astype(int)).tolist()
+    most = _most_rows(workload)
+    scale = max(1.0, events / most)
+    stderr = np.stack([np.sqrt(mechanism.variance(t)) for t in ticks]) / scale
+    root = np.linalg.cholesky(_correlation(mechanism, ticks))
+    for draw in range(int(np.clip(_ROWS_IN_ALL // max(round(events / scale), 1), 1, draws))):
+        rng = np.random.default_rng([tick, draw])
+        noise = root @ rng.normal(size=(len(ticks), workload.cells))
+        numbers = [round(events * (t + 1) / (tick + 1) / scale) for t in ticks]
+        codes, rows = shape.rows(numbers[-1], rng), None
+        for k, (t, number) in enumerate(zip(ticks, numbers, strict=True)):
+            true = workload.count(codes[:number])
+            values = true + noise[k] * np.repeat(stderr[k], workload.lengths)
+            measured = Measured(tick=t, workload=workload, values=values, variance=stderr[k] ** 2)
+            rows = fit(measured, start=rows, seed=draw, memory=_memory(t, t - ticks[k - 1] if k else 1))
+            gap = np.asarray(workload.count(rows.codes.astype(np.int32)) - true, dtype=np.float64)
+        found.append(errors_of(workload, np.asarray(gap * scale, dtype=np.float64)))
+    return mean_of(found)
+
+
+def _correlation(mechanism: Marginals, ticks: Sequence[int]) -> FloatArray:
+    """Of the noise of one cell at some ticks; a little more is added to its diagonal, so that it has a root."""
+    multiplier = float(mechanism.multipliers.max())
+    covariance = np.array([[mechanism.counter.covariance(s, t, multiplier=multiplier) for t in ticks] for s in ticks])
+    size = np.sqrt(np.maximum(np.diag(covariance), np.finfo(np.float64).tiny))
+    return np.asarray(covariance / np.outer(size, size) + 1e-9 * np.eye(len(ticks)))
+
+
+def _memory(tick: int, left_out: int) -> float:
+    """The ``memory`` of a fit that stands for so many: what it keeps of the rows before is what they would keep."""
+    kept = (1 - 1 / (1 + MEMORY * tick)) ** left_out
+    return kept / (1 - kept) / max(tick, 1)
+
+
+def in_epochs(
+    made: Any, shape: LatentClasses, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0
+) -> dict[int, TableErrors]:
+    """Errors of rows fitted to tables that are measured once an epoch, after so many ticks: by running the mechanism.
+
+    Args:
+        made: a synthesizer whose mechanism is an :class:`Epochs`.
+
+    The real mechanism is stepped at the end of each epoch, and at the ticks asked for, with seeded noise. What comes in
+    between is counted there.
+    """
+    # With a scale above 1 each row stands for so many, and noise is smaller by as much.
+    scale = max(1.0, max(ticks) * events_per_tick / _most_rows(made.mechanism.workload))
+    budget = made.mechanism.budget
+    mechanism = replace(made.mechanism, budget=Budget(epsilon=budget.epsilon * scale, delta=budget.delta))
+    made, workload, rng = replace(made, mechanism=mechanism), mechanism.workload, np.random.default_rng(seed)
+    state, last, gate = mechanism.init(), None, SeededGate(f"forecast {seed}")
+    history: dict[int, Measured] = {}
+    true, found, rows = np.zeros(workload.cells, dtype=np.int64), {}, _Rows(shape, scale, rng)
+    for before, end in pairwise([0, *sorted({*ends_of_epochs(mechanism, max(ticks)), *ticks})]):
+        number = round(end * events_per_tick / scale) - round(before * events_per_tick / scale)
+        counts = workload.count(rows.next(number))
+        true += counts
+        state = state | {"t": np.array(end - 1)}  # ticks without events change nothing but the noise of the total
+        state, measured, _ = made.step(state, Counts.of(counts), gate, last, {})
+        history[end - 1] = _noisier(mechanism, measured, steps=int(state["total.t"]), rng=rng)
+        # A stream fits its rows anew at every tick, and they come nearer each time.
+        for again in range(min(end - before, _FITS if end in ticks else 1)):
+            last = made.fit(end - 1, history.__getitem__, last, {}, seed=end + again)
+        if end in ticks and last is not None:
+            gap = np.asarray(workload.count(last.codes.astype(np.int32)) - true, dtype=np.float64)
+            found[end] = errors_of(workload, np.asarray(gap * scale, dtype=np.float64))
+    return found
+
+
+class _Rows:
+    """Rows of a shape, of which each stands for ``scale`` events: shares vary no more than those of all these would.
+
+    One row in ``scale`` is drawn; the others come in turn from a fixed list.
+    """
+
+    def __init__(self, shape: LatentClasses, scale: float, rng: np.random.Generator) -> None:
+        self._shape, self._scale, self._rng = shape, scale, rng
+        self._list, self._place = shape.rows(_LISTED, rng), 0
+
+    def next(self, number: int) -> CodeArray:
+        """So many more."""
+        drawn = round(number / self._scale)
+        places = (self._place + np.arange(number - drawn)) % _LISTED
+        self._place = (self._place + number - drawn) % _LISTED
+        return np.concatenate([self._shape.rows(drawn, self._rng), self._list[places]])
+
+
+def _noisier(mechanism: Epochs, measured: Measured, *, steps: int, rng: np.random.Generator) -> Measured:
+    """A measurement whose total has the noise of its tick: its counter was stepped fewer times."""
+    q = mechanism.workload.marginals.index(())
+    lacking = mechanism.variance(measured.tick)[q] - mechanism.variance(steps - 1)[q]
+    values = measured.values.copy()
+    values[measured.workload.slice_of(())] += rng.normal() * np.sqrt(max(lacking, 0.0))
+    return replace(measured, values=values)
+
+
+def ends_of_epochs(mechanism: Epochs, ticks: int) -> list[int]:
+    """Numbers of ticks, up to ``ticks``, after which an epoch ends.
+
+    Example:
+        >>> mechanism = Epochs(
+        ...     workload=Workload.all_up_to(1, sizes=(2,)), budget=Budget(epsilon=1.0, delta=0.0), horizon=50, picks=1
+        ... )
+        >>> ends_of_epochs(mechanism, 30)
+        [1, 2, 3, 5, 8, 12, 18, 27]
+    """
+    ends, end = [], mechanism.begin(ticks)
+    while end > 0:
+        ends.append(end)
+        end = mechanism.begin(end - 1)
+    return ends[::-1]
+
+
+def seconds_per_release(mechanism: Marginals | Epochs, shape: LatentClasses, *, events: float, batch: float) -> float:
+    """Seconds of one release on this machine: counting a batch, noise, and nudging rows of the release before.
+
+    Measured on simulated rows, at most as many as are simulated; a fit takes time in proportion to its rows.
+    """
+    workload, rng = mechanism.workload, np.random.default_rng(0)
+    number = max(round(min(events, _most_rows(workload))), 1)
+    codes, state = shape.rows(number, rng), mechanism.init()
+    counts = workload.count(codes)
+    measured = Measured(tick=0, workload=workload, values=counts.astype(np.float64), variance=_known(mechanism))
+    rows = Population.of(workload, codes)
+    fit(measured, start=rows, seed=0)  # compiles what there is to compile
+    begin = time.perf_counter()
+    fit(measured, start=rows, seed=0)
+    fitted = time.perf_counter() - begin
+    begin = time.perf_counter()
+    workload.count(codes[: max(round(min(batch, number)), 1)])
+    counted = time.perf_counter() - begin
+    begin = time.perf_counter()
+    if isinstance(mechanism, Marginals):
+        mechanism.step(state, counts, SeededGate(0))
+    else:
+        mechanism.step(state, counts, SeededGate(0), lambda n: _even(workload, n))
+    noise = time.perf_counter() - begin
+    # A fit makes at most four million proposals, four for each row (fit/population.py).
+    return noise + counted * max(1.0, batch / number) + fitted * max(1.0, min(events, 1e6) / number)
+
+
+def _known(mechanism: Marginals | Epochs) -> FloatArray:
+    return np.maximum(mechanism.variance(0), 1e-6)
+
+
+def _even(workload: Workload, events: float) -> FloatArray:
+    return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
+
+
+def _most_rows(workload: Workload) -> int:
+    """Rows to simulate: fewer where many tables hold a column, as a fit takes longer."""
+    held = sum(len(m) for m in workload.marginals) / len(workload.sizes)
+    return int(np.clip(MOST_ROWS * 20 / max(held, 1.0), 1000, MOST_ROWS))
+
+
+def mean_of(found: Sequence[TableErrors]) -> TableErrors:
+    """Means over draws."""
+    return TableErrors(
+        table_error={k: float(np.mean([f.table_error[k] for f in found])) for k in found[0].table_error},
+        box=float(np.sqrt(np.mean([f.box**2 for f in found]))),
+    )

@@ -1,0 +1,174 @@
+"""What is measured, and how rows are made of it: a mechanism joined with its fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from synthstream.counts import Counts
+from synthstream.fit.pooling import pooled
+from synthstream.fit.population import Population, fit
+from synthstream.kernel.counters import State
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.marginals import Marginals
+from synthstream.measured import Measured
+from synthstream.release.release import TableRelease
+from synthstream.schema.schema import Schema
+from synthstream.synthesizers import audit_targets as audit_targets
+from synthstream.synthesizers import bounds, windowing
+from synthstream.synthesizers.contract import (
+    History,
+    Models,
+    Past,
+    Piece,
+    Synthesizer,
+    TableMechanism,
+    Targets,
+    Windowed,
+)
+from synthstream.synthesizers.simulation import simulate
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTables(Synthesizer):
+    """What synthesizers of tables have in common."""
+
+    mechanism: TableMechanism
+
+    @property
+    def cells(self) -> int:
+        """See :class:`Synthesizer`."""
+        return self.mechanism.workload.cells
+
+    @property
+    def tables(self) -> TableMechanism:
+        """See :class:`Synthesizer`."""
+        return self.mechanism
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`Synthesizer`."""
+        return Counts.of(self.mechanism.workload.count(codes, weights))
+
+    def model(self, arrays: Models) -> Population:
+        """See :class:`Synthesizer`."""
+        return Population(workload=self.mechanism.workload, codes=arrays["codes"])
+
+    def release(self, **facts: Any) -> TableRelease:
+        """See :class:`Synthesizer`."""
+        return TableRelease(workload=self.mechanism.workload, **facts)
+
+    def _dense(self, counts: Counts) -> IntArray:
+        return counts.dense(self.mechanism.workload.cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continual(OfTables):
+    """All tables at every tick, and a living population fitted to them."""
+
+    mechanism: Marginals
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`."""
+        return *self.mechanism.step(state, self._dense(counts), gate), {}
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+        """See :class:`Synthesizer`."""
+        return fit(history(tick), start=last, seed=seed)
+
+    every_tick = True
+
+    def error_bound(self, tick: int, *, beta: float) -> float:
+        """See :class:`Synthesizer`: of every running count after that tick."""
+        return bounds.of_running_counts(self.mechanism, tick, beta=beta)
+
+    bound_covers = "before the fit"
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return audit_targets.of_marginals(self.mechanism)
+
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """See :class:`Synthesizer`: differences of running counts."""
+        return windowing.of_running_counts(past, first, last, seed=seed)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        """See :class:`Synthesizer`."""
+        return simulate.every_tick(self.mechanism, schema, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
+        """See :class:`Synthesizer`."""
+        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InEpochs(OfTables):
+    """The total at every tick, other tables once an epoch, and a living population fitted to all epochs together."""
+
+    mechanism: Epochs
+
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        """See :class:`Synthesizer`."""
+        workload = self.mechanism.workload
+        guess = partial(guessed, workload, last)
+        return *self.mechanism.step(state, self._dense(counts), gate, guess), {}
+
+    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+        """See :class:`Synthesizer`."""
+        ends = [t for t in self._ends(tick) if t != tick]
+        # Epochs bring news, ticks between them none: there is no fresh noise to average out.
+        known = pooled([*(history(t) for t in ends), history(tick)], signed=self.mechanism.unit.signed)
+        return fit(known, start=last, seed=seed, memory=0.0)
+
+    def error_bound(self, tick: int, *, beta: float) -> float:
+        """See :class:`Synthesizer`: of the running total, and of the tables of the one epoch that ends."""
+        return bounds.of_an_epoch(self.mechanism, tick, beta=beta)
+
+    bound_covers = (
+        "before the fit, and apart from what has not been measured yet. A table that is measured once an epoch counts "
+        "the rows of that epoch alone"
+    )
+
+    def audit_targets(self) -> Targets:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        return audit_targets.of_epochs(self.mechanism)
+
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """See :class:`Synthesizer`: whole epochs of one segment."""
+        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        """See :class:`Synthesizer`."""
+        return simulate.in_epochs(self, schema, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
+        """See :class:`Synthesizer`."""
+        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
+    def _ends(self, tick: int) -> Sequence[int]:
+        """Ticks up to this one at which an epoch ended."""
+        ends, begin = [], self.mechanism.begin(tick + 1)
+        while begin > 0:
+            ends.append(begin - 1)
+            begin = self.mechanism.begin(begin - 1)
+        return ends[::-1]
+
+
+def guessed(workload: Workload, rows: Population | None, events: float) -> FloatArray:
+    """Tables of the rows over all cells, scaled to a number of events; uniform if there are no rows."""
+    if rows is None or len(rows.codes) == 0:
+        return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
+    return np.asarray(workload.count(rows.codes.astype(np.int32)) * (events / len(rows.codes)))

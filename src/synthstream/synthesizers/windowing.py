@@ -1,0 +1,147 @@
+"""What was measured of the events of some ticks alone, and rows for it: for each way of measuring tables.
+
+All of it is post-processing of what was published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from synthstream.errors import NotReleased
+from synthstream.fit.pooling import pooled
+from synthstream.fit.population import Population, fit
+from synthstream.fit.targets import targets
+from synthstream.kernel.epochs import Epochs
+from synthstream.measured import Measured
+from synthstream.synthesizers.contract import History, Models, Past, Windowed
+from synthstream.workload import Workload
+
+# Rows of a window follow the shares of all events up to its end, except where what was measured in it stands out of its
+# noise: they remember without end.
+_ALL = np.inf
+# So many dates are named where a window has to begin and end with epochs.
+_NAMED = 12
+
+
+class Fitted(Protocol):
+    """What fits rows to each tick alone."""
+
+    def replay(self, measured: Any, models: Models) -> Models:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+
+    def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
+        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+
+
+def of_running_counts(past: Past, first: int, last: int, *, seed: int) -> Windowed:
+    """Of tables that are all measured at every tick: the difference of running counts."""
+    now = _whole(past, last)
+    if first == 0:
+        return Windowed(now, _rows(now, None, seed=seed))
+    before = _whole(past, first - 1)
+    since = np.full(len(now.workload.marginals), first, dtype=np.int64)
+    own = replace(now, values=now.values - before.values, variance=past.variance(first, last), since=since)
+    return Windowed(own, _rows(own, now, seed=seed))
+
+
+def of_epochs(mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+    """Of tables that are measured once an epoch: exact sums of whole epochs, and rows for their pooled estimate.
+
+    Raises:
+        NotReleased: the ticks are not whole epochs of one segment.
+    """
+    _refuse_broken_epochs(mechanism, past, first, last, newest)
+    begun = first - past.start
+    history: list[Measured] = [
+        past.own(past.start + tick) for tick in range(last - past.start + 1) if mechanism.ends(tick)
+    ]
+    inside = [known for known in history if known.tick >= begun]
+    base = float(past.own(first - 1).marginal(())[0]) if begun else 0.0
+    variance = dict(zip(mechanism.workload.marginals, past.variance(first, last).tolist(), strict=True))
+    marginals = [m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in inside)]
+    values = [sum(known.marginal(m)[0].reshape(-1) for known in inside) for m in marginals if m]
+    total = float(inside[-1].marginal(())[0]) - base
+    exact = Measured(
+        tick=last,
+        workload=Workload(sizes=mechanism.workload.sizes, marginals=tuple(sorted(marginals, key=len))),
+        values=np.concatenate([[total], *values]),
+        variance=np.array([variance[m] for m in sorted(marginals, key=len)]),
+        since=np.full(len(marginals), first, dtype=np.int64),
+    )
+    signed = mechanism.unit.signed
+    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], signed=signed)
+    all_of_it = pooled(history, signed=signed) if begun else None
+    return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed))
+
+
+def of_batches(made: Fitted, past: Past, first: int, last: int) -> Windowed:
+    """Of ticks whose rows are fitted apart: their number in all, and the rows that were fitted to each of them."""
+    rows: Any = None
+    totals: list[float] = []
+    for tick in range(first, last + 1):
+        known = past.own(tick)
+        models = made.replay(known, {})
+        rows = made.fit(known.tick, lambda _, known=known: known, rows, models, seed=past.seed(tick))  # type: ignore[misc]
+        totals.append(float(known.marginal(())[0]))
+    found: Population = rows
+    measured = Measured(
+        tick=last,
+        workload=Workload(sizes=found.workload.sizes, marginals=((),)),
+        values=np.array([sum(totals)]),
+        variance=past.variance(first, last)[[found.workload.marginals.index(())]],
+        since=np.array([first]),
+    )
+    return Windowed(measured, found)
+
+
+def _whole(past: Past, tick: int) -> Measured:
+    """What was measured of all events up to a tick, over all segments."""
+    found = past.whole(tick)
+    if not isinstance(found, Measured):
+        raise TypeError(f"no tables were measured: {type(found).__name__}")
+    return found
+
+
+def _rows(own: Measured, all_of_it: Measured | None, *, seed: int) -> Population:
+    """Rows for a window's measurement, near the shares of all events up to its end.
+
+    Noise is as large for a month as for years, and would drown it. So rows begin as those of all events, and move where
+    the window's own measurement stands out of its noise (the same empirical Bayes step as between releases).
+
+    Args:
+        all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
+    """
+    if all_of_it is None:
+        return fit(own, seed=seed, memory=0.0)
+    rows, number = fit(all_of_it, seed=seed, memory=0.0), targets(own).rows
+    if rows.number == 0:
+        return fit(own, seed=seed, memory=0.0)
+    drawn = np.random.default_rng(seed).choice(rows.number, size=number, replace=number > rows.number)
+    start = Population(workload=rows.workload, codes=rows.codes[drawn])
+    return fit(own, start=start, seed=seed, memory=_ALL)
+
+
+def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, newest: int) -> None:
+    """Raise unless ticks are whole epochs of one segment: all tables but the total were measured over epochs alone."""
+    at = past.start
+    if first >= at and mechanism.begin(first - at) == first - at and mechanism.ends(last - at):
+        return
+    begins = [at + t for t in range(newest - at + 2) if mechanism.begin(t) == t]
+    dates = ", ".join(past.begins(tick) for tick in begins[-_NAMED:])
+    raise NotReleased(
+        "between: with delta = 0 this stream measures its tables once an epoch, so a window must begin and end with "
+        f'one. Choose two of: {dates}. (A stream with delta above 0, or measure = "always", has all windows.)'
+    )
+
+
+def _from(known: Measured, begun: int, base: float, variance: float) -> Measured:
+    """A measurement as it would be if the stream had begun with a later tick."""
+    place = known.workload.marginals.index(())
+    values, variances = known.values.copy(), known.variance.copy()
+    values[known.workload.slice_of(())] -= base
+    variances[place] = variance
+    since = np.where(np.arange(known.since.size) == place, 0, known.since - begun)
+    return replace(known, tick=known.tick - begun, values=values, variance=variances, since=since)
