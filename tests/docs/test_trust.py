@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -12,51 +13,61 @@ from tests.docs.test_house import FILES, ROOT, SOURCE, imports_of, touches
 PAGE = ROOT / "docs" / "trust.md"
 
 # What hands out private values, or takes them: whoever imports one of these may hold some.
-PRIVATE = ["kernel.gate", "counts", "counting", "reading", "intake", "stream", "journal", "contributions", "io.store"]
-PRIVATE += ["io.sources", "io.cursors", "io.contributions", "io.kafka", "io.postgres"]
+PRIVATE = [
+    "kernel.gate",
+    "counts",
+    "ingest.counting",
+    "schema.coercion",
+    "ingest.intake",
+    "stream.stream",
+    "state.journal",
+    "ingest.bounding",
+    "state.store",
+]
+PRIVATE += ["ingest.files", "ingest.cursors", "ingest.persons", "ingest.kafka", "ingest.postgres"]
 
 # They import one of these all the same, and hold none.
 PUBLIC = {
     "__init__.py": "names what the package offers",
     "evaluate/audit.py": "simulated events",
-    "evaluate/subjects.py": "simulated events",
+    "synthesizers/audit_targets.py": "simulated events",
     "evaluate/trials.py": "simulated events",
-    "foresight/points.py": "simulated events",
-    "foresight/tables.py": "simulated events",
-    "outside.py": "takes the names of kinds of files",
+    "synthesizers/simulation/tables.py": "simulated events",
 }
 
 # They import none of these, and a private value, or the decision to draw, depends on them.
 DECLARED = {
-    "assembly.py": "how much noise",
-    "binning.py": "cells to codes",
-    "commands/common.py": "core dumps, progress",
-    "commands/manners.py": "what an exception shows",
+    "synthesizers/assembly.py": "how much noise",
+    "schema/binning.py": "cells to codes",
+    "cli/common.py": "core dumps, progress",
+    "cli/runtime.py": "what an exception shows",
     "compiling.py": "whose code runs",
-    "config.py": "how much noise",
+    "config/config.py": "how much noise",
     "environment.py": "the clock",
     "errors.py": "what an error shows",
     "evaluate/custodian_page.py": "true counts",
     "evaluate/metrics.py": "true counts",
     "evaluate/wasserstein.py": "true points",
-    "io/blobs.py": "counts as bytes",
-    "io/database.py": "commits",
-    "io/delta.py": "what is published elsewhere",
-    "io/disk.py": "commits",
-    "io/folder.py": "who can read the state",
-    "io/places.py": "what is published elsewhere",
-    "io/postgres_table.py": "what is published elsewhere",
-    "io/rows.py": "rows of the state",
-    "io/sealing.py": "the key",
-    "io/sinks.py": "what is published",
-    "io/servers.py": "what an error of a server shows",
+    "state/blobs.py": "counts as bytes",
+    "state/database.py": "commits",
+    "publish/delta.py": "what is published elsewhere",
+    "state/disk.py": "commits",
+    "state/folder.py": "who can read the state",
+    "publish/mirrors.py": "what is published elsewhere",
+    "publish/postgres_table.py": "what is published elsewhere",
+    "state/sums.py": "rows of the state",
+    "state/sealing.py": "the key",
+    "publish/building.py": "the chain",
+    "stream/following.py": "when a tick closes",
+    "publish/folder.py": "what is published",
+    "config/servers.py": "what an error of a server shows",
     "partition.py": "codes to cells",
     "privacy.py": "what a claim costs",
-    "release.py": "the chain",
-    "secrecy.py": "the key",
+    "release/release.py": "the chain",
+    "config/secrecy.py": "the key",
     "spark/sessions.py": "what Spark shows",
-    "synthesis.py": "what is counted",
-    "turns.py": "two draws at once",
+    "config/synthesis.py": "what is counted",
+    "stream/turns.py": "two draws at once",
     "workload.py": "codes to cells",
 }
 
@@ -71,11 +82,16 @@ def named(text: str) -> list[str]:
     return [file for row in rows for file in re.findall(r"`([\w/]+\.py)`", row.split(" | ")[0])]
 
 
+def _does(path: Path) -> bool:
+    """Whether a file holds more than a docstring."""
+    return len(ast.parse(path.read_text()).body) > 1
+
+
 def needed() -> set[str]:
     """Files that the page must name: by what they import, and by declaration."""
     modules = [f"synthstream.{module}" for module in PRIVATE]
     found = {name_of(p) for p in FILES if any(touches(imports_of(p), module) for module in modules)}
-    kernel = {name_of(p) for p in FILES if name_of(p).startswith("kernel/") and p.read_text().strip()}
+    kernel = {name_of(p) for p in FILES if name_of(p).startswith(("kernel/", "papers/counters/")) and _does(p)}
     sources = {f"{module.replace('.', '/')}.py" for module in PRIVATE}
     return (found - PUBLIC.keys()) | sources | kernel | DECLARED.keys()
 

@@ -233,7 +233,10 @@ def test_describing_again_writes_nothing_and_gives_the_same_bytes(tmp_path: Path
     assert {name: (tmp_path / "releases" / name).stat().st_ino for name in DESCRIPTIONS} == {
         name: stat.st_ino for name, stat in first.items()
     }
-    text = "from synthstream.config.config import load; from synthstream.publish.catalogue import descriptions; import sys, pathlib;"
+    text = (
+        "from synthstream.config.config import load; from synthstream.publish.catalogue import descriptions; "
+        "import sys, pathlib;"
+    )
     text += "sys.stdout.write(''.join(descriptions(load(pathlib.Path('stream.toml'))).values()))"
     again = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
     assert again.stdout == "".join(descriptions(config).values())

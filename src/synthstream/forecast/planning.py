@@ -50,7 +50,8 @@ class Forecast:
             the tables of that order.
         table_error: order -> expected sum of absolute errors over the cells of a table: mean over tables.
         box: standard error of the events in a box, as the sum of its measured cells: see
-            :func:`synthstream.synthesizers.simulation.tables.box_variance`. ``None`` if boxes are not sums of measured cells.
+            :func:`synthstream.synthesizers.simulation.tables.box_variance`. ``None`` if boxes are no sums of measured
+            cells.
         largest: what no cell of any table measured at that tick is off by, with a probability of 95 %; see
             :func:`synthstream.synthesizers.bounds.largest_error`. ``None`` if no bound is known.
         rows: expected errors of the published rows, by simulation; ``None`` if there is no forecast.

@@ -182,7 +182,7 @@ class Releases:
 
 
 class _Rows:
-    """Published rows as a model: read and encoded when they are needed. See :class:`synthstream.release.release.Rows`."""
+    """Published rows as a model, read and encoded when they are needed: :class:`synthstream.release.release.Rows`."""
 
     def __init__(self, read: Callable[[], pl.DataFrame], schema: Schema, workload: Workload, number: int) -> None:
         self._read, self._schema, self._workload, self.number = read, schema, workload, number

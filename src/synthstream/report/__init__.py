@@ -1,1 +1,4 @@
-"""Pages made of what is public: releases, claims and configuration. Nothing here sees a private row."""
+"""Pages for people: the public report and the page of a plan. They work offline.
+
+It sees what is published and public settings. It imports ``publish``, ``forecast`` and what these import.
+"""

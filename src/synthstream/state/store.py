@@ -3,7 +3,7 @@
 One transaction holds cursor, counter state, noisy measurement and hash-chain head. The tables ``pending``,
 ``counter`` and ``answer`` hold exact counts, or noise from which they follow: they are as secret as the rows, and are
 encrypted if there is a key. So are ``person`` and ``waiting``, which hold rows of persons until their tick closes
-(``io/contributions.py``): of these the rows alone are encrypted, not their number, and persons have a keyed sum of
+(``ingest/persons.py``): of these the rows alone are encrypted, not their number, and persons have a keyed sum of
 their own. Every blob is sealed for its place, and a keyed sum of all other rows is kept, so that none can be lost,
 added, exchanged or brought back unnoticed.
 """

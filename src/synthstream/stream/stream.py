@@ -220,8 +220,7 @@ class Stream:
     def due(self, *, until: datetime | None = None) -> int:
         """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open.
 
-        Raises:
-            TickNotOver: ``until`` lies in the future of the machine's clock. A configured ``until`` may.
+        Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
         now = self._env.now()
         if until is not None and not isinstance(until, datetime):
@@ -284,7 +283,7 @@ class Stream:
     def follow(
         self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep
     ) -> Iterator[Release]:
-        """Go on: count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
+        """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
         return follow(self, now=self._env.now, until=until, poll=poll, rest=rest)
 
     def _finish_half_drawn(self) -> None:
@@ -373,7 +372,7 @@ class Stream:
         return self._newest().rows(n, where=where, rng=rng)
 
     def between(self, start: Moment, end: Moment) -> Window:
-        """Rows and tables of the events between two moments. See :meth:`synthstream.publish.published.Releases.between`."""
+        """Rows and tables of the events between two moments. See :meth:`Releases.between`."""
         return window(self.config, self._builder, start, end, newest=self._newest().tick)
 
     def table(self, columns: list[str]) -> pl.DataFrame:

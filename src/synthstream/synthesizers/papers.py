@@ -37,7 +37,7 @@ class FromSelection(OfTables):
     unforeseen = _UNFORESEEN
 
     def audit_targets(self) -> Targets:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
 
     def step(
@@ -75,7 +75,7 @@ class FromBatches(OfTables):
     unforeseen = _UNFORESEEN
 
     def audit_targets(self) -> Targets:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:

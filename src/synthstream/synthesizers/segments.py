@@ -159,27 +159,27 @@ class Resumed(Synthesizer):
 
     @property
     def mechanism(self) -> ResumedMechanism:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return ResumedMechanism(inner=self.inner.mechanism, start=self.segment.start)
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return self.inner.count(codes, weights)
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Model | None, models: Models
     ) -> tuple[State, Continued, Models]:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         tick = int(state["t"]) + self.segment.start
         after, measured, models = self.inner.step(state, counts, gate, self._own(last), models)
         return after, Continued(tick=tick, start=self.segment.start, own=measured), models
 
     def replay(self, measured: Continued, models: Models) -> Models:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`. The first tick of a segment begins with nothing."""
+        """See :class:`Synthesizer`. The first tick of a segment begins with nothing."""
         return self.inner.replay(measured.own, {} if measured.tick == self.segment.start else models)
 
     def fit(self, tick: int, history: History, last: Model | None, models: Models, *, seed: int) -> Joined:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         start = self.segment.start
 
         def own(t: int) -> Any:
@@ -188,35 +188,35 @@ class Resumed(Synthesizer):
         return self._with_base(self.inner.fit(tick - start, own, self._own(last), models, seed=seed))
 
     def model(self, arrays: Models) -> Joined:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return self._with_base(self.inner.model(arrays))
 
     def release(self, **facts: Any) -> Release:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         all_of_it = {"measured": self.whole(facts["measured"]), "model": whole(facts["model"])}
         return self.inner.release(**(facts | all_of_it))
 
     def whole(self, measured: Continued) -> Reading:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`: running counts of tables go on, all else begins afresh."""
+        """See :class:`Synthesizer`: running counts of tables go on, all else begins afresh."""
         return added(self.segment, measured)
 
     def own(self, measured: Continued) -> Any:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return measured.own
 
     @property
     def start(self) -> int:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return self.segment.start
 
     @property
     def first(self) -> Synthesizer:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return self.inner
 
     @property
     def cells(self) -> int:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return self.inner.cells
 
     def _own(self, last: Model | None) -> Model | None:

@@ -92,7 +92,7 @@ class Continual(OfTables):
     bound_covers = "before the fit"
 
     def audit_targets(self) -> Targets:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return audit_targets.of_marginals(self.mechanism)
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
@@ -141,7 +141,7 @@ class InEpochs(OfTables):
     )
 
     def audit_targets(self) -> Targets:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
+        """See :class:`Synthesizer`."""
         return audit_targets.of_epochs(self.mechanism)
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:

@@ -1,4 +1,8 @@
-"""Private running sums over vectors of cells. One file each, one contract (base.py), one contract suite."""
+"""Private running sums over vectors of cells. One file each, one contract (base.py), one contract suite.
+
+It sees exact counts and hands out what passed the gate. Names are registered here; the counters of the papers register
+themselves when they are asked for.
+"""
 
 from __future__ import annotations
 

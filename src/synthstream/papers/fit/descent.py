@@ -1,4 +1,4 @@
-"""The general least-squares fit of a tree's marginals: implicit mirror descent. Slower than synthstream.papers.fit.exact.
+"""The general least-squares fit of a tree's marginals: implicit mirror descent. Slower than papers/fit/exact.py.
 
 Mirror descent moves log-potentials against the gradient at the current marginals, and must take small steps. Moved
 against the gradient at the *new* marginals, any step is stable: it minimises loss plus Kullback-Leibler divergence from

@@ -1,6 +1,6 @@
 """A few steps of mirror descent from a graphical model: for rounds, each of which begins where the last one ended.
 
-Where a fit is only a stage, going all the way to the optimum (synthstream.papers.fit.graphical) takes ten times as long for
+Where a fit is only a stage, going all the way to the optimum (papers/fit/graphical.py) takes ten times as long for
 figures that are the same in the third digit.
 """
 

@@ -26,7 +26,7 @@ _MODEL_MB = 0.1
 # Steps of mirror descent in a round: most of its gain comes early, and the next round goes on.
 _STEPS = 8
 
-# Passes of multiplicative weights over the measurements of a tick, and the length of their steps (fit/weights.py).
+# Passes of multiplicative weights over the measurements of a tick, and the length of steps (papers/fit/weights.py).
 _PASSES, _RATE = 10, 4.0
 
 
