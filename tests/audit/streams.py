@@ -14,7 +14,7 @@ import polars as pl
 from synthstream import Stream, StreamConfig
 from synthstream.kernel.gate import Gate
 from synthstream.privacy import Claim
-from tests.unit.test_stream import TOML
+from tests.stream.test_stream import TOML
 
 SIGNED = TOML.replace("[privacy]", 'op = "op"\n[privacy]')
 

@@ -35,13 +35,14 @@ from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TracingGat
 from synthstream.workload import Workload
 from tests.audit.deaths import durability, interrupted_ticks, redraws
 from tests.audit.streams import ROWS, SIGNED, configured, extended, finished, seen
-from tests.statistical.test_sampling_laws import gaussian_law, laplace_law, p_value
-from tests.unit import test_epochs, test_marginals
-from tests.unit.test_choosing import law as choice_law
-from tests.unit.test_counters import run, test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity
-from tests.unit.test_gate import _noise_of_a_child
-from tests.unit.test_privacy_factors import PURE, Aligned
-from tests.unit.test_stream import TOML, visits
+from tests.kernel.test_sampling_laws import gaussian_law, laplace_law, p_value
+from tests.kernel import test_epochs
+from tests.kernel import test_marginals
+from tests.kernel.test_choosing import law as choice_law
+from tests.kernel.test_counters import run, test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity
+from tests.kernel.test_gate import _noise_of_a_child
+from tests.stream.test_privacy_factors import PURE, Aligned
+from tests.stream.test_stream import TOML, visits
 
 # A healthy package fails a suite that draws real noise with a probability below this.
 FALSE_ALARM = 1e-9

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from synthstream import Stream
 from synthstream.state.store import FORMAT
-from tests.unit.streams import KINDS, PERSONS, configured, rows
+from tests.support.streams import KINDS, PERSONS, configured, rows
 
 STATES = Path(__file__).parent / "states"
 

@@ -20,7 +20,7 @@ from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
-from tests.unit.streams import configured, text_of
+from tests.support.streams import configured, text_of
 
 DAYS, RESTARTS = 3650, 200
 STATES = Path(__file__).parent / "states"

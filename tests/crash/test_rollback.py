@@ -32,7 +32,7 @@ from synthstream.publish.folder import ParquetSink
 from synthstream.stream.recovery import adopt, backup, republish
 from synthstream.stream.verification import published as verify_published
 from synthstream.stream.verification import verify
-from tests.unit.streams import configured, published, rows
+from tests.support.streams import configured, published, rows
 
 RUNS = [pytest.param(10, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.soak)]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-_COUNTERS = ("tests/unit/test_counters.py", "tests/unit/test_marginals.py", "tests/unit/test_participation.py")
-_PERSONS = ("tests/unit/test_contributions.py", "tests/unit/test_persons.py")
+_COUNTERS = ("tests/kernel/test_counters.py", "tests/kernel/test_marginals.py", "tests/kernel/test_participation.py")
+_PERSONS = ("tests/ingest/test_contributions.py", "tests/stream/test_persons.py")
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "kernel/gate.py": ("tests/unit/test_gate.py", "tests/unit/test_choosing.py"),
-    "privacy.py": ("tests/unit/test_privacy_edges.py", "tests/unit/test_privacy.py"),
-    "kernel/marginals.py": ("tests/unit/test_marginals.py",),
+    "kernel/gate.py": ("tests/kernel/test_gate.py", "tests/kernel/test_choosing.py"),
+    "privacy.py": ("tests/vocabulary/test_privacy_edges.py", "tests/vocabulary/test_privacy.py"),
+    "kernel/marginals.py": ("tests/kernel/test_marginals.py",),
     **{
         f"kernel/counters/{name}.py": _COUNTERS
         for name in (
@@ -18,6 +18,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     },
     "contributions.py": _PERSONS,
     "io/contributions.py": _PERSONS,
-    "kernel/participation.py": ("tests/unit/test_participation.py",),
-    "kernel/counters/sparse.py": ("tests/unit/test_hypercube.py",),
+    "kernel/participation.py": ("tests/kernel/test_participation.py",),
+    "kernel/counters/sparse.py": ("tests/papers/test_hypercube.py",),
 }  # fmt: skip

@@ -22,7 +22,7 @@ from synthstream import Stream, StreamConfig
 from synthstream.testing.gates import Call
 from tests.rows.aligned import Aligned, Run
 from tests.rows.observing import Observed, observe
-from tests.unit.streams import PERSONS, text_of
+from tests.support.streams import PERSONS, text_of
 
 TICKS, EVENTS, PEOPLE = 32, 10_000, 700
 KINDS = ("always", "epochs", "selective-mw", "stream-mwem", "points", "points-zcdp", "hypercube", PERSONS)

@@ -36,7 +36,7 @@ from synthstream.publish.postgres_table import PostgresTable
 from synthstream.stream.recovery import adopt
 from synthstream.testing.environments import Interrupting, Recording, When, failing
 from tests.services.postgres import Server
-from tests.unit.streams import TICKS, rows, text_of
+from tests.support.streams import TICKS, rows, text_of
 
 _NUMBERS = itertools.count()
 _ROLE = "publisher"

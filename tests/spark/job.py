@@ -14,7 +14,7 @@ from synthstream.environment import REAL
 from synthstream.spark import attach, session
 from synthstream.testing.environments import killed
 from synthstream.testing.gates import ExactGate
-from tests.unit.streams import configured
+from tests.support.streams import configured
 
 SCHEMA = "when timestamp_ntz, ward string, x double, y double, who bigint"
 

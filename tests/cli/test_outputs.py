@@ -1,0 +1,74 @@
+"""Where files are written, and what is said before anything is published."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from synthstream.forecast import warnings as cautions
+from tests.support.command import synthstream
+from tests.stream.test_stream import TOML, visits
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sample", "--format", "csv", "-o", "stream.toml"], "one of the stream's own files"),
+        (["sample", "-o", "visits-1.parquet"], "one of the stream's own files"),
+        (["sample", "--format", "csv", "-o", "state/store.db"], "the program's own"),
+        (["sample", "-o", "releases/000000/rows.parquet"], "holds releases alone"),
+        (["report", "-o", "stream.toml"], "one of the stream's own files"),
+        (["report", "-o", "notes.html"], "is no page"),
+        (["plan", "-o", "plan"], "ends in .html"),
+        (["plan", "-o", "state/store.db"], "ends in .html"),
+    ],
+)
+def test_no_output_is_written_over_what_matters(tmp_path: Path, words: list[str], says: str) -> None:
+    (tmp_path / "stream.toml").write_text(TOML)
+    visits([1, 2] * 50).write_parquet(tmp_path / "visits-1.parquet")
+    (tmp_path / "notes.html").write_text("my notes")
+    assert synthstream("run", "stream.toml", cwd=tmp_path).returncode == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    done = synthstream(words[0], "stream.toml", *words[1:], cwd=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_weak_budget_is_said_before_anything_is_published(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(TOML.replace("epsilon = 1.0", "epsilon = 50.0"))
+    visits([1, 2]).write_parquet(tmp_path / "visits-1.parquet")
+    assert "promises next to nothing" in synthstream("plan", "stream.toml", cwd=tmp_path).stdout
+    first = synthstream("run", "stream.toml", cwd=tmp_path).stdout
+    assert first.index("promises next to nothing") < first.index("5 ticks are over") < first.index("new release(s)")
+    assert "promises" not in synthstream("run", "stream.toml", cwd=tmp_path).stdout
+
+
+def test_without_a_place_for_compiled_loops_commands_still_work(tmp_path: Path) -> None:
+    """A service user of an installed package: neither its folder nor a home can be written."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(cautions.__file__).parent, tmp_path / "src/synthstream", ignore=ignored)
+    (tmp_path / "home").mkdir()
+    closed = [tmp_path / "home", *(p for p in (tmp_path / "src").rglob("*") if p.is_dir())]
+    code = "import os, synthstream.kernel.sampling; print(os.environ['NUMBA_CACHE_DIR'])"
+    command = [sys.executable, "-B", "-c", code]
+    if os.geteuid() == 0:
+        setpriv = shutil.which("setpriv") or pytest.skip("root cannot be bound here")
+        command = [setpriv, "--bounding-set=-dac_override,-dac_read_search", *command]
+    places = {"HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path / "src"), "TMPDIR": str(tmp_path)}
+    known = {name: value for name, value in os.environ.items() if name not in ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR")}
+    for folder in closed:
+        folder.chmod(0o555)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=known | places, check=False)  # noqa: S603
+    finally:
+        for folder in closed:
+            folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path))
+    assert not Path(done.stdout.strip()).exists(), "something is left behind"

@@ -1,0 +1,416 @@
+"""plan: what follows from the law of the noise, what is simulated, what is warned of, what is written."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from synthstream.cli.app import app
+from synthstream.config.config import StreamConfig
+from synthstream.errors import ConfigError
+from synthstream.forecast.planning import Plan, plan
+from synthstream.forecast.rates import Rate
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.seeded import SeededGate
+from synthstream.report.plan_page import plan_page
+from synthstream.synthesizers.assembly import synthesizer_of
+from tests.support.streams import KINDS, text_of
+from tests.config.test_config import GOOD
+
+POINTS = text_of("points")
+
+
+def of(text: str, **settings: object) -> Plan:
+    return plan(StreamConfig.from_toml(text), **settings)  # type: ignore[arg-type]
+
+
+def endless(text: str = GOOD) -> str:
+    return text.replace("horizon = 8", 'horizon = "unbounded"').replace("until = 2026-01-06\n", "")
+
+
+# -- when ------------------------------------------------------------------------------------------------------------
+
+
+def test_days_become_ticks_of_the_clock() -> None:
+    daily = of(endless(), rows=False)
+    assert [f.ticks for f in daily.forecasts] == [1, 30, 365, 3650]
+    assert [f.until.date().isoformat() for f in daily.forecasts if f.until] == [
+        "2026-01-02",
+        "2026-01-31",
+        "2027-01-01",
+        "2035-12-30",
+    ]
+    weekly = of(endless().replace('"1d"', '"1w"'), rows=False)
+    assert [(f.ticks, f.asked) for f in weekly.forecasts] == [
+        (1, "day 1"),
+        (4, "day 30"),
+        (52, "day 365"),
+        (521, "day 3,650"),
+    ]
+    hourly = of(endless().replace('"1d"', '"1h"'), rows=False)
+    assert [f.ticks for f in hourly.forecasts] == [24, 720, 8760, 87600]
+    monthly = of(endless().replace('"1d"', '"1mo"'), rows=False)
+    assert [(f.ticks, f.asked) for f in monthly.forecasts] == [
+        (1, "day 1, day 30"),
+        (12, "day 365"),
+        (119, "day 3,650"),
+    ]
+
+
+def test_what_lies_beyond_the_horizon_stands_there_and_is_said() -> None:
+    found = of(GOOD, rows=False)
+    assert [(f.ticks, f.asked) for f in found.forecasts] == [(1, "day 1"), (8, "day 30, day 365, day 3,650")]
+    assert any("covers 8 ticks" in note for note in found.notes)
+    assert [(f.ticks, f.asked) for f in of(GOOD, rows=False, at_ticks=[3, 10, 2]).forecasts] == [
+        (2, "tick 2"),
+        (3, "tick 3"),
+        (8, "tick 10"),
+    ]
+    assert not any("covers" in note for note in of(GOOD, rows=False, at_ticks=[3]).notes)
+
+
+@pytest.mark.parametrize("ticks", [[], [0], [-3, 4]])
+def test_ticks_begin_at_one(ticks: list[int]) -> None:
+    with pytest.raises(ConfigError, match="at_ticks"):
+        of(GOOD, at_ticks=ticks)
+
+
+def test_the_end_of_the_calendar_stops_nobody() -> None:
+    late = GOOD.replace("2026-01-01", "9998-01-01").replace("until = 2026-01-06\n", "")
+    assert [f.ticks for f in of(late.replace("horizon = 8", "horizon = 300"), rows=False).forecasts] == [1, 30, 300]
+
+
+# -- how many --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "per"),
+    [
+        ("500/day", 500, "day"),
+        ("500/d", 500, "day"),
+        (" 1,500 / Hours ", 1500, "hour"),
+        ("2/h", 2, "hour"),
+        ("0.5/week", 0.5, "week"),
+        ("7/w", 7, "week"),
+        ("30/month", 30, "month"),
+        ("30/mo", 30, "month"),
+        ("1e6/year", 1e6, "year"),
+        ("35/tick", 35, "tick"),
+    ],
+)
+def test_rates_are_read(text: str, number: float, per: str) -> None:
+    assert Rate.parse(text) == Rate(number=number, per=per)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("500", "500/day"),
+        ("many", "500/day"),
+        ("500/fortnight", "times are tick, minute, hour"),
+        ("0/day", "above 0"),
+        ("-3/day", "500/day"),
+        ("500/", "500/day"),
+        ("1e300/day", "below 10"),
+    ],
+)
+def test_rates_that_cannot_be_read_name_the_field_and_the_fix(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says)) as caught:
+        Rate.parse(text)
+    assert str(caught.value).startswith("expect = ")
+
+
+def test_events_follow_the_rate_and_the_clock() -> None:
+    weekly = endless().replace('"1d"', '"1w"')
+    assert [f.events for f in of(weekly, expect="10/day", rows=False).forecasts] == [70, 280, 3640, 36470]
+    assumed = of(weekly, rows=False)
+    assert (assumed.assumed, assumed.expected.words, assumed.forecasts[1].events) == (True, "100 events a tick", 400)
+    guessed = GOOD.replace("[sink]", '[synthesizer]\nkind = "selective"\nevents_per_tick = 7\n[sink]')
+    assert of(guessed, rows=False).expected == Rate(number=7, per="tick")
+
+
+# -- the law of the noise, against independent computation -----------------------------------------------------------
+
+
+def test_standard_errors_are_those_of_the_counters_covariance() -> None:
+    config = StreamConfig.from_toml(endless())
+    mechanism = cast("Marginals", synthesizer_of(config).mechanism)
+    for forecast in plan(config, rows=False, at_ticks=[1, 7, 100]).forecasts:
+        t = forecast.ticks - 1
+        for k in (1, 2):
+            inside = [q for q, m in enumerate(mechanism.workload.marginals) if len(m) == k]
+            variances = [mechanism.counter.covariance(t, t, multiplier=float(mechanism.multipliers[q])) for q in inside]
+            assert forecast.stderr[k] == pytest.approx(math.sqrt(np.mean(variances)), rel=1e-3)
+        table = 20 * math.sqrt(2 / math.pi) * forecast.stderr[2]
+        assert forecast.table_error[2] == pytest.approx(table, rel=1e-6)
+        # Half of four codes times half, rounded up, of five.
+        assert forecast.box == pytest.approx(math.sqrt(2 * 3) * forecast.stderr[2], rel=1e-6)
+
+
+def test_noise_that_is_drawn_has_the_errors_that_are_forecast() -> None:
+    mechanism = cast("Marginals", synthesizer_of(StreamConfig.from_toml(GOOD)).mechanism)
+    empty, gaps = np.zeros(mechanism.workload.cells, dtype=np.int64), []
+    for seed in range(400):
+        gate: Gate = SeededGate(seed)
+        state = mechanism.init()
+        for _ in range(3):
+            state, measured = mechanism.step(state, empty, gate)
+        gaps.append(measured.values)
+    forecast = of(GOOD, rows=False, at_ticks=[3]).forecasts[0]
+    pair = np.array(gaps)[:, mechanism.workload.slice_of((0, 1))]
+    assert np.sqrt(np.mean(pair**2)) == pytest.approx(forecast.stderr[2], rel=0.05)
+    assert np.abs(pair).sum(axis=1).mean() == pytest.approx(forecast.table_error[2], rel=0.05)
+    box = pair.reshape(-1, 4, 5)[:, [0, 3]][:, :, [1, 2, 4]].sum(axis=(1, 2))
+    assert np.sqrt(np.mean(box**2)) == pytest.approx(cast("float", forecast.box), rel=0.12)
+
+
+def test_a_plan_grows_with_time_and_spends_nothing(tmp_path: Path) -> None:
+    found = plan(StreamConfig.from_toml(endless(), base=tmp_path), rows=False)
+    errors = [f.stderr[2] for f in found.forecasts]
+    assert errors == sorted(errors)
+    largest = [f.largest or 0.0 for f in found.forecasts]
+    assert largest == sorted(largest)
+    assert all(3 < most / error < 5 for most, error in zip(largest, errors, strict=True))
+    assert "before the fit" in found.largest_words
+    assert found.cells == 1 + 4 + 5 + 20
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_neighbouring_budgets_are_half_and_double() -> None:
+    pure = GOOD.replace("delta = 1e-9", "delta = 0").replace("[sink]", '[synthesizer]\nmeasure = "always"\n[sink]')
+    found = of(pure, rows=False)
+    assert [b.epsilon for b in found.budgets] == [0.5, 1.0, 2.0]
+    half, mine, double = (b.forecasts[0].stderr[2] for b in found.budgets)
+    assert half == pytest.approx(2 * mine, rel=0.05)
+    assert mine == pytest.approx(2 * double, rel=0.05)
+    assert of(pure.replace("epsilon = 1.0", "epsilon = 0.5"), rows=False).forecasts[0].stderr[2] == half
+
+
+def test_half_of_the_least_budget_is_left_out() -> None:
+    lonely = StreamConfig.from_toml(POINTS.replace("epsilon = 2.0", "epsilon = 1e-6"))
+    assert [b.epsilon for b in plan(lonely, rows=False).budgets] == [1e-6, 2e-6]
+
+
+# -- simulation ------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_forecast_and_always_the_same() -> None:
+    one, two = (of(GOOD, expect="400/day") for _ in range(2))
+    assert [f.rows for f in one.forecasts] == [f.rows for f in two.forecasts]
+    last = one.forecasts[-1]
+    assert last.rows is not None
+    # The fit knows that counts add up: it is closer than the noise of the tables.
+    assert 0 < last.rows.table_error[2] < last.table_error[2]
+    smallest, _, largest = (b.forecasts[-1].rows for b in one.budgets)
+    assert smallest is not None
+    assert largest is not None
+    assert smallest.table_error[1] > largest.table_error[1]
+    assert one.release_seconds is not None
+    assert 0 < one.release_seconds < 30
+
+
+@pytest.mark.sparing(4)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_forecast_or_says_what_cannot_be(kind: str) -> None:
+    found = of(text_of(kind), expect="50/day")
+    rows = [f.rows for f in found.forecasts]
+    if kind.startswith(("selective", "stream-mwem")):
+        assert "depends on which tables are selected" in found.unforeseen
+        assert rows == [None] * len(rows)
+        assert found.forecasts[0].stderr[0] > 0
+    else:
+        assert found.unforeseen == ""
+        assert all(r is not None and r.box > 0 for r in rows)
+        assert all((r is not None and r.distance is not None) == (not found.tables) for r in rows)
+    assert (
+        json.loads(json.dumps(found.facts(), allow_nan=False))["kind"]
+        == StreamConfig.from_toml(text_of(kind)).synthesizer.kind
+    )
+
+
+@pytest.mark.slow
+def test_points_come_nearer_as_events_come() -> None:
+    text = POINTS.replace("horizon = 12", "horizon = 1000").replace("depth = 8", "depth = 16")
+    found = of(text, expect="300/day", at_ticks=[2, 60, 900])
+    distances = [f.rows.distance for f in found.forecasts if f.rows is not None and f.rows.distance is not None]
+    assert distances[0] > 2 * distances[1] > 4 * distances[2] > 0
+
+
+def test_more_columns_than_a_grid_can_hold() -> None:
+    columns = "".join(
+        f'[[columns]]\nname = "x{i}"\ntype = "number"\nmin = 0\nmax = 1\nmissing = 0\n' for i in range(13)
+    )
+    text = POINTS[: POINTS.index("[[columns]]")].replace("depth = 8", "depth = 13") + columns
+    assert "so many columns" in of(text).unforeseen
+
+
+def test_no_file_of_rows_is_looked_for(tmp_path: Path) -> None:
+    looked = []
+
+    def noted(event: str, arguments: tuple[object, ...]) -> None:
+        if event in ("open", "os.listdir", "os.scandir", "glob.glob") and str(tmp_path) in str(arguments[0]):
+            looked.append(arguments)
+
+    (tmp_path / "rows-1.parquet").write_bytes(b"no parquet at all")
+    config = StreamConfig.from_toml(text_of("always"), base=tmp_path)
+    sys.addaudithook(noted)  # hooks stay, but nothing else looks into this folder
+    found = plan(config, at_ticks=[2])
+    assert found.forecasts[0].rows is not None
+    assert looked == []
+    (tmp_path / "rows-1.parquet").read_bytes()
+    assert len(looked) == 1, "the hook sees what it should"
+
+
+# -- warnings --------------------------------------------------------------------------------------------------------
+
+
+def warned(text: str, **settings: object) -> dict[str, str]:
+    return {c.about: c.words for c in of(text, rows=False, **settings).cautions}
+
+
+def test_a_column_that_names_a_person() -> None:
+    words = warned(GOOD.replace('name = "ward"', 'name = "rider_id"'))["privacy.unit"]
+    assert 'unit = { person = "rider_id", max_events = 20 }' in words
+    assert "privacy.unit" not in warned(GOOD)
+    person = GOOD.replace('unit = "event"', 'unit = { person = "rider_id", max_events = 3 }')
+    found = warned(person)
+    assert "privacy.unit" not in found
+    assert "about 3 times as large" in found["privacy.unit.max_events"]
+
+
+def test_a_column_with_too_many_cells() -> None:
+    wide = GOOD.replace("bins = 4", "bins = 90")
+    words = warned(wide, expect="10/day")["columns.age"]
+    assert "'age' (91 values) by 'ward' (4 values) is a table of 364 cells" in words
+    assert "lost in noise" in words
+    assert "columns.age" not in warned(wide, expect="1000000/day")
+    assert not [about for about in warned(GOOD, expect="10/day") if about.startswith("columns")]
+
+
+def test_a_tick_that_is_too_short() -> None:
+    assert "one release differs from the next by little but noise" in warned(GOOD, expect="2/day")["clock.every"]
+    assert "clock.every" not in warned(GOOD, expect="20000/day")
+    assert "clock.every" not in warned(GOOD), "nobody said how many events there are"
+
+
+def test_delta_that_buys_nothing() -> None:
+    unused = GOOD.replace("[sink]", '[synthesizer]\nmeasure = "epochs"\n[sink]')
+    assert "buys nothing" in warned(unused)["privacy.delta"]
+    assert "privacy.delta" not in warned(GOOD)
+
+
+def test_what_no_end_costs() -> None:
+    words = warned(endless())["clock.horizon"]
+    ratio = float(re.findall(r"are ([0-9.]+) times", words)[0])
+    ending = StreamConfig.from_toml(endless().replace('"unbounded"', "3650"))
+    mine, theirs = of(endless(), rows=False).forecasts[-1], plan(ending, rows=False).forecasts[-1]
+    assert ratio == pytest.approx(mine.stderr[2] / theirs.stderr[2], abs=0.006)
+    assert "clock.horizon" not in warned(GOOD)
+
+
+def test_streams_on_the_same_people_add_up() -> None:
+    assert any("add up" in note for note in of(GOOD, rows=False).notes)
+
+
+# -- what is written -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Path:
+    path = tmp_path / "stream.toml"
+    path.write_text(GOOD + '[source]\nkind = "parquet"\npath = "nowhere/*.parquet"\n')
+    return path
+
+
+def test_the_command_says_all_of_it(stream: Path) -> None:
+    result = CliRunner().invoke(app, ["plan", str(stream), "--expect", "400/day"])
+    assert result.exit_code == 0, result.output
+    for words in ("For the person in the data", "For the statistician", "differential privacy", "Memory", "Time"):
+        assert words in result.output
+    for words in ("Measured counts, exact", "Published rows, simulated", "day 30", "2026-01-09", "add up", "%)"):
+        assert words in result.output
+    assert "…" not in result.output, "a number that is cut off would be another number"
+
+
+def test_json_is_clean_and_complete(stream: Path, tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    arguments = ["plan", str(stream), "--expect", "400/day", "--at-ticks", "2,5", "--json", "-o", str(page)]
+    result = CliRunner().invoke(app, arguments)
+    facts = json.loads(result.stdout)
+    assert facts["expected"] == {"events": 400.0, "per": "day", "assumed": False}
+    assert [f["ticks"] for f in facts["budgets"][1]["forecasts"]] == [2, 5]
+    assert [b["configured"] for b in facts["budgets"]] == [False, True, False]
+    forecast = facts["budgets"][1]["forecasts"][1]
+    assert forecast["events"] == 2000
+    assert forecast["percent"]["rows"]["box"] == pytest.approx(forecast["rows"]["box"] / 20)
+    assert page.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--expect", "500"], "expect = 500: in what time? Say 500/day"),
+        (["--at-ticks", "ten"], "--at-ticks ten: say numbers of ticks"),
+        (["--at-ticks", "0"], "at_ticks: say after how many ticks, each 1 or more"),
+        (["-o", "nowhere/plan.html"], "there is no folder nowhere"),
+    ],
+)
+def test_mistakes_get_a_message(stream: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(stream.parent)
+    result = CliRunner().invoke(app, ["plan", str(stream), *arguments])
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+@pytest.mark.parametrize("text", [GOOD, POINTS, text_of("selective"), text_of("epochs")])
+def test_the_page_is_self_contained_and_holds_the_numbers(text: str) -> None:
+    config = StreamConfig.from_toml(text.replace('name = "', 'name = "<b>&', 1))
+    found = plan(config, expect="400/day")
+    page = plan_page(found)
+    assert not re.search(
+        r"""(?:src|href)\s*=\s*["']?(?!["']?#|["']?data:)[^"']|url\((?!["']?data:)|@import|<script""", page
+    )
+    assert "<b>&" not in page
+    assert "&lt;b&gt;&amp;" in page
+    assert found.words in page.replace("&#39;", "'")
+    for caution in found.cautions:
+        assert caution.about in page
+    if found.tables and found.forecasts[0].rows is not None:
+        assert f"epsilon {found.budget.epsilon:g} (configured)" in page
+        assert page.count('<svg role="img"') >= 5
+        assert "table of two columns" in page
+    assert found.unforeseen in page
+    errors = page.split('aria-labelledby="errors"')[1].split('aria-labelledby="know"')[0]
+    assert "-way" not in errors.replace(found.largest_words, "").replace(found.caveat, "")
+    assert "A box is half of the" in errors
+
+
+def test_per_cent_on_the_page_are_those_of_the_terminal(tmp_path: Path) -> None:
+    stream, page = tmp_path / "stream.toml", tmp_path / "plan.html"
+    stream.write_text(GOOD)
+    result = CliRunner().invoke(app, ["plan", str(stream), "--expect", "40/week", "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    shown = re.findall(r"\((>?[\d.e-]+%)\)", result.output)
+    table = re.findall(
+        r"\((?:&gt;)?[\d.e-]+%\)", page.read_text().split('aria-labelledby="errors"')[1].split("</table>")[0]
+    )
+    assert ">100%" in shown
+    assert "(&gt;100%)" in table
+    assert {text.replace("&gt;", ">").strip("()") for text in table} <= set(shown)
+    assert not re.search(r"\([\d,]+(\.\d+)? %\)", page.read_text())
+
+
+def test_the_page_of_a_plan_without_simulation() -> None:
+    found = of(GOOD, rows=False)
+    assert "Published rows" not in plan_page(found)
+    assert "Measured counts" in plan_page(replace(found, cautions=()))

@@ -1,0 +1,73 @@
+"""[source] of a table or topic: which keys go with which kind, and what a message says. No server is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from synthstream.config.config import StreamConfig
+from synthstream.config.logs import KafkaConfig, PostgresConfig
+from synthstream.errors import ConfigError, SourceError
+from synthstream.ingest.cursors import cursor_of, place_in, short
+from tests.support.streams import text_of
+
+_FILES = 'kind = "parquet"\npath = "rows-*.parquet"'
+
+
+def read(source: str, folder: Path) -> StreamConfig:
+    assert _FILES in text_of("always")
+    return StreamConfig.from_toml(text_of("always").replace(_FILES, source), base=folder)
+
+
+def test_a_table(tmp_path: Path) -> None:
+    config = read('kind = "postgres"\ntable = "public.visits"\nsequence = "id"\nservice = "city"', tmp_path)
+    assert config.source is None
+    assert config.log == PostgresConfig(table="public.visits", sequence="id", service="city")
+    assert config.log.name == "postgres public.visits"
+    assert config.public_json() == read(_FILES, tmp_path).public_json()  # no release depends on where rows come from
+
+
+def test_a_topic(tmp_path: Path) -> None:
+    config = read('kind = "kafka"\ntopic = "visits"\nconfig_file = "kafka.properties"', tmp_path)
+    assert config.source is None
+    assert config.log == KafkaConfig(topic="visits", config_file=tmp_path / "kafka.properties")
+    assert config.log.name == "kafka visits"
+
+
+def test_files_are_as_ever(tmp_path: Path) -> None:
+    config = read(_FILES, tmp_path)
+    assert config.log is None
+    assert config.source is not None
+    assert config.source.path == tmp_path / "rows-*.parquet"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ('kind = "postgres"\ntable = "visits"', "source.sequence: this key is required"),
+        ('kind = "postgres"\nsequence = "id"', "source.table: this key is required"),
+        ('kind = "kafka"', "source.topic: this key is required"),
+        ('kind = "parquet"', "source.path: this key is required"),
+        ('kind = "kafka"\ntopic = "t"\npath = "x"', 'path: means nothing to kind = "kafka", which knows topic, conf'),
+        ('kind = "csv"\npath = "x"\ntable = "t"', 'table: means nothing to kind = "csv"'),
+        ('kind = "kafka"\ntopic = "a b"', "source.topic"),
+        ('kind = "postgres"\ntable = "t"\nsequence = "i"\nservice = "a b"', "source.service"),
+        ('kind = "postgres"\ntable = "t"\nsequence = "i"\npassword = "p"', "there is no such key"),
+        ('kind = "mysql"', "must be one of parquet, csv, postgres, kafka"),
+    ],
+)
+def test_keys_that_do_not_go_together_are_told(tmp_path: Path, source: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(source, tmp_path)
+    assert says in str(caught.value)
+
+
+def test_a_cursor_is_good_for_its_own_log_only() -> None:
+    cursor = cursor_of("kafka a/b/c", {"0": 17})
+    assert place_in(cursor, "kafka a/b/c", name="kafka b") == {"0": 17}
+    assert place_in(None, "kafka a/b/c", name="kafka b") is None
+    assert place_in(cursor, "kafka other", name="kafka b", moved=short("kafka a/b/c")) == {"0": 17}
+    with pytest.raises(SourceError, match="from another log") as caught:
+        place_in(cursor, "kafka other", name="kafka b")
+    assert "17" not in str(caught.value).replace(short("kafka other"), "").replace(short("kafka a/b/c"), "")

@@ -1,0 +1,59 @@
+"""The ledger refuses a stream of any kind that would cost more than its budget, before anything is drawn or written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthstream import Stream
+from synthstream.errors import BudgetExceeded
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.seeded import SeededGate
+from synthstream.privacy import Claim
+from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from synthstream.testing.gates import Call, TracingGate
+from tests.support.streams import KINDS, PERSONS, configured, published, rows
+
+
+def dearer(honest: Callable[[Any], Claim], times: Fraction) -> Callable[[Any], Claim]:
+    """A mechanism's claim that says so many times what it says."""
+
+    def claim(mechanism: object) -> Claim:
+        found = honest(mechanism)
+        return replace(found, rho=found.rho * times, pure=None if found.pure is None else found.pure * times)
+
+    return claim
+
+
+@pytest.mark.parametrize("kind", [*KINDS, PERSONS])
+def test_a_claim_above_the_budget_opens_no_stream(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configured(tmp_path, kind)
+    mechanism = type(synthesizer_of(config).mechanism)
+    honest, drawn = mechanism.claim, list[list[Call]]()
+
+    def gates(tick: int) -> Gate:
+        gate = TracingGate(SeededGate(tick))
+        drawn.append(gate.trace)
+        return gate
+
+    # As much dearer as brings it just above the budget. Most kinds spend all of it; hypercube leaves some.
+    claim, budget = claim_of(config, synthesizer_of(config).mechanism), config.privacy.budget
+    spent = claim.rho / budget.rho if claim.pure is None else claim.pure / Fraction(budget.epsilon)
+    monkeypatch.setattr(mechanism, "claim", dearer(honest, (1 + Fraction(1, 10**9)) / spent))
+    for _ in range(2):  # refused once, it is not let in the second time
+        with pytest.raises(BudgetExceeded, match="No noise was drawn"):
+            Stream(config, gates=gates)
+    assert not any(drawn)
+    assert published(tmp_path / "releases") == {}
+
+    monkeypatch.setattr(mechanism, "claim", honest)
+    with Stream(config, gates=gates) as stream:  # nothing was left behind that would be in its way
+        assert len(stream.status()["spent"]) == 1
+        stream.update(rows(40, 1))
+        stream.release()
+    assert any(drawn)

@@ -1,0 +1,295 @@
+"""The descriptions of the releases, read by the tools that portals use, without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synthstream import Stream, StreamConfig
+from synthstream.errors import ConfigError, SinkError
+from synthstream.kernel.seeded import SeededGate
+from synthstream.publish.catalogue import describe, descriptions
+from synthstream.publish.folder import DESCRIPTIONS
+from synthstream.publish.outlets import simulated
+from synthstream.stream.recovery import adopt, backup, republish
+from synthstream.stream.verification import verify
+from tests.support.streams import KINDS, PERSONS, configured, published, rows
+
+PUBLICATION = """
+[publication]
+title = "Visits"
+description = "Visits to the wards of a hospital."
+publisher = "A hospital"
+contact = "data@example.org"
+homepage = "https://example.org/visits"
+licence = "CC-BY-4.0"
+keywords = ["health"]
+"""
+# Columns of every type, with and without a cell for what is missing, and names that no URL holds as they are.
+COLUMNS = """
+[[columns]]
+name = "Supervisor District/Ward"
+type = "category"
+values = ["A", "B", "C"]
+[[columns]]
+name = "Supervisor District Ward"
+type = "category"
+values = ["A", "B"]
+missing = "A"
+other = "B"
+[[columns]]
+name = "ok"
+type = "boolean"
+[[columns]]
+name = "rooms"
+type = "integer"
+min = 1
+max = 4
+missing = 1
+[[columns]]
+name = "x"
+type = "number"
+min = 0
+max = 10
+bins = 4
+[[columns]]
+name = "hour"
+type = "datetime"
+part = "hour"
+[[columns]]
+name = "born"
+type = "datetime"
+min = 1950-01-01
+max = 2026-01-01
+bins = 5
+"""
+DTYPES = {
+    "string": pl.String,
+    "integer": pl.Int64,
+    "number": pl.Float64,
+    "boolean": pl.Boolean,
+    "datetime": pl.Datetime("us"),
+}
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError("no network here")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+
+
+def released(folder: Path, kind: str, *, until: str = "2026-01-04", secure: bool = True) -> StreamConfig:
+    config = configured(folder, kind, until=until)
+    rows(400, 1).write_parquet(folder / "rows-1.parquet")
+    with Stream(config) if secure else Stream(config, gates=lambda tick: SeededGate(str(tick)), seed=1) as stream:
+        list(stream.run())
+    return config
+
+
+def of_all_types(folder: Path) -> StreamConfig:
+    configured(folder, "always", until="2026-01-03")
+    text = (folder / "stream.toml").read_text()
+    text = text[: text.index("[[columns]]")] + COLUMNS + PUBLICATION
+    config = StreamConfig.from_toml(text, base=folder)
+    frame = rows(300, 1).with_columns(
+        pl.col("ward").alias("Supervisor District/Ward"),
+        pl.col("ward").alias("Supervisor District Ward"),
+        pl.col("x").cast(pl.Int64).alias("rooms"),
+        (pl.col("x") > 3).alias("ok"),
+        pl.col("when").alias("hour"),
+        pl.col("when").alias("born"),
+    )
+    frame.write_parquet(folder / "rows-1.parquet")
+    with Stream(config) as stream:
+        list(stream.run())
+    return config
+
+
+def check_files(folder: Path, package: dict[str, Any]) -> None:
+    """Every file is as it is described: size, hash, names and types of columns, and the values in them."""
+    for resource in package["resources"]:
+        path = folder / resource["path"]
+        assert path.stat().st_size == resource["bytes"]
+        if resource["name"] == "manifest":
+            continue
+        assert f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" == resource["hash"]
+        frame = pl.read_parquet(path)
+        fields = resource["schema"]["fields"]
+        assert [(f["name"], DTYPES[f["type"]]) for f in fields] == list(frame.schema.items())
+        for field in fields:
+            column, limits = frame[field["name"]], field.get("constraints", {})
+            assert field["description"]
+            assert not (limits.get("required") and column.null_count())
+            present = column.drop_nulls()
+            if "enum" in limits:
+                assert set(present) <= set(limits["enum"])
+            if "minimum" in limits and present.len():
+                low, high = limits["minimum"], limits.get("maximum")
+                as_found = present.dt.to_string("iso:strict").to_list() if field["type"] == "datetime" else present
+                assert min(as_found) >= low
+                assert high is None or max(as_found) <= high
+
+
+@pytest.mark.parametrize("kind", [*KINDS, PERSONS])
+def test_every_kind_of_stream_is_described_as_its_files_are(tmp_path: Path, kind: str) -> None:
+    config = released(tmp_path, kind)
+    before = published(tmp_path / "releases")
+    assert describe(config)
+    package = json.loads((tmp_path / "releases/datapackage.json").read_text())
+    assert [resource["path"].split("/")[0] for resource in package["resources"]] == ["000002"] * 4
+    check_files(tmp_path / "releases", package)
+    after = published(tmp_path / "releases")
+    assert set(after) - set(before) == set(DESCRIPTIONS)
+    assert {name: after[name] for name in before} == before
+
+
+def test_columns_of_all_types_are_described_as_they_are(tmp_path: Path) -> None:
+    config = of_all_types(tmp_path)
+    describe(config)
+    package = json.loads((tmp_path / "releases/datapackage.json").read_text())
+    check_files(tmp_path / "releases", package)
+    fields = {field["name"]: field for field in package["resources"][0]["schema"]["fields"]}
+    assert fields["Supervisor District/Ward"]["constraints"] == {"enum": ["A", "B", "C", "other"]}
+    assert fields["Supervisor District Ward"]["constraints"] == {"required": True, "enum": ["A", "B"]}
+    assert fields["rooms"]["constraints"] == {"required": True, "minimum": 1, "maximum": 4}
+    assert fields["x"]["bins"] == 4
+    assert fields["hour"]["constraints"] == {"minimum": 0, "maximum": 23}
+    assert package["licenses"] == [{"name": "CC-BY-4.0", "path": "https://spdx.org/licenses/CC-BY-4.0"}]
+    assert package["contributors"] == [{"title": "A hospital", "email": "data@example.org", "roles": ["publisher"]}]
+    manifest = json.loads((tmp_path / "releases/000001/manifest.json").read_text())
+    assert package["synthstream"]["claim"] == manifest["claim"]
+    assert package["synthstream"]["chain"] == manifest["chain"]
+    assert manifest["claim"]["words"] in package["description"]
+
+
+@pytest.mark.parametrize("kind", ["all types", "points"])
+def test_the_tools_of_portals_take_it(tmp_path: Path, kind: str) -> None:
+    config = of_all_types(tmp_path) if kind == "all types" else released(tmp_path, kind)
+    describe(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import frictionless
+        import mlcroissant
+
+        # It counts no bytes of Parquet files, and takes nulls for NaN or NaT in columns of numbers or times.
+        report = frictionless.validate(
+            str(tmp_path / "releases/datapackage.json"), skip_errors=["byte-count", "hash-count"]
+        )
+        wrong = [
+            error
+            for task in report.tasks
+            for error in task.errors
+            if 'cell "nan"' not in error.message and 'cell "NaT"' not in error.message
+        ]
+        assert (wrong, report.errors) == ([], [])
+        assert {task.name for task in report.tasks} == {"rows", "tables", "measured", "manifest"}
+
+        dataset = mlcroissant.Dataset(jsonld=str(tmp_path / "releases/croissant.json"))
+        assert dataset.metadata.ctx.issues.errors == set()
+        for name in ("rows", "tables"):
+            frame = pl.read_parquet(next((tmp_path / "releases").glob(f"*{_last(tmp_path)}/{name}.parquet")))
+            records = list(dataset.records(name))
+            assert len(records) == len(frame)
+            assert len(records[0]) == len(frame.columns)
+
+
+def _last(folder: Path) -> str:
+    return max(path.name for path in (folder / "releases").glob("0*"))
+
+
+def test_a_wrong_description_is_noticed_by_the_same_tools(tmp_path: Path) -> None:
+    config = released(tmp_path, "always")
+    describe(config)
+    place = tmp_path / "releases/datapackage.json"
+    package = json.loads(place.read_text())
+    package["resources"][0]["schema"]["fields"][0]["constraints"]["enum"] = ["A"]
+    place.write_text(json.dumps(package))
+    with pytest.raises(AssertionError):
+        check_files(tmp_path / "releases", package)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import frictionless
+
+        assert not frictionless.validate(str(place), skip_errors=["byte-count", "hash-count"]).valid
+
+
+def test_describing_again_writes_nothing_and_gives_the_same_bytes(tmp_path: Path) -> None:
+    config = released(tmp_path, "always")
+    assert describe(config)
+    first = {name: (tmp_path / "releases" / name).stat() for name in DESCRIPTIONS}
+    assert not describe(config)
+    assert {name: (tmp_path / "releases" / name).stat().st_ino for name in DESCRIPTIONS} == {
+        name: stat.st_ino for name, stat in first.items()
+    }
+    text = (
+        "from synthstream.config.config import load; from synthstream.publish.catalogue import descriptions; "
+        "import sys, pathlib;"
+    )
+    text += "sys.stdout.write(''.join(descriptions(load(pathlib.Path('stream.toml'))).values()))"
+    again = subprocess.run([sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
+    assert again.stdout == "".join(descriptions(config).values())
+
+
+def test_a_simulation_says_so_where_people_look(tmp_path: Path) -> None:
+    config = released(tmp_path, "always", secure=False)
+    for text in descriptions(config).values():
+        found = json.loads(text)
+        assert found.get("title", found["name"]).startswith("NOT PRIVATE")
+        assert found["description"].startswith("NOT PRIVATE")
+
+
+def test_the_descriptions_stand_in_nobodys_way(tmp_path: Path) -> None:
+    """Opening, verifying, backing up, adopting and republishing are as they were without them."""
+    config = released(tmp_path, "always")
+    describe(config)
+    (tmp_path / "releases" / ".datapackage.json-4711").write_text("left by a process that was killed")
+    assert verify(config, rebuild=True).findings == []
+    backup(config, tmp_path / "backup")
+    shutil.move(tmp_path / "releases/000002", tmp_path / "lost")
+    with pytest.raises(SinkError, match="no release"):
+        descriptions(simulated(config))
+    assert republish(config) == 1
+    assert (tmp_path / "lost/manifest.json").read_bytes() == (tmp_path / "releases/000002/manifest.json").read_bytes()
+    shutil.rmtree(config.state)
+    assert adopt(config).segment
+    with Stream(configured(tmp_path, "always", until="2026-01-06")) as stream:
+        assert len(list(stream.run())) == 2
+    assert describe(config)
+    assert verify(config).findings == []
+
+
+def test_what_is_published_about_a_stream_may_change_while_it_runs(tmp_path: Path) -> None:
+    config = released(tmp_path, "always")
+    describe(config)
+    text = (tmp_path / "stream.toml").read_text()
+    changed = StreamConfig.from_toml(text + PUBLICATION, base=tmp_path)
+    assert changed.public_json() == config.public_json()
+    Stream(changed).close()
+    assert describe(changed)
+    assert "https://example.org/visits" in (tmp_path / "releases/croissant.json").read_text()
+    for wrong in ('licence = "by attribution only"', 'homepage = "example.org"', 'licenze = "CC0-1.0"'):
+        with pytest.raises(ConfigError, match=wrong.split(" ")[0]):
+            StreamConfig.from_toml(f"{text}\n[publication]\n{wrong}\n", base=tmp_path)
+
+
+def test_it_says_when_there_is_nothing_to_describe_or_no_place(tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    with pytest.raises(SinkError, match="no release yet"):
+        describe(config)
+    config = released(tmp_path, "always")
+    (tmp_path / "releases/croissant.json").mkdir()
+    with pytest.raises(SinkError, match=r"croissant.json: Is a directory"):
+        describe(config)
+    assert not list((tmp_path / "releases").glob(".croissant*"))

@@ -1,0 +1,638 @@
+"""The public report and the custodian's page: what they show, and what they must not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from synthstream import Stream, StreamConfig
+from synthstream.cli.app import app
+from synthstream.errors import ConfigError, SinkError
+from synthstream.evaluate.custodian import STAMP, truth_of_tables
+from synthstream.evaluate.custodian_page import custodian_page
+from synthstream.kernel.seeded import SeededGate
+from synthstream.publish.outlets import simulated
+from synthstream.report.association import beyond_noise, cramers_v, nonnegative, pairs
+from synthstream.report.page import check_place, render, write_page
+from synthstream.report.places import axes_of
+from synthstream.report.public import public_page
+from synthstream.report.published import Published, published
+from synthstream.report.theorems import STATEMENTS
+from tests.support import streams
+
+# A text that no page may hold: it is in the rows alone, never in the configuration.
+CANARY = "canary-in-the-rows"
+THEOREMS = Path(__file__).parents[2] / "docs" / "theorems"
+
+
+def quiet(steps: list[int], text: str) -> list[int]:
+    return steps
+
+
+def make(folder: Path, kind: str, *, rows: int = 3000, keep: int | None = None) -> StreamConfig:
+    """A real stream of a kind, with a release for each of its eight ticks."""
+    config = streams.configured(folder, kind)
+    if keep is not None:
+        path = folder / "stream.toml"
+        path.write_text(path.read_text().replace('path = "releases"', f'path = "releases"\nkeep = {keep}'))
+        config = StreamConfig.from_toml(path.read_text(), base=folder)
+    streams.rows(rows, 3).write_parquet(folder / "rows-1.parquet")
+    with Stream(config) as stream:
+        stream.ingest()
+        for _ in range(stream.due()):
+            stream.release()
+    return config
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StreamConfig]:
+    folder = tmp_path_factory.mktemp("streams")
+    return {kind: make(folder / kind, kind) for kind in (*streams.KINDS, streams.PERSONS)}
+
+
+class Reader(HTMLParser):
+    """Collects tags with their attributes, and the text outside of style sheets."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._silent = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._silent = tag == "style"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent = False
+
+    def handle_data(self, data: str) -> None:
+        self.text += "" if self._silent else data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def check_self_contained(page: str) -> None:
+    reader = Reader(page)
+    assert not reader.all("script")
+    assert not [tag for tag, _ in reader.tags if tag in ("img", "iframe", "object", "embed", "base", "form")]
+    for tag, attributes in reader.tags:
+        assert not [name for name in attributes if name.startswith("on")], "no handlers"
+        for name in ("src", "srcset", "xlink:href", "action"):
+            assert name not in attributes, f"{tag} loads something"
+    assert [link["href"] for link in reader.all("link")] == ["data:,"]
+    assert "url(" not in page
+    assert "@import" not in page
+    for link in reader.all("a"):
+        assert urlsplit(link["href"] or "").scheme == "", link
+
+
+@pytest.mark.sparing(3)
+@pytest.mark.parametrize("kind", [*streams.KINDS, streams.PERSONS])
+def test_every_kind_of_stream_has_a_page(made: dict[str, StreamConfig], kind: str, tmp_path: Path) -> None:
+    config = made[kind]
+    page = public_page(config, tmp_path / "report.html", progress=quiet)
+    assert page == public_page(config, tmp_path / "report.html", progress=quiet)
+    check_self_contained(page)
+    assert len(page) < 200_000
+    manifest = published(config, progress=quiet).newest.manifest
+    reader = Reader(page)
+    assert manifest["claim"]["words"] in reader.text
+    assert manifest["chain"]["head"] in reader.text
+    assert f"{manifest['rows']:,}" in reader.text
+    assert config.privacy.unit.meaning.split(".")[0] in reader.text
+    for name in manifest["claim"]["theorems"]:
+        assert STATEMENTS[name] in reader.text
+    for figure in [attributes for tag, attributes in reader.tags if tag == "svg" and "role" in attributes]:
+        assert figure["role"] == "img"
+    assert page.count('role="img"') == page.count("<desc>")
+    assert page.count("<figure") == page.count("<figcaption")
+    for column in config.schema.names:
+        assert column in reader.text
+    written = reader.text.split("The exact promise")[0]  # what follows are the words of the claim, and theorems
+    assert not re.search(r"\bgates?\b|-way\b|\bbox", written)
+    assert written.count("Cramér's V") == written.count("from 0 (not at all) to 1 (one follows from the other): Cram")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "says", "never"),
+    [
+        (2.0, "1e-6", ["without giving away any one event", "more than 7.39 times as likely"], ["weak", "next to"]),
+        (4.5, "1e-9", ["The promise is weak: ε = 4.5 is large.", "more than 90 times"], ["next to", "giving away"]),
+        (50.0, "1e-9", ["ε = 50 promises next to nothing.", "so much more likely"], ["giving away", "times as likely"]),
+        (1.0, "1e-3", ["weak: there is a chance of one in 1,000 that it does not hold at all"], ["giving away"]),
+        (50.0, "0.3", ["There is a chance of one in 3.3 that it does"], ["giving away", "times as likely"]),
+    ],
+)
+def test_a_weak_promise_is_called_weak(
+    tmp_path: Path, epsilon: float, delta: str, says: list[str], never: list[str]
+) -> None:
+    text = streams.text_of("always").replace("epsilon = 2.0", f"epsilon = {epsilon}")
+    text = text.replace("delta = 1e-09", f"delta = {delta}")
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    assert (config.privacy.budget.epsilon, config.privacy.budget.delta) == (epsilon, float(delta))
+    (tmp_path / "stream.toml").write_text(text)
+    with Stream(config) as stream:
+        stream.update(streams.rows(300, 3))
+        stream.release()
+    page = public_page(config, tmp_path / "r.html", progress=quiet)
+    shown = " ".join(Reader(page).text.split())
+    for words in says:
+        assert words in shown
+    for words in never:
+        assert words not in shown
+    assert not re.search(r"[\d,]{12,}", shown.split("Download the newest")[0]), "absurd numbers"
+
+
+@pytest.mark.parametrize("kind", ["always", "epochs", "points", streams.PERSONS])
+def test_links_lead_to_files_with_the_hashes_of_the_manifest(
+    made: dict[str, StreamConfig], kind: str, tmp_path: Path
+) -> None:
+    config = made[kind]
+    manifest = published(config, progress=quiet).newest.manifest
+    for place in (tmp_path, config.base / "a folder", config.base / "releases"):
+        place.mkdir(exist_ok=True)
+        links = Reader(public_page(config, place / "r.html", progress=quiet)).all("a")
+        files = {link["data-file"]: link["href"] or "" for link in links if "data-file" in link}
+        assert set(files) == {"rows.parquet", "tables.parquet", "measured.parquet", "manifest.json"}
+        for name, href in files.items():
+            content = (place / unquote(href)).read_bytes()
+            if name in manifest["files"]:
+                assert hashlib.sha256(content).hexdigest() == manifest["files"][name]
+            else:
+                assert json.loads(content) == manifest
+
+
+def test_a_folder_with_odd_characters_is_linked(tmp_path: Path) -> None:
+    config = make(tmp_path / 'a "b" #c & <d>', "always")
+    page = public_page(config, tmp_path / "r.html", progress=quiet)
+    check_self_contained(page)
+    hrefs = [link["href"] or "" for link in Reader(page).all("a") if "data-file" in link]
+    assert len(hrefs) == 4
+    for href in hrefs:
+        assert (tmp_path / unquote(href)).is_file()
+
+
+def test_the_state_is_not_opened(tmp_path: Path) -> None:
+    config = make(tmp_path, "always")
+    before = public_page(config, tmp_path / "r.html", progress=quiet)
+    shutil.rmtree(tmp_path / "state")
+    for path in tmp_path.glob("rows-*.parquet"):
+        path.unlink()
+    assert public_page(config, tmp_path / "r.html", progress=quiet) == before
+
+
+def test_the_public_page_opens_nothing_but_releases(
+    made: dict[str, StreamConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Python opens by itself; polars reads the files of releases by their names."""
+    config, opened = made["epochs"], []
+    real = os.open
+
+    def spied(path: Any, *rest: Any, **more: Any) -> int:
+        opened.append(str(path))
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", spied)
+    read = Path.read_bytes
+
+    def read_bytes(self: Path) -> bytes:
+        opened.append(str(self))
+        return read(self)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    public_page(config, tmp_path / "r.html", progress=quiet)
+    inside = [path for path in opened if path.startswith(str(config.base))]
+    assert inside
+    assert all(path.startswith(str(config.base / "releases")) for path in inside)
+
+
+def test_true_rows_leave_no_trace_on_the_public_page(tmp_path: Path) -> None:
+    config = streams.configured(tmp_path, "always")
+    rows = streams.rows(2000, 3).with_columns(ward=pl.lit(CANARY), secret=pl.lit(CANARY))
+    rows.write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config) as stream:
+        stream.ingest()
+        for _ in range(3):
+            stream.release()
+    assert CANARY not in public_page(config, tmp_path / "r.html", progress=quiet)
+
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def hostile(folder: Path) -> StreamConfig:
+    """A stream whose public names would be code, if they were not escaped."""
+    text = streams.text_of("always")
+    text = text.replace('name = "always"', f"name = '{HOSTILE}\" onload=\"x'")
+    text = text.replace('name = "ward"', f"name = 'ward{HOSTILE}'").replace('"C"', "'\"><img src=x onerror=alert(1)>'")
+    text = text.replace('name = "x"', "name = '</style><b>&amp;'")
+    (folder / "stream.toml").write_text(text)
+    config = StreamConfig.from_toml(text, base=folder)
+    rows = streams.rows(1000, 1).rename({"ward": f"ward{HOSTILE}", "x": "</style><b>&amp;"})
+    with Stream(config) as stream:
+        stream.update(rows, batch_id="1")
+        rows.write_parquet(folder / "rows-1.parquet")
+        for _ in range(3):
+            stream.release()
+    return config
+
+
+def test_texts_of_the_configuration_are_escaped(tmp_path: Path) -> None:
+    config = hostile(tmp_path)
+    for page in (public_page(config, tmp_path / "r.html", progress=quiet), custodian_page(config, progress=quiet)):
+        check_self_contained(page)
+        assert HOSTILE not in page
+        assert HOSTILE in Reader(page).text
+        assert "<img" not in page
+        assert page.count("</style>") == 1
+
+
+def test_a_simulated_stream_says_so(tmp_path: Path) -> None:
+    config = streams.configured(tmp_path, "always")
+    streams.rows(500, 3).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(simulated(config), gates=lambda tick: SeededGate(str(tick)), seed=0) as stream:
+        stream.ingest()
+        stream.release()
+        stream.release()
+    result = CliRunner().invoke(
+        app, ["report", str(tmp_path / "stream.toml"), "-o", str(tmp_path / "r.html"), "--simulate"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "NOT PRIVATE" in result.output
+    page = (tmp_path / "r.html").read_text()
+    assert page.count("NOT PRIVATE") >= 3
+    assert 'class="stamped"' in page
+    assert "@top-center" in page
+    with pytest.raises(SinkError, match="no release yet"):
+        public_page(config, tmp_path / "r.html", progress=quiet)
+
+
+def test_nothing_to_report_is_said_clearly(tmp_path: Path) -> None:
+    config = streams.configured(tmp_path, "always")
+    with pytest.raises(SinkError, match="no release yet"):
+        public_page(config, tmp_path / "r.html", progress=quiet)
+    text = streams.text_of("always").split("[sink]")[0] + streams._TABLE
+    with pytest.raises(ConfigError, match=r"\[sink\]"):
+        public_page(StreamConfig.from_toml(text, base=tmp_path), tmp_path / "r.html", progress=quiet)
+
+
+def test_another_configuration_is_refused(tmp_path: Path) -> None:
+    make(tmp_path, "always", rows=200)
+    for ours, other in (("epsilon = 2.0", "epsilon = 1.0"), ("bins = 4", "bins = 5"), ('"always"', '"never"')):
+        config = StreamConfig.from_toml(streams.text_of("always").replace(ours, other), base=tmp_path)
+        with pytest.raises(ConfigError, match="other settings"):
+            public_page(config, tmp_path / "r.html", progress=quiet)
+
+
+def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
+    config = make(tmp_path, "always", rows=200)
+    path = tmp_path / "releases" / "000007" / "tables.parquet"
+    pl.read_parquet(path).with_columns(count=pl.col("count") + 1).write_parquet(path)
+    with pytest.raises(SinkError, match="not what was published"):
+        public_page(config, tmp_path / "r.html", progress=quiet)
+
+
+def test_a_fixed_number_of_rows_is_told_from_the_number_of_events(tmp_path: Path) -> None:
+    text = streams.text_of("always").replace('path = "releases"', 'path = "releases"\nrows = 50')
+    (tmp_path / "stream.toml").write_text(text)
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config) as stream:
+        stream.update(streams.rows(900, 3))
+        stream.release()
+    page = public_page(config, tmp_path / "r.html", progress=quiet)
+    assert "of which 50 rows are published" in page
+    assert len(pl.read_parquet(tmp_path / "releases" / "000000" / "rows.parquet")) == 50
+
+
+def test_dropped_rows_and_gaps_are_counted(tmp_path: Path) -> None:
+    config = make(tmp_path, "always", rows=500, keep=2)
+    shutil.rmtree(tmp_path / "releases" / "000003")
+    text = " ".join(Reader(public_page(config, tmp_path / "r.html", progress=quiet)).text.split())
+    assert "7 releases, from 2026-01-02 to 2026-01-09" in text
+    assert "1 tick has no release here." in text
+    assert "5 older releases keep tables and manifest, but no rows." in text
+    (tmp_path / "releases" / "000007" / "rows.parquet").unlink()
+    links = Reader(public_page(config, tmp_path / "r.html", progress=quiet)).all("a")
+    assert next(link["data-file"] for link in links if "data-file" in link) == "tables.parquet"
+
+
+@pytest.mark.sparing(2)
+@pytest.mark.parametrize("kind", ["always", "epochs", "selective", "stream-mwem", "points", "hypercube"])
+def test_a_stream_without_events_has_pages(tmp_path: Path, kind: str) -> None:
+    config = streams.configured(tmp_path, kind)
+    streams.rows(8, 3).clear().write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config) as stream:
+        stream.ingest()
+        for ticks in (1, 7):
+            for _ in range(ticks):
+                stream.release()
+            check_self_contained(public_page(config, tmp_path / "r.html", progress=quiet))
+            assert "NOT PRIVATE" in custodian_page(config, progress=quiet)
+
+
+# -- association -----------------------------------------------------------------------------------------------------
+
+
+def test_noise_is_seldom_called_an_association_and_a_real_one_is_seen() -> None:
+    rng = np.random.default_rng(5)
+    for shape, law in (((2, 2), "gaussian"), ((4, 7), "gaussian"), ((4, 7), "laplace"), ((15, 12), "laplace")):
+        p, q = rng.dirichlet(np.full(shape[0], 0.7)), rng.dirichlet(np.full(shape[1], 0.7))
+        beyond = []
+        for _ in range(600):
+            noise = rng.normal(0, 50, shape) if law == "gaussian" else rng.laplace(0, 50 / np.sqrt(2), shape)
+            rows, columns = (np.maximum(8000 * s + rng.normal(0, 30, s.size), 1) for s in (p, q))
+            found = beyond_noise(
+                8000 * np.outer(p, q) + noise,
+                stderr=50,
+                rows=rows,
+                columns=columns,
+                kurtosis=0 if law == "gaussian" else 3,
+            )
+            beyond.append(found > 1)
+        assert np.mean(beyond) < 0.03, (shape, law)
+    table = 8000 * np.outer([0.5, 0.5], [0.5, 0.5]) + 2000 * np.array([[1, -1], [-1, 1]])
+    assert beyond_noise(table, stderr=50, rows=np.full(2, 4000.0), columns=np.full(2, 4000.0)) > 1
+
+
+def test_too_small_a_standard_error_would_be_noticed() -> None:
+    rng = np.random.default_rng(6)
+    even = np.full(6, 1000.0)
+    found = [
+        beyond_noise(np.full((6, 6), 6000 / 36) + rng.normal(0, 50, (6, 6)), stderr=25, rows=even, columns=even) > 1
+        for _ in range(200)
+    ]
+    assert np.mean(found) > 0.9
+
+
+def test_cramers_v_of_known_tables() -> None:
+    assert cramers_v(np.array([[30.0, 10.0], [10.0, 30.0]])) == pytest.approx(0.5)
+    assert cramers_v(np.array([[30.0, 10.0], [0.0, 0.0]])) is None
+    assert nonnegative(np.array([3.0, -1.0, 2.0]), total=4.0).sum() == pytest.approx(4.0)
+
+
+def test_pairs_of_a_stream_that_has_one(tmp_path: Path) -> None:
+    config = streams.configured(tmp_path, "always")
+    rows = streams.rows(4000, 3).with_columns(x=pl.when(pl.col("ward") == "A").then(1.0).otherwise(9.0))
+    rows.write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config) as stream:
+        stream.ingest()
+        for _ in range(stream.due()):
+            stream.release()
+    found = published(config, progress=quiet)
+    (pair,) = pairs(found, found.cells(found.newest))
+    assert not pair.is_noise
+    assert pair.strength is not None
+    # 1 in truth. Noise gives values that nothing has a few rows; Cramér's V divides by the number of values less one:
+    # five of either column, so 1/2 less a little. Below 0.4 noise must misplace 700 of 4,000 rows, 20 standard errors.
+    assert pair.strength > 0.4
+
+
+def test_a_column_of_one_value_has_grey_cells(tmp_path: Path) -> None:
+    text = streams.text_of("always").replace("epsilon = 2.0", "epsilon = 100000.0")
+    text += '[[columns]]\nname = "same"\ntype = "category"\nvalues = ["a", "b"]\n'
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config) as stream:
+        stream.update(streams.rows(2000, 3).with_columns(same=pl.lit("a")))
+        stream.release()
+    found = published(config, progress=quiet)
+    listed = pairs(found, found.cells(found.newest))
+    assert [p.columns for p in listed if p.strength is None] == [(0, 2), (1, 2)]
+    page = public_page(config, tmp_path / "r.html", progress=quiet)
+    for other in ("ward", "x"):
+        assert re.search(rf'<rect class="m0"[^>]*><title>same and {other}: one of them has one value alone<', page)
+    assert page.count("<rect ") == 3
+    assert "within noise, or with a column of one value alone" in page
+    rows = page.split('<ol class="rows"')[1].split("</ol>")[0]
+    assert re.findall(r'"name">(\w+)</span> <span class="no">(\d)', rows) == [("ward", "1"), ("x", "2"), ("same", "3")]
+
+
+@pytest.mark.parametrize("kind", ["epochs", "always"])
+def test_measurements_of_epochs_add_up_to_the_truth(made: dict[str, StreamConfig], kind: str) -> None:
+    found: Published = published(made[kind], progress=quiet)
+    chain = found.measured_chain((0,))
+    assert len(chain) > (1 if kind == "epochs" else 0)
+    here = found.workload.slice_of((0,))
+    truth = truth_of_tables(found, progress=quiet)
+    true = truth.counts[[t.tick for t in truth.ticks].index(chain[0][0].tick)][here]
+    measured = np.sum([cells.measured[here] for _, cells in chain], axis=0)
+    stderr = np.sqrt(np.sum([cells.stderr[here] ** 2 for _, cells in chain], axis=0))
+    # 12, as Laplace noise has long tails: Chernoff's bound for a sum of five is 6e-12 a side and cell. An epoch too few
+    # would be 65 standard errors.
+    assert np.all(np.abs(measured - true) < 12 * stderr)
+
+
+# -- the custodian's page --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sparing(3)
+@pytest.mark.parametrize("kind", [*streams.KINDS, streams.PERSONS])
+def test_every_kind_has_a_custodians_page(made: dict[str, StreamConfig], kind: str) -> None:
+    page = custodian_page(made[kind], progress=quiet)
+    check_self_contained(page)
+    assert page.count(STAMP) >= 3
+    assert "@top-center" in page
+
+
+def test_true_counts_are_those_of_the_stream(made: dict[str, StreamConfig]) -> None:
+    found = published(made["always"], progress=quiet)
+    truth = truth_of_tables(found, progress=quiet)
+    rows = streams.rows(3000, 3)
+    for tick, counts in zip(truth.ticks, truth.counts, strict=True):
+        until = rows.filter(pl.col("when") < tick.end.replace(tzinfo=None))
+        assert counts[0] == len(until)
+        assert counts[found.workload.slice_of((0,))][0] == (until["ward"] == "A").sum()
+
+
+def test_of_persons_as_many_rows_count_as_in_the_stream(tmp_path: Path) -> None:
+    """With next to no noise the measured total is the number of rows that counted."""
+    text = streams.text_of(streams.PERSONS).replace("epsilon = 2.0", "epsilon = 100000.0")
+    (tmp_path / "stream.toml").write_text(text)
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    streams.rows(3000, 3).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config) as stream:
+        stream.ingest()
+        for _ in range(stream.due()):
+            stream.release()
+    found = published(config, progress=quiet)
+    truth = truth_of_tables(found, progress=quiet)
+    assert truth.events == 3000
+    for tick, counts in zip(truth.ticks, truth.counts, strict=True):
+        assert abs(found.cells(tick).measured[0] - counts[0]) < 1
+    assert truth.counts[-1][0] < 3000
+
+
+def test_the_custodians_page_is_for_its_owner_alone(tmp_path: Path) -> None:
+    make(tmp_path, "always", rows=300)
+    output = tmp_path / "custodian.html"
+    seen = []
+    old = os.umask(0)
+    try:
+        real = os.open
+
+        def spied(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+            handle = real(path, flags, mode, **more)
+            if str(path).startswith(str(tmp_path)) and flags & os.O_CREAT:
+                seen.append((os.fstat(handle).st_mode & 0o777, flags & os.O_EXCL))
+            return handle
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "open", spied)
+            result = CliRunner().invoke(
+                app, ["report", str(tmp_path / "stream.toml"), "-o", str(output), "--custodian"]
+            )
+    finally:
+        os.umask(old)
+    assert result.exit_code == 0, result.output
+    assert "NOT PRIVATE" in result.output
+    assert output.stat().st_mode & 0o777 == 0o600
+    assert seen == [(0o600, os.O_EXCL)]
+    assert not list(tmp_path.glob(".custodian*"))
+
+
+@pytest.mark.parametrize("switch", [["--custodian"], []])
+def test_no_page_goes_among_the_releases(tmp_path: Path, switch: list[str]) -> None:
+    make(tmp_path, "always", rows=300)
+    before = sorted((tmp_path / "releases").rglob("*"))
+    (tmp_path / "alias").symlink_to(tmp_path / "releases")
+    (tmp_path / "releases-simulated").mkdir()
+    for place in ("releases/c.html", "releases/000003/c.html", "alias/c.html", "releases-simulated/c.html"):
+        result = CliRunner().invoke(
+            app, ["report", str(tmp_path / "stream.toml"), "-o", str(tmp_path / place), *switch]
+        )
+        assert result.exit_code == 2
+        assert "holds releases alone" in result.output
+    assert sorted((tmp_path / "releases").rglob("*")) == before
+
+
+def test_rows_that_take_away_are_subtracted(tmp_path: Path) -> None:
+    text = 'op = "op"\n' + streams.text_of("always").replace("epsilon = 2.0", "epsilon = 100000.0")
+    (tmp_path / "stream.toml").write_text(text)
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    rows = streams.rows(900, 3).with_columns(op=pl.Series([1, 1, -1] * 300))
+    rows.write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config) as stream:
+        stream.ingest()
+        for _ in range(stream.due()):
+            stream.release()
+    found = published(config, progress=quiet)
+    truth = truth_of_tables(found, progress=quiet)
+    assert truth.counts[-1][0] == 300
+    assert abs(found.cells(found.newest).measured[0] - 300) < 1
+    assert "subtracted" in custodian_page(config, progress=quiet)
+
+
+def test_a_public_page_that_lies_there_becomes_private(tmp_path: Path) -> None:
+    make(tmp_path, "always", rows=300)
+    output = tmp_path / "r.html"
+    output.write_text("old")
+    output.chmod(0o644)
+    write_page(output, "new", private=True)
+    assert (output.read_text(), output.stat().st_mode & 0o777) == ("new", 0o600)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere.html"
+    target.write_text("untouched")
+    link = tmp_path / "r.html"
+    link.symlink_to(target)
+    for path in (link, tmp_path, tmp_path / "no" / "r.html"):
+        with pytest.raises(ConfigError, match="-o"):
+            write_page(path, "page", private=True)
+        with pytest.raises(ConfigError, match="-o"):
+            check_place(path)
+    assert target.read_text() == "untouched"
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "r.html"
+    output.write_text("old")
+
+    def refuse(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(OSError, match="No space"):
+        write_page(output, "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["r.html"]
+    assert output.read_text() == "old"
+
+
+def test_a_count_measured_below_0_is_shown(tmp_path: Path) -> None:
+    """Of many values that nothing has, noise brings about half below 0."""
+    values = ", ".join(f'"v{i}"' for i in range(40))
+    text = streams.text_of("always").replace("epsilon = 2.0", "epsilon = 0.5").replace('"A", "B", "C"', values)
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config) as stream:
+        stream.update(streams.rows(300, 3).with_columns(ward=pl.lit("v0")))
+        stream.release()
+    found = published(config, progress=quiet)
+    cells, workload = found.cells(found.newest), found.workload
+    measured = np.concatenate([cells.measured[workload.slice_of((c,))] for c in (0, 1)])
+    below = int((measured < 0).sum())
+    assert below > 3
+    page = public_page(config, tmp_path / "r.html", progress=quiet)
+    assert page.count('<b class="below"></b>') == below
+    assert page.count('<b class="at"') == measured.size - below
+    notes = re.findall(r'class="unseen"> \(([^<]*)\)</span>', page)
+    assert len(notes) == below
+    assert all(re.search(r"measured (\u2212[\d,]+|0) \(below 0\), standard error", note) for note in notes)
+    assert "an arrow at the left stands for its circle" in page
+
+
+# -- small parts -----------------------------------------------------------------------------------------------------
+
+
+def test_every_theorem_has_a_sentence_and_no_other() -> None:
+    assert set(STATEMENTS) == {path.stem for path in THEOREMS.glob("*.md")} - {"README"}
+
+
+def test_latitude_and_longitude_are_found_by_name(made: dict[str, StreamConfig]) -> None:
+    columns = made["points"].schema.columns
+    assert axes_of(columns) is None
+    assert axes_of(columns, any_pair=True) == (0, 1, False)
+
+
+def test_a_template_with_a_missing_value_fails() -> None:
+    with pytest.raises(Exception, match="undefined"):
+        render("base.html", title="x", name="x")
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance by WCAG 2.2."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+    return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_style_sheet_names_each_colour_in_both_schemes() -> None:
+    style = render("base.html", title="x", name="x", stamp="")
+    light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    palettes = [dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6})", block)) for block in (light, dark)]
+    assert palettes[0].keys() == palettes[1].keys()
+    for palette in palettes:
+        for name in ("bar", "bar-muted", "error", "muted", *(f"s{i}" for i in range(1, 7))):
+            assert contrast(palette[name], palette["paper"]) >= 3, f"{name} is hard to see"
+        lightness = [luminance(palette[f"m{i}"]) for i in range(1, 8)]
+        assert lightness in (sorted(lightness), sorted(lightness, reverse=True)), "a sequence grows in lightness alone"
+    rest = style.replace(light, "").replace(dark, "").split("<body")[0]
+    assert not re.findall(r"#[0-9a-fA-F]{3,8}\b(?=[;} ])", rest), "colours come from the palette alone"

@@ -1,0 +1,103 @@
+"""Following: the public clock alone closes ticks, after what the source holds was counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from synthstream import Stream
+from synthstream.cli.follow import seconds_of
+from synthstream.environment import Env
+from synthstream.testing.gates import ExactGate
+from tests.support.streams import configured, rows
+
+T = TypeVar("T")
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Hand(Env):
+    def __init__(self) -> None:
+        self.moment = START
+
+    def now(self) -> datetime:
+        return self.moment
+
+
+def stream(folder: Path, env: Env, *, until: str = "2026-01-09") -> Stream:
+    rows(50, 1).write_parquet(folder / "rows-1.parquet")
+    return Stream(configured(folder, "always", until=until), gates=lambda tick: ExactGate(), env=env)
+
+
+def test_it_waits_for_the_end_of_a_tick_and_never_sleeps_longer_than_the_poll(tmp_path: Path) -> None:
+    env, slept = Hand(), list[float]()
+
+    def rest(seconds: float) -> None:
+        slept.append(seconds)
+        env.moment += timedelta(seconds=seconds)
+
+    with stream(tmp_path, env) as opened:
+        env.moment = START + timedelta(days=2, hours=1)
+        following = opened.follow(poll=50_000.0, rest=rest)
+        assert [next(following).tick for _ in range(4)] == [0, 1, 2, 3]
+    assert slept == [50_000.0, 23 * 3600 - 50_000.0, 50_000.0, 86_400 - 50_000.0]
+    assert env.moment == START + timedelta(days=4)
+
+
+def test_it_stops_at_until_even_between_two_ticks_and_counts_before(tmp_path: Path) -> None:
+    env = Hand()
+    ticks = []
+
+    def rest(seconds: float) -> None:
+        env.moment += timedelta(seconds=seconds)
+
+    with stream(tmp_path, env) as opened:
+        for release in opened.follow(until=datetime(2026, 1, 3, 12), poll=3600.0, rest=rest):
+            ticks.append(release.tick)
+            rows(10, 2 + release.tick).write_parquet(tmp_path / f"rows-{2 + release.tick}.parquet")
+        assert ticks == [0, 1]
+        assert opened.ingest() == 0  # the last look came after the last release
+    assert env.moment == datetime(2026, 1, 3, 12, tzinfo=UTC)
+
+
+def test_how_long_counting_takes_closes_no_tick(tmp_path: Path) -> None:
+    """One row more takes longer to count; the clock is read before."""
+
+    class Slow(Hand):
+        def do(self, name: str, effect: Callable[[], T]) -> T:
+            self.moment += timedelta(days=1) * (name == "commit counts")
+            return effect()
+
+    env = Slow()
+    with stream(tmp_path, env) as opened:
+        env.moment = START + timedelta(days=2, hours=1)
+        assert [release.tick for release in opened.run()] == [0, 1]
+        assert env.moment == START + timedelta(days=3, hours=1)
+        assert [release.tick for release in opened.run()] == [2]
+
+
+@pytest.mark.parametrize(("until", "last"), [("2026-01-05", 3), ("2026-01-13", 11)])
+def test_it_ends_at_the_configured_moment_and_at_the_horizon(tmp_path: Path, until: str, last: int) -> None:
+    env = Hand()
+
+    def rest(seconds: float) -> None:
+        env.moment += timedelta(seconds=seconds)
+
+    with stream(tmp_path, env, until=until) as opened:
+        assert [release.tick for release in opened.follow(poll=86_400.0, rest=rest)] == list(range(last + 1))
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5s", 5.0), ("50ms", 0.05), ("1.5m", 90.0), ("24h", 86_400.0)])
+def test_lengths_of_time(text: str, seconds: float) -> None:
+    assert seconds_of(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["5", "s", "-1s", "0s", "10ms", "25h", "5 s", "1d"])
+def test_what_is_no_length_of_time_is_told(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        seconds_of(text)
+    assert caught.value.code == 2
+    assert f"--poll {text}: use a number" in capsys.readouterr().err

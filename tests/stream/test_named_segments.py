@@ -1,0 +1,132 @@
+"""What a claim says after a loss: the theorem that it rests on from then on, and what that takes for granted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import synthstream
+from synthstream import Stream, StreamConfig
+from synthstream.cli.app import app
+from synthstream.report.public import ledger
+from synthstream.report.published import published as described
+from synthstream.state.store import Store
+from synthstream.stream import recovery
+from synthstream.stream.opening import NAMED, begin
+from synthstream.stream.recovery import adopt, republish
+from synthstream.stream.verification import verify
+from tests.support.streams import TICKS, configured, published
+from tests.stream.test_segments import HALF, half_run
+
+
+def claims(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(p.read_text())["claim"] for p in sorted((folder / "releases").glob("0*/manifest.json"))]
+
+
+def named(folder: Path) -> list[bool]:
+    """Of each tick, whether its claim names the theorem and what it trusts: both, or none."""
+    found = []
+    for claim in claims(folder):
+        trusts = [trust for trust in claim["trusts"] if "state was lost" in trust]
+        assert bool(trusts) == ("segments" in claim["theorems"])
+        found.append(bool(trusts))
+    return found
+
+
+def lost(config: StreamConfig) -> None:
+    shutil.rmtree(config.state)
+    assert adopt(config).segment
+
+
+def run(config: StreamConfig) -> None:
+    with Stream(config) as stream:
+        list(stream.run())
+
+
+@pytest.mark.parametrize("kind", ["always", "points"])
+def test_the_claim_names_the_theorem_from_the_segment_on(tmp_path: Path, kind: str) -> None:
+    config = half_run(tmp_path, kind, number=60)
+    before = claims(tmp_path)[-1]
+    lost(config)
+    run(config)
+    assert named(tmp_path) == [False] * HALF + [True] * (TICKS - HALF)
+    after = claims(tmp_path)[-1]
+    assert {k for k in after if after[k] != before[k]} == {"theorems", "trusts"}, "it promises the same"
+    assert after["theorems"] == [*before["theorems"], "segments"]
+    assert verify(config, rebuild=True).findings == []
+    with Stream(config) as stream:
+        assert stream.status()["spent"] == [after]
+    status = CliRunner().invoke(app, ["status", str(tmp_path / "stream.toml"), "--json"])
+    assert json.loads(status.stdout)["claim"] == after
+    assert (
+        CliRunner().invoke(app, ["report", str(tmp_path / "stream.toml"), "-o", str(tmp_path / "r.html")]).exit_code
+        == 0
+    )
+    assert "Theorem <code>segments</code>" in (tmp_path / "r.html").read_text()
+    assert len(ledger(described(config, progress=lambda steps, _: steps))) == 1, "charged once"
+    releases = synthstream.releases(tmp_path / "stream.toml")
+    assert [release.facts["claim"] for release in releases] == claims(tmp_path)
+    if kind == "always":
+        assert releases.between("2026-01-02", "2026-01-08").facts["claim"] == after
+        assert releases.at("2026-01-08").compare(releases.at("2026-01-02"), ["ward"]).height > 0, "still one stream"
+
+
+def test_the_name_is_chained(tmp_path: Path) -> None:
+    config = half_run(tmp_path, "always", number=60)
+    lost(config)
+    run(config)
+    first = claims(tmp_path)[0]
+    for tick in range(HALF, TICKS):  # as if no segment had ever named it
+        path = tmp_path / f"releases/{tick:06d}/manifest.json"
+        manifest = {**json.loads(path.read_text()), "claim": first}
+        path.write_text(json.dumps(manifest, indent=2) + "\n")
+    shutil.rmtree(config.state)
+    assert verify(config).findings == [
+        (f"{tick:06d}", "its head is not that of what was measured") for tick in range(HALF, TICKS)
+    ]
+
+
+def as_before(patch: pytest.MonkeyPatch) -> None:
+    """Have a segment begun as earlier versions did: nothing names it."""
+    real = Store.put_meta
+
+    def put(self: Store, key: str, value: str) -> None:
+        if key != NAMED:
+            real(self, key, value)
+
+    def charge(config: StreamConfig, store: Store, identity: Mapping[str, str], *_: object, **__: object) -> None:
+        begin(config, store, identity)
+
+    patch.setattr(Store, "put_meta", put)
+    patch.setattr(recovery, "begin", charge)
+
+
+def test_segments_of_earlier_versions_go_on_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = half_run(tmp_path, "always", number=60)
+    with monkeypatch.context() as patch:
+        as_before(patch)
+        lost(config)
+    run(configured(tmp_path, "always", until="2026-01-07"))
+    assert named(tmp_path) == [False] * 6
+    assert verify(config, rebuild=True).findings == []
+    lost(config)  # by this version: it names the theorem from here on, and leaves alone what is out
+    run(configured(tmp_path, "always", until="2026-01-08"))
+    lost(config)
+    run(config)
+    assert named(tmp_path) == [False] * 6 + [True] * 2
+    assert json.loads((tmp_path / "releases/000007/manifest.json").read_text())["segments"] == [HALF, 6, 7]
+    assert verify(config, rebuild=True).findings == []
+    before = published(tmp_path / "releases")
+    shutil.rmtree(tmp_path / "releases")
+    assert republish(config) == TICKS
+    assert published(tmp_path / "releases") == before
+    (tmp_path / "releases/000004/manifest.json").unlink()
+    found = verify(config).findings
+    assert "000004" in {finding.where for finding in found}
+    assert not [finding for finding in found if "claim" in finding.what], "nobody else's is blamed"

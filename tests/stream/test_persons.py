@@ -1,0 +1,556 @@
+"""Streams that protect persons: what is counted, promised, published and refused, end to end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import synthstream
+from synthstream import Stream, StreamConfig
+from synthstream.cli.app import app
+from synthstream.environment import Env
+from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCorrupt, StateMismatch
+from synthstream.forecast.planning import plan
+from synthstream.ingest.counting import encode
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
+from synthstream.testing.gates import Call, ReplayingGate, TracingGate, path_cost
+from tests.stream.test_privacy_factors import Aligned, files
+from tests.stream.test_stream import TOML, exact, finish, seeded, total
+
+T = TypeVar("T")
+
+PERSONS = TOML.replace('unit = "event"', 'unit = { person = "id", max_events = 3 }')
+
+
+def with_unit(limits: str, text: str = PERSONS) -> str:
+    return text.replace("max_events = 3", limits)
+
+
+def configured(folder: Path, text: str = PERSONS) -> StreamConfig:
+    folder.mkdir(exist_ok=True)
+    return StreamConfig.from_toml(text, base=folder)
+
+
+def rows(days: list[int], who: list[Any], *, ward: str | list[str] = "A", op: int = 1) -> pl.DataFrame:
+    """One row per given day of January 2026, each of a person."""
+    return pl.DataFrame(
+        {
+            "when": [datetime(2026, 1, d, 12) for d in days],
+            "ward": [ward] * len(days) if isinstance(ward, str) else ward,
+            "age": [30.0] * len(days),
+            "id": who,
+            "op": [op] * len(days),
+        },
+        strict=False,
+    )
+
+
+def crowd(seed: int, people: int = 12, n: int = 80) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    wards = rng.choice(["A", "B", "C", "?"], n).tolist()
+    return rows(rng.integers(1, 6, n).tolist(), [f"p{i}" for i in rng.integers(0, people, n)], ward=wards)
+
+
+def begun(config: StreamConfig, gates: Callable[[int], Gate] = exact, seed: int | None = None) -> StreamConfig:
+    """A state of one and the same secret: the order of rows within a tick follows from it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("secrets.token_bytes", lambda size: b"\x33" * size)
+        Stream(config, gates=gates, seed=seed).close()
+    return config
+
+
+# -- what counts ----------------------------------------------------------------------------------------------------
+
+
+def test_of_each_person_so_many_rows_count(tmp_path: Path) -> None:
+    with Stream(configured(tmp_path), gates=exact) as stream:
+        stream.update(rows([1, 1, 1, 1, 2], ["x", "x", "y", "x", "x"]))
+        assert round(total(stream.release())) == 4  # three of x, one of y
+        stream.update(rows([2, 2, 2, 2], ["x", "y", "y", "y"]))
+        assert round(total(stream.release())) == 6  # x has had all; y has two left
+        stream.update(rows([3] * 9, ["x", "y", "z"] * 3))
+        assert round(total(finish(stream))) == 9
+
+
+def test_limits_in_a_tick_and_in_a_period(tmp_path: Path) -> None:
+    text = with_unit('max_events = 3, max_per_tick = 2, per = "2d"')
+    with Stream(configured(tmp_path, text), gates=exact) as stream:
+        stream.update(rows([1] * 5 + [2] * 5 + [3] * 5 + [5] * 5, ["x"] * 20))
+        found = []
+        while stream.due():
+            found.append(round(total(stream.release())))
+        assert found == [2, 3, 5, 5, 7]
+
+
+def test_deletions_count_towards_the_limit(tmp_path: Path) -> None:
+    text = with_unit("max_events = 2").replace("[privacy]", 'op = "op"\n[privacy]')
+    with Stream(configured(tmp_path, text), gates=exact) as stream:
+        stream.update(pl.concat([rows([1], ["x"]), rows([2], ["x"], op=-1), rows([3, 3], ["x", "x"])]))
+        assert [round(total(stream.release())) for _ in range(5)] == [1, 0, 0, 0, 0]
+    assert "counts as one of them" in plan(configured(tmp_path, text)).meaning
+
+
+def test_late_rows_and_rows_ahead_of_time(tmp_path: Path) -> None:
+    with Stream(configured(tmp_path, with_unit("max_events = 1")), gates=exact) as stream:
+        stream.update(rows([3], ["x"]))  # waits for its tick
+        assert round(total(stream.release())) == 0
+        stream.update(rows([1], ["x"]))  # late: it counts in the tick that is open, before the one that waits
+        assert [round(total(stream.release())) for _ in range(3)] == [1, 1, 1]
+
+
+NOBODY: list[Any] = [None, "", float("nan"), pd.NA]
+
+
+def test_rows_without_a_person_are_left_out(tmp_path: Path) -> None:
+    frames = [
+        rows([1, 1, 1], [None, "", "x"]),
+        rows([1, 1], [float("nan"), None]),
+        rows([1], ["x"]).with_columns(id=pl.Series([["x"]])),
+        rows([1] * 4, ["q"] * 4).to_pandas().assign(id=pd.Series(NOBODY, dtype=object)),
+        rows([1], ["q"]).to_arrow().drop_columns("id").append_column("id", pa.array([None], pa.int64())),
+    ]
+    with Stream(configured(tmp_path), gates=exact) as stream:
+        for frame in frames:
+            stream.update(frame)
+        assert round(total(stream.release())) == 1
+
+
+SAME: list[Any] = [
+    pl.Series(["7"]),
+    pl.Series([7]),
+    pl.Series([7], dtype=pl.UInt8),
+    pl.Series([7.0]),
+    pl.Series([7.0], dtype=pl.Float32),
+    pl.Series([b"7"]),
+    pl.Series(["7"], dtype=pl.Categorical),
+    pl.Series([Decimal(7)]),
+]
+
+
+def test_one_key_in_every_type_is_one_person(tmp_path: Path) -> None:
+    config = configured(tmp_path, with_unit("max_events = 1"))
+    keys = [encode(config, rows([1], ["-"]).with_columns(id=cell)).people for cell in SAME]
+    assert all(found is not None and found.to_list() == ["7"] for found in keys)
+    with Stream(config, gates=exact) as stream:
+        for cell in SAME:
+            stream.update(rows([1], ["-"]).with_columns(id=cell))
+        stream.update(rows([1], ["-"]).to_pandas().assign(id=[7]))
+        path = tmp_path / "more.csv"
+        rows([1], ["7"]).write_csv(path)
+        stream.update(path)
+        assert round(total(stream.release())) == 1
+        stream.update(rows([2] * 3, ["7 ", "07", "7.0"]))  # other texts are other people
+        assert round(total(stream.release())) == 4
+
+
+def test_the_key_may_be_a_column_too(tmp_path: Path) -> None:
+    text = PERSONS.replace('person = "id"', 'person = "ward"')
+    with Stream(configured(tmp_path, text), gates=exact) as stream:
+        stream.update(rows([1] * 5, ["-"] * 5, ward=["A", "A", "A", "A", "B"]))
+        assert stream.release().table(["ward"])["measured"].round().to_list() == [3, 1, 0, 0, 0]
+
+
+def test_files_batches_and_frames_count_alike(tmp_path: Path) -> None:
+    frame = crowd(3)
+    parts = [frame[:20], frame[20:21], frame[21:]]
+    configs = [configured(tmp_path / name) for name in ("files", "batches", "reversed")]
+    for i, part in enumerate(parts):
+        part.write_parquet(tmp_path / "files" / f"visits-{i}.parquet")
+    found = []
+    for config, batches in zip(configs, ([], parts, [frame.reverse()]), strict=True):
+        with Stream(begun(config), gates=exact) as stream:
+            for i, part in enumerate(batches):
+                stream.update(part, batch_id=f"b{i}")
+            if config is configs[0]:
+                assert stream.ingest() == 3
+            found.append(finish(stream).measured.values.tolist())
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_batch_with_another_person_is_another_batch(tmp_path: Path) -> None:
+    with Stream(configured(tmp_path), gates=exact) as stream:
+        stream.update(rows([1, 1], ["x", "y"]), batch_id="a")
+        stream.update(rows([1, 1], ["x", "y"]), batch_id="a")
+        for other in (["x", "z"], ["xy", ""], ["y", "x"]):
+            with pytest.raises(BatchConflict):
+                stream.update(rows([1, 1], other), batch_id="a")
+        assert round(total(stream.release())) == 2
+
+
+def test_a_missing_person_column_is_told(tmp_path: Path) -> None:
+    with Stream(configured(tmp_path)) as stream, pytest.raises(SchemaError, match="column 'id' is missing"):
+        stream.update(rows([1], ["x"]).drop("id"))
+
+
+# -- what it costs --------------------------------------------------------------------------------------------------
+
+ALWAYS = '[synthesizer]\nmeasure = "always"\ncounter = "{}"\n'
+CAPPED = "max_events = 3, max_per_tick = 1"
+KINDS: dict[str, tuple[str, str, str]] = {
+    "table, zcdp": ("1e-9", "max_events = 3", ""),
+    "table, unbounded": ("1e-9", CAPPED, "unbounded"),
+    **{f"table, {kind}": ("1e-9", CAPPED, ALWAYS.format(kind)) for kind in ("simple", "toeplitz", "blt")},
+    "table, simple, pure": ("0", CAPPED, ALWAYS.format("simple")),
+    "table, periods": ("1e-9", 'max_events = 3, per = "2d"', ""),
+    "epochs": ("0", "max_events = 3", ""),
+    "epochs that choose": ("0", "max_events = 3", '[synthesizer]\nmeasure = "epochs"\npicks = 1\n'),
+    "epochs with delta": ("1e-9", "max_events = 3", '[synthesizer]\nmeasure = "epochs"\n'),
+    "selective": ("0", "max_events = 3", '[synthesizer]\nkind = "selective"\npicks = 2\nfit = "mw"\n'),
+    "selective, capped": ("1e-9", CAPPED, '[synthesizer]\nkind = "selective"\npicks = 2\nfit = "mw"\n'),
+    "stream-mwem, capped": ("1e-9", CAPPED, '[synthesizer]\nkind = "stream-mwem"\npicks = 2\nfit = "mw"\n'),
+    "stream-mwem": ("0", "max_events = 3", '[synthesizer]\nkind = "stream-mwem"\npicks = 2\nfit = "mw"\n'),
+}
+POINTS = PERSONS.replace('name = "ward"\ntype = "category"\nvalues = ["A", "B", "C"]', 'name = "x"\ntype = "number"')
+POINTS = POINTS.replace('type = "number"\n[[', 'type = "number"\nmin = 0\nmax = 1\nmissing = 0\n[[')
+POINTS = POINTS.replace("[source]", '[synthesizer]\nkind = "points"\ndepth = 8\n[source]')
+POINTS = POINTS.replace("bins = 4", "missing = 0").replace("epsilon = 1.0", "epsilon = 40.0")
+
+
+def text_of(kind: str) -> str:
+    if kind.startswith("points"):
+        text = with_unit(CAPPED, POINTS) if "capped" in kind else POINTS
+        text = text.replace("[privacy]", 'op = "op"\n[privacy]') if "signed" in kind else text
+        return text.replace("delta = 1e-9", "delta = 0") if "pure" in kind else text
+    delta, limits, section = KINDS[kind]
+    text = with_unit(limits).replace("delta = 1e-9", f"delta = {delta}")
+    if section == "unbounded":
+        return text.replace("horizon = 8", 'horizon = "unbounded"')
+    return text.replace("[source]", section + '[[columns]]\nname = "up"\ntype = "boolean"\n[source]')
+
+
+def traced(folder: Path, text: str, frame: pl.DataFrame, gates: Callable[[int], Gate]) -> list[int]:
+    """Ticks that were closed, with gates that keep what passes."""
+    with Stream(begun(configured(folder, text), gates), gates=gates) as stream:
+        stream.update(frame[: len(frame) // 2])
+        stream.release()
+        stream.update(frame[len(frame) // 2 :])
+        finish(stream)
+        return list(range(stream.closed))
+
+
+@pytest.mark.sparing(6)
+@pytest.mark.parametrize("kind", [*KINDS, "points, zcdp", "points, zcdp, capped", "points, pure", "points, signed"])
+@pytest.mark.parametrize("days", [[1] * 6, [1, 2, 3, 4, 5, 5], [5, 5, 1, 1, 2]], ids=["at once", "spread", "late"])
+def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str, days: list[int]) -> None:
+    """A run with a person of more rows than count, one without, and the same answers: the exact cost of the path."""
+    text = text_of(kind).replace("horizon = 8", "horizon = 5")
+    extra = pl.DataFrame({"up": [True], "x": [0.3]})
+    base = crowd(1).join(extra, how="cross")
+    person = rows(days, ["new"] * len(days), ward="B").join(extra, how="cross")
+    person = person.with_columns(op=pl.Series([-1, 1, 1, -1, -1, 1][: len(days)], dtype=base["op"].dtype))
+    more = pl.concat([base[:30], person, base[30:]])
+    traces: dict[int, list[Call]] = {}
+    replays: dict[int, ReplayingGate] = {}
+
+    def record(tick: int) -> Gate:
+        gate = TracingGate(SeededGate(tick))
+        traces[tick] = gate.trace
+        return gate
+
+    def replay(tick: int) -> Gate:
+        replays[tick] = ReplayingGate(traces.get(tick, []))
+        return replays[tick]
+
+    ticks = traced(tmp_path / "with", text, more, record)
+    # The same rows come while the first tick is open, and the rest while the second is.
+    half = len(more) // 2
+    lone = pl.concat([more[:half].filter(pl.col("id") != "new"), more[half:].filter(pl.col("id") != "new")])
+    config = begun(configured(tmp_path / "without", text), replay)
+    with Stream(config, gates=replay) as stream:
+        cut = len(more[:half].filter(pl.col("id") != "new"))
+        stream.update(lone[:cut])
+        stream.release()
+        stream.update(lone[cut:])
+        finish(stream)
+    parts = [path_cost(traces[tick], replays[tick].trace) for tick in ticks]
+    claim = claim_of(config, synthesizer_of(config).mechanism)
+    periods = 1 if config.privacy.unit.period is None else 3
+    if claim.pure is None:
+        assert 0 < sum(rho for rho, _ in parts) <= periods * claim.rho
+    else:
+        assert 0 < sum(epsilon for _, epsilon in parts) <= periods * claim.pure
+        assert sum(rho for rho, _ in parts) == 0
+    together = {"table, zcdp": True, "table, simple": False, "table, toeplitz": False, "table, simple, pure": False}
+    worst = [1] * 6 if together.get(kind) else [1, 2, 3, 4, 5, 5]
+    if kind in together and days == worst:  # then all that is promised is spent
+        allowed = claim.rho if claim.pure is None else claim.pure
+        assert sum(rho + epsilon for rho, epsilon in parts) > allowed * Fraction(999, 1000)
+
+
+@pytest.mark.parametrize(
+    "kind", ["selective, capped", "stream-mwem, capped", "points, zcdp, capped", "epochs with delta"]
+)
+def test_a_cap_in_a_tick_gains_nothing_where_a_person_is_measured_at_other_times(tmp_path: Path, kind: str) -> None:
+    config = configured(tmp_path, text_of(kind))
+    assert group_factor(config) == 3
+    assert "group" in claim_of(config, synthesizer_of(config).mechanism).theorems
+
+
+@pytest.mark.parametrize("text", [PERSONS, PERSONS.replace("delta = 1e-9", "delta = 0")], ids=["zcdp", "pure"])
+@pytest.mark.parametrize("many", [1, 3, 40])
+def test_a_person_with_aligned_noise_cannot_be_seen(tmp_path: Path, text: str, many: int) -> None:
+    """Coupling: one person more, and noise shifted to hide it, changes no published byte."""
+    aligned = Aligned()
+
+    def observe(folder: Path, frame: pl.DataFrame, gates: Callable[[int], Gate]) -> tuple[dict[str, bytes], str]:
+        config = configured(folder, text)
+        frame.write_parquet(folder / "visits-1.parquet")
+        with Stream(config, gates=gates) as stream:
+            assert len(list(stream.run())) == 5
+            return files(folder / "releases"), str(stream.status())
+
+    base = crowd(2)
+    one = observe(tmp_path / "one", base, aligned.record)
+    person = rows([1 + i % 5 for i in range(many)], ["new"] * many, ward="?")
+    assert one == observe(tmp_path / "two", pl.concat([base, person]), aligned.replay)
+
+
+# -- restarts -------------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process ended."""
+
+
+class Mortal(Env):
+    """A world that ends before or after one of its effects."""
+
+    def __init__(self, last: int, *, before: bool) -> None:
+        self._left, self._before = count(last, -1), before
+
+    def do(self, name: str, effect: Callable[[], T]) -> T:
+        left = next(self._left)
+        if left == 0 and self._before:
+            raise Killed
+        result = effect()
+        if left == 0:
+            raise Killed
+        return result
+
+
+@pytest.mark.slow  # quick: test_seen_once kills an adoption anywhere, test_disks a stream of events
+@pytest.mark.parametrize("kind", ["table, zcdp", "selective"])
+def test_killed_anywhere_it_ends_the_same(tmp_path: Path, kind: str) -> None:
+    text = text_of(kind)
+    frame = crowd(5).with_columns(up=pl.lit(value=True))
+    parts = {f"b{i}": frame[i * 20 : i * 20 + 20] for i in range(4)}
+
+    def work(config: StreamConfig, env: Env) -> None:
+        with Stream(config, gates=seeded, seed=1, env=env) as stream:
+            for name, part in list(parts.items())[:2]:
+                if stream.closed == 0:
+                    stream.update(part, batch_id=name)
+            if stream.closed == 0:
+                stream.release()
+            for name, part in parts.items():
+                if stream.closed == 1 and name in ("b2", "b3"):
+                    stream.update(part, batch_id=name)
+            finish(stream)
+
+    whole = begun(configured(tmp_path / "whole", text), seeded, 1)
+    work(whole, Env())
+    expected = files(tmp_path / "whole" / "releases")
+    assert len(expected) == 20
+    step = {"table, zcdp": 4, "selective": 9}[kind]
+    for last in range(3, 400, step):
+        folder = tmp_path / f"k{last}"
+        config = begun(configured(folder, text), seeded, 1)
+        try:
+            work(config, Mortal(last, before=last % 2 == 0))
+        except Killed:
+            work(config, Env())
+            assert files(folder / "releases") == expected
+        else:
+            assert last > 40
+            return
+    pytest.fail("the run never came to its end")
+
+
+# -- what is said ---------------------------------------------------------------------------------------------------
+
+
+def test_the_promise_names_the_person(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    found = plan(config)
+    assert "all events of any one person (at most 3 count) being added or removed" in found.words
+    assert "whether or not any one person was in the stream" in found.meaning
+    assert any("about 3 times as large" in caution.words for caution in found.cautions)
+    assert found.claim.theorems[-1] == "group"
+    assert found.claim.fits(config.privacy.budget)
+    event = plan(configured(tmp_path / "event", TOML))
+    assert found.forecasts[-1].stderr[1] == pytest.approx(3 * event.forecasts[-1].stderr[1], rel=1e-4)
+    assert "Someone with many rows is protected less" in event.meaning
+    with Stream(config, gates=exact) as stream:
+        stream.update(rows([1], ["x"]))
+        stream.release()
+        assert stream.status()["spent"][0]["max_events"] == 3
+    manifest = json.loads((tmp_path / "releases" / "000000" / "manifest.json").read_text())
+    assert manifest["claim"]["unit"] == "person"
+    assert "any one person" in manifest["claim"]["words"]
+
+
+def test_periods_promise_less_and_say_so(tmp_path: Path) -> None:
+    found = plan(configured(tmp_path, with_unit('max_events = 3, max_per_tick = 1, per = "3d"')))
+    assert "within any one period of 3d" in found.words
+    assert "protected k times less" in found.meaning
+    assert "Periods are fixed" in found.meaning
+    assert found.claim.theorems[-1] == "participation"
+
+
+def test_the_command_line_speaks_of_persons(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(PERSONS)
+    crowd(1).write_parquet(tmp_path / "visits-1.parquet")
+    config = str(tmp_path / "stream.toml")
+    said = []
+    for command in (["plan", config], ["run", config], ["status", config]):
+        found = CliRunner().invoke(app, command)
+        assert found.exit_code == 0, found.output
+        said.append(found.output)
+    assert "any one row" not in said[0]
+    assert "nobody is told" in said[0]
+    assert "any one person (at most 3 count)" in said[2]
+
+
+def test_a_running_stream_keeps_its_unit(tmp_path: Path) -> None:
+    Stream(configured(tmp_path)).close()
+    others = {
+        TOML: "privacy.unit,",
+        with_unit("max_events = 4"): "privacy.unit.max_events",
+        with_unit("max_events = 3, max_per_tick = 3"): "privacy.unit.max_per_tick",
+        with_unit('max_events = 3, per = "1d"'): "privacy.unit.per",
+        PERSONS.replace('"id"', '"op"'): "privacy.unit.person",
+    }
+    for text, changed in others.items():
+        with pytest.raises(StateMismatch, match=f"other settings: {changed}"):
+            Stream(configured(tmp_path, text))
+    Stream(configured(tmp_path)).close()
+
+
+def test_a_state_that_waits_is_not_untouched(tmp_path: Path) -> None:
+    with Stream(configured(tmp_path)) as stream:
+        stream.update(rows([1], ["x"]))
+    with pytest.raises(StateMismatch, match="A running stream"):
+        Stream(configured(tmp_path, with_unit("max_events = 4")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE person SET used = 1",
+        "DELETE FROM person",
+        "UPDATE person SET used = 3 - used",  # as many persons, and as many events
+        "UPDATE person SET who = randomblob(16) WHERE used = 2",
+        "UPDATE person SET window = 1",
+    ],
+)
+def test_who_has_counted_cannot_be_lost_unnoticed(tmp_path: Path, change: str) -> None:
+    """Changed behind the program's back, persons could count again."""
+    with Stream(configured(tmp_path)) as stream:
+        stream.update(rows([1, 2, 1, 3], ["x", "x", "y", "z"]))
+        stream.release()
+        stream.release()
+    Stream(configured(tmp_path)).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
+        assert sorted(db.execute("SELECT used FROM person")) == [(1,), (2,)]
+        assert db.execute(change).rowcount > 0
+    for _ in range(2):
+        with pytest.raises(StateCorrupt, match="persons could count again"):
+            Stream(configured(tmp_path))
+
+
+@pytest.mark.parametrize("number", [0, -1, 4, 2**40])
+def test_a_damaged_number_lets_no_more_rows_count(tmp_path: Path, number: int) -> None:
+    text = with_unit("max_events = 4, max_per_tick = 3")
+    with Stream(configured(tmp_path, text)) as stream:
+        stream.update(rows([1, 1, 2], ["x", "x", "x"]))
+        stream.release()
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "store.db")) as db, db:
+        assert db.execute("UPDATE waiting SET number = ?", (number,)).rowcount == 1
+    with Stream(configured(tmp_path, text)) as stream:
+        with pytest.raises(StateCorrupt, match="more rows of a person wait than may count"):
+            stream.release()
+        assert stream.closed == 1
+
+
+UNIT = 'unit = { person = "id", max_events = 3 }'
+REFUSED = [
+    ('unit = "person"', ["line 7", "privacy.unit = 'person'", "max_events = 20"]),
+    ("unit = 3", ["line 7", "privacy.unit = 3"]),
+    ('unit = { person = "id" }', ["line 7", "max_events", "required"]),
+    ("unit = { max_events = 3 }", ["line 7", "person", "required"]),
+    ('unit = { person = "id", max_events = 0 }', ["line 7", "max_events = 0", "greater than or equal to 1"]),
+    ('unit = { person = "id", max_events = 2.5 }', ["line 7", "max_events = 2.5", "integer"]),
+    ('unit = { person = "", max_events = 2 }', ["line 7", "person = ''"]),
+    ('unit = { person = "id", max_event = 3 }', ["Did you mean 'max_events'?"]),
+    ('unit = { person = "id", max_events = 3, max_per_tick = 4 }', ["line 7", "max_per_tick = 4 has no effect"]),
+    ('unit = { person = "id", max_events = 3, max_per_tick = 0 }', ["line 7", "max_per_tick = 0"]),
+    ('unit = { person = "id", max_events = 3, per = "30" }', ["line 7", "per = '30'", '"30d"']),
+    ('unit = { person = "id", max_events = 3, per = "36h" }', ["line 7", "not a whole number of ticks"]),
+    ('unit = { person = "id", max_events = 3, per = "1mo" }', ["not a whole number of ticks", "say days or weeks"]),
+    ('unit = { person = "when", max_events = 3 }', ["line 7", "person = 'when' is the column of [clock] too"]),
+    (UNIT + '\nneighbours = "replace-one"', ["line 7", "leave out neighbours"]),
+    ('unit = { person = "id", max_events = 1000000 }', ["leaves too little for one event"]),
+]
+
+
+@pytest.mark.parametrize(("new", "says"), REFUSED)
+def test_mistakes_are_named_with_their_fix(tmp_path: Path, new: str, says: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        synthesizer_of(StreamConfig.from_toml(PERSONS.replace(UNIT, new), origin="stream.toml", base=tmp_path))
+    for part in says:
+        assert part in str(caught.value)
+
+
+def test_more_that_does_not_go_together(tmp_path: Path) -> None:
+    for text, says in (
+        (PERSONS.replace("[privacy]", 'op = "id"\n[privacy]'), "person = 'id' is op too"),
+        (POINTS.replace('"points"', '"hypercube"'), "protects no person"),
+        (PERSONS.replace("epsilon = 1.0", "epsilon = 0.00001"), "epsilon"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            synthesizer_of(configured(tmp_path, text))
+    both = PERSONS.replace(UNIT, 'unit = { person = "id", max_events = 3, max_per_tick = 4 }').replace(
+        "bins = 4", "bin = 4"
+    )
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_toml(both)
+    assert "max_per_tick = 4 has no effect" in str(caught.value)
+    assert "Did you mean 'bins'?" in str(caught.value)
+
+
+def test_periods_in_ticks(tmp_path: Path) -> None:
+    for every, per, ticks in (
+        ("1d", "30d", 30),
+        ("1d", "2w", 14),
+        ("6h", "1d", 4),
+        ("1mo", "1q", 3),
+        ("1mo", "2y", 24),
+    ):
+        text = with_unit(f'max_events = 3, per = "{per}"').replace('every = "1d"', f'every = "{every}"')
+        unit = configured(tmp_path, text.replace("until = 2026-01-06\n", "")).privacy.unit
+        assert unit.period == ticks
+
+
+def test_points_of_persons(tmp_path: Path) -> None:
+    frame = crowd(4).with_columns(x=pl.int_range(pl.len()) / 80)
+    with Stream(configured(tmp_path, POINTS), gates=seeded) as stream:
+        stream.update(frame)
+        assert len(finish(stream).rows()) > 0
+        assert isinstance(stream.last, synthstream.Release)

@@ -1,0 +1,70 @@
+"""A stream lets one thread in at a time; files can be read in parts, and counted elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from synthstream import Counting, CountsByTick, Stream
+from synthstream.errors import CountsMismatch, SourceError
+from synthstream.ingest.files import FileSource
+from synthstream.kernel.seeded import SeededGate
+from tests.support.streams import PERSONS, TICKS, configured, published, rows
+
+
+def opened(folder: Path) -> Stream:
+    return Stream(configured(folder, "always"), gates=lambda tick: SeededGate(f"5/{tick}"), seed=5)
+
+
+def test_threads_take_turns_and_no_tick_is_drawn_twice(tmp_path: Path) -> None:
+    frames = [rows(40, seed) for seed in range(12)]
+    with opened(tmp_path / "one") as stream:
+        stream.update(pl.concat(frames))
+        assert [stream.release().tick for _ in range(TICKS)] == list(range(TICKS))
+    with opened(tmp_path / "many") as stream, ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: stream.update(frames[i], batch_id=str(i)), range(12)))
+        ticks = [release.tick for release in pool.map(lambda _: stream.release(), range(TICKS))]
+        assert sorted(ticks) == list(range(TICKS))
+        assert stream.batches("1") == ["1", "10", "11"]
+        assert len(stream.batches()) == 12
+    assert published(tmp_path / "many" / "releases") == published(tmp_path / "one" / "releases")
+
+
+def test_files_that_are_counted_elsewhere_count_once_and_all_or_none(tmp_path: Path) -> None:
+    config = configured(tmp_path, "always")
+    for number in range(3):
+        rows(50, number).write_parquet(tmp_path / f"rows-{number}.parquet")
+    counting, asked = Counting(config), list[int]()
+
+    def elsewhere(paths: Sequence[Path]) -> CountsByTick:
+        asked.append(len(paths))
+        if len(asked) == 1:
+            raise SourceError("down")
+        return counting.count_all(pl.read_parquet(path) for path in paths)
+
+    with opened(tmp_path) as stream:
+        with pytest.raises(SourceError, match="down"):
+            stream.ingest(elsewhere=elsewhere)
+        assert [stream.ingest(elsewhere=elsewhere) for _ in range(2)] == [3, 0]
+        assert (asked, stream.ingest()) == ([3, 3], 0)
+    people = configured(tmp_path / "who", PERSONS)
+    rows(5, 1).write_parquet(tmp_path / "who" / "rows-1.parquet")
+    with Stream(people) as stream, pytest.raises(CountsMismatch, match="takes rows only"):
+        stream.ingest(elsewhere=elsewhere)
+
+
+def test_a_file_is_the_sum_of_its_parts(tmp_path: Path) -> None:
+    path, frame = tmp_path / "x.parquet", rows(100, 1)
+    frame.write_parquet(path, row_group_size=30)
+    source = FileSource(kind="parquet", path=path, columns=("ward", "x"))
+    assert source.parts(path) == 4
+    parts = [part for k in range(4) for part in source.read(path, chunk_rows=20, part=k)]
+    assert pl.concat(parts).equals(pl.concat(source.read(path, chunk_rows=100)))
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(SourceError, match="cannot be read as parquet"):
+        source.parts(path)
+    assert FileSource(kind="csv", path=path, columns=("x",)).parts(path) == 1
