@@ -14,10 +14,10 @@ from synthstream import Stream
 from synthstream.environment import Env
 from synthstream.state.store import Store
 from tests.audit.streams import configured, published
-from tests.papers.test_paper_streams import DAYS, Interrupted, mortal_system
-from tests.papers.test_paper_streams import config as selective
-from tests.papers.test_paper_streams import visits as selective_visits
-from tests.stream.test_stream import visits
+from tests.support.selective import DAYS, Interrupted, mortal_system
+from tests.support.selective import config as selective
+from tests.support.selective import visits as selective_visits
+from tests.support.visits import visits
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import polars as pl
 from synthstream import Stream, StreamConfig
 from synthstream.kernel.gate import Gate
 from synthstream.privacy import Claim
-from tests.stream.test_stream import TOML
+from tests.support.visits import TOML
 
 SIGNED = TOML.replace("[privacy]", 'op = "op"\n[privacy]')
 

@@ -35,14 +35,13 @@ from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TracingGat
 from synthstream.workload import Workload
 from tests.audit.deaths import durability, interrupted_ticks, redraws
 from tests.audit.streams import ROWS, SIGNED, configured, extended, finished, seen
-from tests.kernel.test_sampling_laws import gaussian_law, laplace_law, p_value
-from tests.kernel import test_epochs
-from tests.kernel import test_marginals
-from tests.kernel.test_choosing import law as choice_law
-from tests.kernel.test_counters import run, test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity
-from tests.kernel.test_gate import _noise_of_a_child
-from tests.stream.test_privacy_factors import PURE, Aligned
-from tests.stream.test_stream import TOML, visits
+from tests.support import epochs, marginals
+from tests.support.aligned import PURE, Aligned
+from tests.support.children import noise_of_a_child
+from tests.support.choices import law as choice_law
+from tests.support.counters import kary_noise_is_a_factorisation_with_the_claimed_sensitivity, run
+from tests.support.laws import gaussian_law, laplace_law, p_value
+from tests.support.visits import TOML, visits
 
 # A healthy package fails a suite that draws real noise with a probability below this.
 FALSE_ALARM = 1e-9
@@ -112,7 +111,7 @@ def freshness(folder: Path) -> None:
     assert np.unique(np.concatenate([first, second])).size > 1990
     again, other = SystemGate().gaussian(ZEROS, sigma=1e9), SystemGate().gaussian(ZEROS, sigma=1e9)
     assert np.unique(np.concatenate([again, other])).size > 1990
-    children = [_noise_of_a_child(lambda: wide.gaussian(ZEROS[:8], sigma=1e9)) for _ in range(2)]
+    children = [noise_of_a_child(lambda: wide.gaussian(ZEROS[:8], sigma=1e9)) for _ in range(2)]
     assert children[0] != children[1]
 
 
@@ -170,23 +169,23 @@ def sensitivity_of_counters(folder: Path) -> None:
                 rho, epsilon = path_cost(tracing.trace, replaying.trace)
                 assert epsilon <= Fraction(1, 2)
                 assert rho <= Fraction(1, 8)
-    test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity(13)
-    test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity(40)
+    kary_noise_is_a_factorisation_with_the_claimed_sensitivity(13)
+    kary_noise_is_a_factorisation_with_the_claimed_sensitivity(40)
 
 
 def sensitivity_of_tables(folder: Path) -> None:
     """The same for all tables together, for a row that comes and for one that is replaced."""
     kinds: tuple[Neighbours, ...] = ("add-remove", "replace-one")
     for neighbours in kinds:
-        test_epochs.test_worst_path_cost_on_exhaustive_neighbours(neighbours, 2)
+        epochs.worst_path_cost_on_exhaustive_neighbours(neighbours, 2)
         for budget in (Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9)):
-            m = test_marginals.mechanism(budget, neighbours=neighbours)
+            m = marginals.mechanism(budget, neighbours=neighbours)
             claim = m.claim()
             traces: list[list[Call]] = []
             for row in ([], [[0, 1]]) if neighbours == "add-remove" else ([[0, 1]], [[1, 2]]):
                 batch, none = np.array(row, dtype=np.int64).reshape(-1, 2), np.zeros((0, 2), dtype=np.int64)
                 tracing = TracingGate(ExactGate())
-                test_marginals.run(m, [batch, none, none, none], tracing)
+                marginals.run(m, [batch, none, none, none], tracing)
                 traces.append(tracing.trace)
             rho, epsilon = path_cost(*traces)
             assert epsilon <= (claim.pure or 0)

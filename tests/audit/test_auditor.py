@@ -23,8 +23,8 @@ from synthstream.papers.counters import Binary, Hybrid
 from synthstream.synthesizers.contract import CounterTarget
 from synthstream.testing.gates import ExactGate
 from tests.audit.broken.noise import halved_gaussian_noise, halved_noise
-from tests.kernel.test_counters import COUNTERS, name
-from tests.stream.test_stream import TOML
+from tests.support.counters import COUNTERS, name
+from tests.support.visits import TOML
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PURE = TOML.replace("delta = 1e-9", "delta = 0")

@@ -10,11 +10,11 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from benchmarks import offline
 from benchmarks.clouds import EARTHQUAKES, Cloud, points
 from benchmarks.points import METHODS, Outcome, Setting, distance, run
 from benchmarks.points_report import NUMBERS, done, key, settings, write
 
+from benchmarks import offline
 from synthstream.evaluate.wasserstein import FloatArray, w1_grid
 from synthstream.partition import Partition
 from synthstream.workload import IntArray

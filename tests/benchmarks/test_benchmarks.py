@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import tabular
 from benchmarks.data import Batches
 from benchmarks.published import PUBLISHED
 from benchmarks.report import write
 from benchmarks.tables import OTHERS, done, key, settings
 from benchmarks.tabular import Setting, run
+
+from benchmarks import tabular
 
 FIRST = Setting(data="adult", order="random", batch=50, every="", epsilon=1.0, delta=0.0, method="marginals")
 

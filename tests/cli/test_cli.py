@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.support.command import synthstream
-from tests.stream.test_stream import TOML, visits
+from tests.support.visits import TOML, visits
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from synthstream.forecast import warnings as cautions
 from tests.support.command import synthstream
-from tests.stream.test_stream import TOML, visits
+from tests.support.visits import TOML, visits
 
 
 @pytest.mark.parametrize(

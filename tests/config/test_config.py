@@ -10,34 +10,7 @@ import pytest
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.draft import draft
-
-GOOD = """\
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-06
-horizon = 8
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B"]
-[[columns]]
-name = "age"
-type = "number"
-min = 0
-max = 100
-bins = 4
-[sink]
-kind = "parquet"
-path = "releases"
-"""
+from tests.support.configs import GOOD
 
 
 def problem(old: str, new: str) -> str:

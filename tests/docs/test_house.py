@@ -22,32 +22,14 @@ from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.counters.sparse import Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.selective import Selective
+from tests.support.house import FILES, ROOT, SOURCE, imports_of, touches
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "synthstream"
 THEOREMS = ROOT / "docs" / "theorems"
-FILES = sorted(SOURCE.rglob("*.py"))
 
 
 def module_of(path: Path) -> str:
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports_of(path: Path) -> set[str]:
-    """Full names of all modules and names that a file imports, wherever the import stands."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} uses a relative import"
-            found |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def touches(imports: set[str], prefix: str) -> bool:
-    return any(name == prefix or name.startswith(prefix + ".") for name in imports)
 
 
 def test_no_pickle() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_house import FILES, ROOT, SOURCE, imports_of, touches
+from tests.support.house import FILES, ROOT, SOURCE, imports_of, touches
 
 PAGE = ROOT / "docs" / "trust.md"
 

@@ -24,8 +24,8 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.seeded import SeededGate
 from synthstream.report.plan_page import plan_page
 from synthstream.synthesizers.assembly import synthesizer_of
+from tests.support.configs import GOOD
 from tests.support.streams import KINDS, text_of
-from tests.config.test_config import GOOD
 
 POINTS = text_of("points")
 

@@ -20,7 +20,7 @@ from synthstream.schema.coercion import Frame
 from synthstream.state.store import Store
 from synthstream.testing.environments import failing
 from tests.support.streams import rows, text_of
-from tests.stream.test_stream import exact, total
+from tests.support.visits import exact, total
 
 
 def stream_in(folder: Path, path: str, *, moved: str | None = None, until: str = "2026-01-03") -> StreamConfig:

@@ -34,8 +34,8 @@ from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import TableMechanism
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
-from tests.stream.test_privacy_factors import Aligned
-from tests.stream.test_stream import TOML, exact, finish, total
+from tests.support.aligned import Aligned
+from tests.support.visits import TOML, exact, finish, total
 
 SIGNED = TOML.replace("[privacy]", 'op = "op"\n[privacy]')
 PURE = SIGNED.replace("delta = 1e-9", "delta = 0")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import chain, combinations
 
 import numpy as np
 import pytest
@@ -14,20 +13,10 @@ from scipy.stats import chisquare
 from synthstream.kernel import permute_and_flip as choosing
 from synthstream.kernel.gate import Gate, SystemGate, checked_choice
 from synthstream.kernel.permute_and_flip import LARGEST_SCORE, noisy_max
-from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.kernel.sampling import IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
-
-
-def law(scores: list[int], rate: float) -> FloatArray:
-    """Permute-and-flip, by inclusion and exclusion (McKenna and Sheldon 2020, Proposition 3)."""
-    p = np.exp(rate * (np.array(scores) - max(scores)))
-    out = []
-    for i in range(len(scores)):
-        others = [p[j] for j in range(len(scores)) if j != i]
-        sets = chain.from_iterable(combinations(others, k) for k in range(len(others) + 1))
-        out.append(p[i] * math.fsum((-1) ** len(s) / (len(s) + 1) * math.prod(s) for s in sets))
-    return np.array(out)
+from tests.support.choices import law
 
 
 def draws(scores: list[int], rate: Fraction, n: int, seed: str = "law") -> IntArray:

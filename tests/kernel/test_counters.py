@@ -14,32 +14,21 @@ from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, base, counter, restarted
 from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
-from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.papers.counters.nodes import NodeCounter
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
+from tests.support.counters import (
+    COUNTERS,
+    T,
+    kary_noise_is_a_factorisation_with_the_claimed_sensitivity,
+    name,
+    responses,
+    run,
+)
 
-T = 40
-COUNTERS: list[Counter] = [
-    Simple(horizon=T, noise="laplace"),
-    Simple(horizon=T, noise="gaussian"),
-    Block(horizon=T),
-    Block(horizon=None),
-    Binary(horizon=T),
-    Hybrid(),
-    Kary(horizon=T),
-    Toeplitz(horizon=T),
-    Blt(horizon=T),
-    Restarted(noise="laplace"),
-    Restarted(noise="gaussian"),
-]
 MATRIX = [c for c in COUNTERS if isinstance(c, MatrixCounter)]
-
-
-def name(c: object) -> str:
-    return f"{type(c).__name__}-{c.noise}-{c.horizon or 'unbounded'}" if isinstance(c, Counter) else str(c)
 
 
 every = pytest.mark.parametrize("c", COUNTERS, ids=name)
@@ -53,40 +42,6 @@ def _short_gaussian_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     restarted._inner.cache_clear()
     yield
     restarted._inner.cache_clear()
-
-
-def run(c: Counter, stream: IntArray, gate: Gate, *, multiplier: float = 1.0) -> FloatArray:
-    """All releases, shape of ``stream`` (ticks, cells)."""
-    state, out = c.init(stream.shape[1]), []
-    for counts in stream:
-        state, released = c.step(state, counts, gate, multiplier=np.full(stream.shape[1], multiplier))
-        out.append(released)
-    return np.array(out)
-
-
-class OneDraw(ExactGate):
-    """No noise, except ``amount`` added to every cell of one call."""
-
-    def __init__(self, call: int, amount: int = 1) -> None:
-        self.calls, self._call, self._amount = 0, call, amount
-
-    def _pass(self, value: IntArray) -> IntArray:
-        self.calls += 1
-        return value + self._amount * (self.calls - 1 == self._call)
-
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        return self._pass(value)
-
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        return self._pass(value)
-
-
-def responses(c: Counter, ticks: int = T, amount: int = 1) -> FloatArray:
-    """What one unit of noise in each draw does to each release: shape (ticks, draws)."""
-    zeros = np.zeros((ticks, 1), dtype=np.int64)
-    probe = OneDraw(-1)
-    run(c, zeros, probe)
-    return np.array([run(c, zeros, OneDraw(k, amount))[:, 0] / amount for k in range(probe.calls)]).T
 
 
 def example(ticks: int = T, cells: int = 3, low: int = 0, high: int = 50) -> IntArray:
@@ -273,16 +228,7 @@ def test_a_whole_toeplitz_stream_costs_exactly_its_claim(horizon: int) -> None:
 
 @pytest.mark.parametrize("horizon", [1, 4, 13, 40, 121])
 def test_kary_noise_is_a_factorisation_with_the_claimed_sensitivity(horizon: int) -> None:
-    """L from the implementation, R from the geometry of the nodes: L R = A, and one event lies in at most h nodes."""
-    c = Kary(horizon=horizon)
-    left = responses(c, ticks=horizon)
-    nodes: list[tuple[int, int]] = []
-    for n in range(1, horizon + 1):
-        nodes += sorted(c._nodes(n) - set(nodes), key=lambda node: (node[0], node[1]))
-    right = np.array([[j * c.arity**q <= i < (j + 1) * c.arity**q for i in range(horizon)] for q, j in nodes])
-    assert left.shape[1] == len(nodes)
-    assert np.array_equal(left @ right, np.tril(np.ones((horizon, horizon))))
-    assert right.sum(axis=0).max() <= c.sensitivity() == c.levels
+    kary_noise_is_a_factorisation_with_the_claimed_sensitivity(horizon)
 
 
 def test_a_planted_bug_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +19,7 @@ from synthstream.kernel.sampling import LARGEST_SAMPLE, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.stream.recovery import adopt
 from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
+from tests.support.children import noise_of_a_child
 from tests.support.streams import configured
 
 VALUE = np.array([0, 5, -7, 10**12], dtype=np.int64)
@@ -123,22 +123,6 @@ def test_the_systems_gate_does_not_fall_back(monkeypatch: pytest.MonkeyPatch) ->
         SystemGate().laplace(VALUE, scale=1.0)
 
 
-def _noise_of_a_child(draw: Callable[[], IntArray]) -> bytes:
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of forks beside threads
-        child = os.fork()
-    if child == 0:
-        try:
-            os.write(write, draw().tobytes())
-        finally:
-            os._exit(0)
-    os.close(write)
-    os.waitpid(child, 0)
-    with os.fdopen(read, "rb") as pipe:
-        return pipe.read()
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_forked_processes_share_no_noise() -> None:
     zeros = np.zeros(8, dtype=np.int64)
@@ -149,7 +133,7 @@ def test_forked_processes_share_no_noise() -> None:
         def draw() -> IntArray:
             return gate.gaussian(zeros, sigma=1e9)
 
-        return [_noise_of_a_child(draw), _noise_of_a_child(draw), draw().tobytes()]
+        return [noise_of_a_child(draw), noise_of_a_child(draw), draw().tobytes()]
 
     assert len(set(answers(SystemGate()))) == 3
     assert len(set(answers(SeededGate(1)))) == 1  # what the test would see if the gate kept anything

@@ -17,31 +17,12 @@ from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
+from tests.support.marginals import WORKLOAD, mechanism, run
 
-WORKLOAD = Workload.all_up_to(2, sizes=(2, 3))
 PURE, ZCDP = Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9)
 SIGNED = Unit(signed=True)
 UNITS = pytest.mark.parametrize("unit", [EVENT, SIGNED], ids=["plain", "signed"])
 BUDGETS = pytest.mark.parametrize("budget", [PURE, ZCDP], ids=["pure", "zcdp"])
-
-
-def mechanism(
-    budget: Budget,
-    *,
-    horizon: int | None = 4,
-    split: Split = "auto",
-    neighbours: Neighbours = "add-remove",
-    unit: Unit = EVENT,
-) -> Marginals:
-    return Marginals(workload=WORKLOAD, budget=budget, horizon=horizon, split=split, neighbours=neighbours, unit=unit)
-
-
-def run(m: Marginals, stream: list[IntArray], gate: Gate) -> list[Measured]:
-    state, out = m.init(), []
-    for codes in stream:
-        state, measured = m.step(state, WORKLOAD.count(codes.astype(np.int32)), gate)
-        out.append(measured)
-    return out
 
 
 @BUDGETS

@@ -4,79 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.forecast.planning import plan
-from synthstream.kernel.gate import Gate, SystemGate
+from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.fit.rounds import Rounds
 from synthstream.testing.gates import ExactGate
-from synthstream.workload import FloatArray, IntArray
-
-TOML = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 0.0
-unit = "event"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-06
-horizon = 8
-[synthesizer]
-kind = "selective"
-picks = 2
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-[[columns]]
-name = "age"
-type = "number"
-min = 0
-max = 100
-bins = 4
-[[columns]]
-name = "urgent"
-type = "boolean"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
+from tests.support.selective import DAYS, TOML, Interrupted, Mortal, config, mortal_system, visits
 
 KINDS = [("selective", "mw"), ("selective", "pgm"), ("stream-mwem", "mw"), ("stream-mwem", "pgm")]
-
-
-def config(folder: Path, kind: str = "selective", fit: str = "mw", *, more: str = "", text: str = TOML) -> StreamConfig:
-    text = text.replace('kind = "selective"', f'kind = "{kind}"\nfit = "{fit}"\n{more}')
-    return StreamConfig.from_toml(text, base=folder)
-
-
-def visits(days: list[int]) -> pl.DataFrame:
-    rng = np.random.default_rng(len(days))
-    return pl.DataFrame(
-        {
-            "when": [datetime(2026, 1, d, 12) for d in days],
-            "ward": rng.choice(["A", "B"], len(days)),
-            "age": rng.integers(0, 100, len(days)),
-            "urgent": rng.choice([True, False], len(days)),
-        }
-    )
-
-
-DAYS = [1] * 30 + [2] * 50 + [4] * 20 + [5] * 40
 
 
 def published(folder: Path) -> dict[str, bytes]:
@@ -109,54 +52,6 @@ def test_single_queries(tmp_path: Path, kind: str, fit: str) -> None:
             own = release.measured.values[1:]
             assert sum(~np.isnan(own)) == 5
             assert release.tables["measured"].is_not_null().sum() == 6
-
-
-class Interrupted(Exception):
-    """Stands for the end of a process."""
-
-
-class Mortal:
-    """A gate that ends the process before, or right after, the n-th call, and counts what was really drawn."""
-
-    def __init__(self, inner: Gate, dies_at: int, drawn: list[int]) -> None:
-        self._inner, self._left, self._drawn = inner, dies_at, drawn
-
-    def _count(self) -> None:
-        if self._left == 0:
-            raise Interrupted
-        self._left -= 1
-        self._drawn.append(1)
-
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        self._count()
-        return self._inner.gaussian(value, sigma=sigma)
-
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        self._count()
-        return self._inner.laplace(value, scale=scale)
-
-    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        self._count()
-        return self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
-
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
-        self._count()
-        return self._inner.passes(margins, repeats, starts, scale=scale)
-
-
-@contextmanager
-def mortal_system(dies_at: int, drawn: list[int]) -> Iterator[None]:
-    """The system's own gate is as :class:`Mortal`: in the place of it none would count as real."""
-    with pytest.MonkeyPatch.context() as patch:
-        # Kept apart, so that it calls the methods as they were.
-        honest = type("Honest", (), {kind: getattr(SystemGate, kind) for kind in KINDS_OF_CALL})
-        mortal = Mortal(honest(), dies_at, drawn)
-        for kind in KINDS_OF_CALL:
-            patch.setattr(SystemGate, kind, staticmethod(getattr(mortal, kind)))
-        yield
-
-
-KINDS_OF_CALL = ("gaussian", "laplace", "choose", "passes")
 
 
 def in_epochs(folder: Path) -> StreamConfig:

@@ -15,8 +15,8 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.errors import FileDamaged, SchemaError
 from synthstream.testing.gates import ExactGate
+from tests.rows.bad_rows import BROKEN, TOML
 from tests.rows.observing import INPUT, Observed, observe
-from tests.rows.test_bad_rows import BROKEN, TOML
 
 Rows = tuple[str, int]
 

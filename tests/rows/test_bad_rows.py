@@ -23,6 +23,7 @@ from synthstream.ingest.intake import Intake
 from synthstream.schema.coercion import polars_frame, signs
 from synthstream.schema.schema import Schema
 from synthstream.testing.gates import ExactGate
+from tests.rows.bad_rows import BROKEN, TOML
 from tests.rows.frames import FORMS, Case, canary, cases, frame_of, objects_of, texts_with_canaries, twin_of
 from tests.rows.lines import HEADER, LINES, Line
 from tests.rows.objects import OBJECTS, Odd
@@ -32,27 +33,6 @@ from tests.rows.texts import TEXTS
 from tests.rows.typed import TYPED, Typed
 
 SCHEMA = Schema(columns=tuple(COLUMNS.values()))
-TOML = """
-name = "odd"
-state = "state"
-op = "op"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-column = "t"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-09
-horizon = 8
-[source]
-kind = "parquet"
-path = "input/*"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
 TABLE = """
 [[columns]]
 name = "c"
@@ -308,20 +288,6 @@ def test_bad_rows_in_csv_files_look_like_plain_rows(fast: Path, kind: str, capfd
 
     seen = watched(fast / "x", text, bad, capfd)
     assert_same(seen, watched(fast / "x", text, plain, capfd), [mark for *_, mark in found])
-
-
-BROKEN = """
-[[columns]]
-name = "c"
-type = "category"
-values = ["red", "blue"]
-[[columns]]
-name = "n"
-type = "number"
-min = -100
-max = 100
-bins = 4
-"""
 
 
 def test_broken_lines_look_like_plain_rows(fast: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -24,8 +24,8 @@ from synthstream.schema.clock import Clock
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.tables import Continual
 from synthstream.workload import CodeArray, IntArray
+from tests.rows.coupling import see
 from tests.rows.streams import FILES, FRAMES, Pair, Way, frame_of_rows, random_pair
-from tests.rows.test_coupling import see
 
 Patch = pytest.MonkeyPatch
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import random
-import secrets
 import shutil
 import sqlite3
 import stat
@@ -23,44 +21,13 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt, StateError
-from synthstream.kernel.seeded import SeededGate
 from synthstream.state.blobs import packed, unpacked, unpacked_ints
 from synthstream.state.folder import file_system
 from synthstream.state.store import Store
 from synthstream.testing.environments import At
-from synthstream.workload import IntArray
+from tests.support.at_rest import TOML, canary, close_tick, fill, in_files, opened, plant, story
 
-TOML = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-start = 2026-01-01
-every = "1d"
-horizon = 8
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-"""
 FILES = ("store.db", "store.db-wal", "store.db-shm", "lock")
-
-
-def opened(folder: Path, *, toml: str = TOML, days: int = 5) -> Stream:
-    config = StreamConfig.from_toml(toml, base=folder)
-    return Stream(
-        config, gates=lambda tick: SeededGate(f"rest/{tick}"), seed=1, env=At(datetime(2026, 1, 1 + days, tzinfo=UTC))
-    )
-
-
-def fill(stream: Stream, ticks: int) -> None:
-    for _ in range(ticks):
-        rows = pl.DataFrame({"ward": ["A"] * 20 + ["B"] * (5 + stream.closed)})
-        stream.update(rows, batch_id=f"day {stream.closed}")
-        stream.release()
 
 
 # -- who can reach it ------------------------------------------------------------------------------------------------
@@ -166,46 +133,6 @@ for words in (["status"], ["run"], ["backup", "-o", "copy"]):
 # -- what is left in its files ---------------------------------------------------------------------------------------
 
 
-def in_files(folder: Path, canary: bytes) -> set[str]:
-    """Files that hold any of the numbers of a canary."""
-    numbers = np.sort(np.frombuffer(canary, dtype="<i8"))
-    found = set()
-    for path in folder.rglob("*"):
-        data = path.read_bytes() if path.is_file() else b""
-        for shift in range(8):  # a page may begin anywhere in a blob
-            words = np.frombuffer(data[shift : shift + (len(data) - shift) // 8 * 8], dtype="<i8")
-            if (numbers[np.searchsorted(numbers, words).clip(max=len(numbers) - 1)] == words).any():
-                found.add(path.name)
-    return found
-
-
-def canary(numbers: int = 1000) -> IntArray:
-    """Counts of 62 bits that nothing else could have written."""
-    return np.frombuffer(secrets.token_bytes(8 * numbers), dtype="<i8").astype(np.int64) >> 1
-
-
-def plant(store: Store, tick: int) -> list[bytes]:
-    """A thousand unmistakable counts in each private table; the second state of the counters replaces the first."""
-    values = [canary() for _ in range(4)]
-    pending, answer, first, second = values
-    with store.transaction("counts"):
-        store.add_pending(tick, Counts(np.arange(1000), pending))
-        store.put_counter({"t": np.array(tick), "sums": first})
-    with store.transaction("counter"):
-        store.put_counter({"t": np.array(tick), "sums": second})
-    with store.transaction("answer"):
-        store.put_answer(tick, 0, "question", answer)
-    return [value.tobytes() for value in values]
-
-
-def close_tick(store: Store, tick: int) -> None:
-    with store.transaction("measurement"):
-        store.put_counter({"t": np.array(tick + 1), "sums": np.zeros(1000, np.int64)})
-        store.drop_pending(tick)
-        store.drop_answers(tick)
-    store.wipe()
-
-
 @pytest.mark.parametrize("reopened", [False, True])
 def test_closed_counts_are_in_no_file(tmp_path: Path, reopened: bool) -> None:
     store = Store(tmp_path / "state")
@@ -264,16 +191,6 @@ def test_a_stream_wipes_at_each_close(tmp_path: Path) -> None:
 
 
 # -- damage ----------------------------------------------------------------------------------------------------------
-
-
-def story(folder: Path, toml: str) -> tuple[int, list[str]]:
-    """Ends a stream. Returns the number of ticks and all that was committed and published."""
-    with opened(folder, toml=toml) as stream:
-        fill(stream, 5 - stream.closed)
-        stream.update(pl.DataFrame({"ward": ["A"] * 20 + ["B"] * 5}), batch_id="day 0")  # came before
-        committed = [stream._store.measurement(tick) for tick in range(5)]
-        heads = [f"{c.head} {c.released.tolist()}" for c in committed if c is not None]
-        return stream.closed, [*heads, json.dumps(stream.status()), json.dumps(stream.rows().to_dicts())]
 
 
 def flips(tmp_path: Path, toml: str, number: int, seed: int) -> dict[str, int]:

@@ -18,7 +18,7 @@ from synthstream.counts import Counts
 from synthstream.errors import ConfigError, StateCorrupt, StateError, StateMismatch
 from synthstream.state.sealing import Cipher, Plain, Seal
 from synthstream.state.store import Store
-from tests.state.test_at_rest import TOML, close_tick, fill, in_files, opened, plant, story
+from tests.support.at_rest import TOML, close_tick, fill, in_files, opened, plant, story
 
 KEY = bytes(range(32))
 SEALS: dict[str, Callable[[], Seal]] = {"plain": lambda: Plain("store"), "cipher": lambda: Cipher(KEY, "store")}

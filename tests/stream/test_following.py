@@ -13,18 +13,10 @@ from synthstream import Stream
 from synthstream.cli.follow import seconds_of
 from synthstream.environment import Env
 from synthstream.testing.gates import ExactGate
+from tests.support.following import START, Hand
 from tests.support.streams import configured, rows
 
 T = TypeVar("T")
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Hand(Env):
-    def __init__(self) -> None:
-        self.moment = START
-
-    def now(self) -> datetime:
-        return self.moment
 
 
 def stream(folder: Path, env: Env, *, until: str = "2026-01-09") -> Stream:

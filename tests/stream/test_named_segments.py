@@ -21,8 +21,8 @@ from synthstream.stream import recovery
 from synthstream.stream.opening import NAMED, begin
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.verification import verify
+from tests.support.halves import HALF, half_run
 from tests.support.streams import TICKS, configured, published
-from tests.stream.test_segments import HALF, half_run
 
 
 def claims(folder: Path) -> list[dict[str, Any]]:

@@ -31,8 +31,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
 from synthstream.testing.gates import Call, ReplayingGate, TracingGate, path_cost
-from tests.stream.test_privacy_factors import Aligned, files
-from tests.stream.test_stream import TOML, exact, finish, seeded, total
+from tests.support.aligned import Aligned, files
+from tests.support.visits import TOML, exact, finish, seeded, total
 
 T = TypeVar("T")
 

@@ -17,19 +17,14 @@ from synthstream.ingest.counting import Rows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.testing.gates import Call, ReplayingGate, TraceMismatch, TracingGate
-from tests.stream.test_stream import TOML, visits
-
-PURE = TOML.replace("delta = 1e-9", "delta = 0")
+from synthstream.testing.gates import ReplayingGate, TraceMismatch, TracingGate
+from tests.support.aligned import Aligned, files
+from tests.support.visits import TOML, visits
 
 
 def configured(folder: Path, text: str = TOML) -> StreamConfig:
     folder.mkdir(exist_ok=True)
     return StreamConfig.from_toml(text, base=folder)
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*.*"))}
 
 
 def random_visits(n: int, seed: int) -> pl.DataFrame:
@@ -42,21 +37,6 @@ def random_visits(n: int, seed: int) -> pl.DataFrame:
             "age": rng.uniform(-10, 120, n),
         }
     )
-
-
-class Aligned:
-    """The answers of a recorded run, tick by tick, so that a neighbour draws noise that hides the difference."""
-
-    def __init__(self) -> None:
-        self.traces: dict[int, list[Call]] = {}
-
-    def record(self, tick: int) -> Gate:
-        gate = TracingGate(SeededGate(tick))
-        self.traces[tick] = gate.trace
-        return gate
-
-    def replay(self, tick: int) -> Gate:
-        return ReplayingGate(self.traces.get(tick, []))
 
 
 def observe(folder: Path, rows: pl.DataFrame, gates: Callable[[int], Gate]) -> tuple[dict[str, bytes], str, str]:

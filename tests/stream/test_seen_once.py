@@ -24,8 +24,8 @@ from synthstream.state.store import Store
 from synthstream.stream.recovery import adopt, backup, republish
 from synthstream.stream.verification import verify
 from synthstream.testing.environments import failing
+from tests.support.halves import HALF, half_run
 from tests.support.streams import KINDS, configured, published, rows
-from tests.stream.test_segments import HALF, half_run
 
 T = TypeVar("T")
 

@@ -16,30 +16,13 @@ from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import RecoveryRefused, StateError, StateLocked, StateMismatch, StateRolledBack
 from synthstream.fit.cloud import Cloud
-from synthstream.kernel.gate import Gate
 from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.release.release import Release, TableRelease
 from synthstream.stream.recovery import adopt, backup, republish
-from synthstream.stream.stream import system_gate
 from synthstream.stream.verification import verify
-from synthstream.testing.gates import ExactGate
+from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, TICKS, configured, published, rows
-
-HALF = 4
-
-
-def exact(tick: int) -> Gate:
-    return ExactGate()
-
-
-def half_run(folder: Path, kind: str, *, number: int = 400, gates: bool = False) -> StreamConfig:
-    """A stream of 8 ticks that has released 4."""
-    config = configured(folder, kind, until="2026-01-05")
-    rows(number, 1).write_parquet(folder / "rows-1.parquet")
-    with Stream(config, gates=exact if gates else system_gate) as stream:
-        assert len(list(stream.run())) == HALF
-    return configured(folder, kind)
 
 
 def total(release: Release) -> float:

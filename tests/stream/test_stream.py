@@ -28,56 +28,10 @@ from synthstream.errors import (
     TickNotOver,
 )
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import NOT_PRIVATE
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
-
-TOML = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-06
-horizon = 8
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-[[columns]]
-name = "age"
-type = "number"
-min = 0
-max = 100
-bins = 4
-[source]
-kind = "parquet"
-path = "visits*.parquet"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
-
-
-def visits(days: list[int], *, ward: str = "A", age: float = 30.0) -> pl.DataFrame:
-    """One row per given day of January 2026."""
-    when = [datetime(2026, 1, d, 12) for d in days]
-    return pl.DataFrame({"when": when, "ward": [ward] * len(days), "age": [age] * len(days)})
-
-
-def exact(_: int) -> Gate:
-    return ExactGate()
-
-
-def seeded(tick: int) -> Gate:
-    return SeededGate(f"test/{tick}")
-
+from tests.support.visits import TOML, exact, finish, seeded, total, visits
 
 Open = Callable[..., Stream]
 
@@ -91,18 +45,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def config(folder: Path) -> StreamConfig:
     return StreamConfig.from_toml(TOML, base=folder)
-
-
-def finish(stream: Stream) -> synthstream.Release:
-    """Close every tick that is due, without looking for files."""
-    while stream.due():
-        stream.release()
-    assert stream.last is not None
-    return stream.last
-
-
-def total(release: synthstream.Release) -> float:
-    return float(release.measured.values[0])
 
 
 def test_files_become_releases(folder: Path, config: StreamConfig) -> None:
