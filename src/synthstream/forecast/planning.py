@@ -53,7 +53,7 @@ class Forecast:
             :func:`synthstream.synthesizers.simulation.tables.box_variance`. ``None`` if boxes are no sums of measured
             cells.
         largest: what no cell of any table measured at that tick is off by, with a probability of 95 %; see
-            :func:`synthstream.synthesizers.bounds.largest_error`. ``None`` if no bound is known.
+            :mod:`synthstream.synthesizers.bounds`. ``None`` if no bound is known.
         rows: expected errors of the published rows, by simulation; ``None`` if there is no forecast.
     """
 
