@@ -129,7 +129,9 @@ def test_a_source_that_is_moved_alone_stops_until_it_is_said_what_it_is(tmp_path
 
 
 @pytest.mark.parametrize("moved", [None, "nowhere", "new"])
-def test_new_files_count_if_the_operator_says_so_and_it_is_not_asked_again(tmp_path: Path, moved: str | None) -> None:
+def test_new_files_count_if_the_operator_says_so_of_each_name_that_came_before(
+    tmp_path: Path, moved: str | None
+) -> None:
     folder = tmp_path / "stream"
     stream_in(folder, "old/rows-*.parquet")
     written(*(folder / "old" / f"rows-{i}.parquet" for i in range(2)))
@@ -141,12 +143,35 @@ def test_new_files_count_if_the_operator_says_so_and_it_is_not_asked_again(tmp_p
     assert "1 new file(s) counted" in run(folder, "--new-files")
     config = stream_in(folder, "new/rows-*.parquet", until="2026-01-05")
     written(folder / "new" / "rows-1.parquet")
-    assert "1 new file(s) counted" in run(folder)
+    refused(folder)  # it may be the one that was counted: the answer was about another
+    assert "1 new file(s) counted" in run(folder, "--new-files")
     assert names_in(config) == ["new/rows-0.parquet", "new/rows-1.parquet", "old/rows-0.parquet", "old/rows-1.parquet"]
     (folder / "newer").mkdir()
     (folder / "new" / "rows-0.parquet").rename(folder / "newer" / "rows-0.parquet")
     stream_in(folder, "newer/rows-*.parquet", until="2026-01-06")
     assert 'moved = "new"' in refused(folder)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_an_answer_does_not_cover_what_is_moved_later(tmp_path: Path, before: bool) -> None:
+    stream_in(tmp_path, "archive/*.parquet")
+    written(tmp_path / "archive" / "x.parquet")
+    run(tmp_path)
+    written(tmp_path / "data" / "y.parquet")
+    config = stream_in(tmp_path, "data/*.parquet", until="2026-01-04")
+    refused(tmp_path)
+    assert "1 new file(s) counted" in run(tmp_path, "--new-files")
+    if before:
+        store = Store(config.state)
+        with store.transaction("names"):  # as an answer was stored once
+            store.put_meta("new files", "data")
+        store.close()
+    written(tmp_path / "data" / "z.parquet")
+    stream_in(tmp_path, "data/*.parquet", until="2026-01-05")
+    assert "1 new file(s) counted" in run(tmp_path)
+    (tmp_path / "archive" / "x.parquet").rename(tmp_path / "data" / "x.parquet")
+    stream_in(tmp_path, "data/*.parquet", until="2026-01-06")
+    assert 'moved = "archive"' in refused(tmp_path)
 
 
 def test_from_python_and_with_another_engine(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -128,6 +129,72 @@ def test_one_list_of_another_length_does_not_refuse_a_file(tmp_path: Path) -> No
     found = pl.concat(source(path, "parquet").read(path, chunk_rows=3))
     assert found["a"].is_null().to_list() == [False, False, True, False]
     assert found["b"].to_list() == [1, 2, 3, 4]
+
+
+def nested(path: Path, lengths: Sequence[int | None], row_group_size: int = 10_000) -> list[bool]:
+    """Writes a file whose column ``a`` has a list with one text of each length. Which of the lists are null."""
+    lists = pa.array([None if n is None else ["x" * n] for n in lengths], pa.list_(pa.string()))
+    table = pa.table({"a": lists, "b": range(len(lengths))})
+    pq.write_table(table, path, compression="zstd", row_group_size=row_group_size)
+    return [n is None for n in lengths]
+
+
+@pytest.mark.slow
+def test_nested_cells_may_hold_more_than_31_bits_in_all(tmp_path: Path) -> None:
+    """pyarrow makes no batch of them with offsets of 32 bits; one row would decide whether all others are read."""
+    path = tmp_path / "x.parquet"
+    missing = nested(path, [*[1_000_000] * 2147, 600_000, None])
+    assert path.stat().st_size < 10_000
+    found = pl.concat(source(path, "parquet").read(path, chunk_rows=250_000))
+    assert found["a"].is_null().to_list() == missing
+    assert found["b"].to_list() == list(range(2149))
+
+
+class Refusing(pq.ParquetFile):  # type: ignore[misc]
+    """Refuses batches that hold more than 31 characters in all, and asks for nothing that a batch does not hold."""
+
+    def iter_batches(self, **options: object) -> Iterator[pa.RecordBatch]:
+        for batch in super().iter_batches(**options):
+            if sum(len(cell[0]) for cell in batch.column("a").to_pylist() if cell) > 31:
+                raise pa.ArrowNotImplementedError("Nested data conversions not implemented for chunked array outputs")
+            yield batch
+
+
+@given(
+    st.lists(st.none() | st.integers(0, 31), min_size=1, max_size=30),
+    st.integers(1, 40),
+    st.integers(1, 40),
+)
+def test_a_batch_that_is_refused_is_read_in_halves(lengths: list[int | None], group: int, chunk_rows: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        path = Path(folder) / "x.parquet"
+        missing = nested(path, lengths, group)
+        patched.setattr(pq, "ParquetFile", Refusing)
+        found = pl.concat(source(path, "parquet").read(path, chunk_rows=chunk_rows))
+        assert found["a"].is_null().to_list() == missing
+        assert found["b"].to_list() == list(range(len(lengths)))
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_chunks_are_bounded_by_bytes_too(tmp_path: Path, kind: FileKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthstream.ingest.files._CHUNK_BYTES", 1000)
+    long = [f"{i:03}" * (100 if i % 3 else 1000) for i in range(200)]
+    frame = pl.DataFrame({"a": long, "b": ["x"] * 200})
+    path = tmp_path / f"x.{kind}"
+    frame.write_csv(path) if kind == "csv" else frame.write_parquet(path)
+    chunks = list(source(path, kind).read(path, chunk_rows=250_000))
+    assert pl.concat(chunks).equals(frame)
+    assert max(chunk["a"].str.len_bytes().sum() for chunk in chunks) < 1000 + 3000
+
+
+def test_a_value_that_is_stored_once_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """Of 200 MB the file says 100 kB: what counts is what is made of it."""
+    path = tmp_path / "x.parquet"
+    pl.DataFrame({"a": ["x" * 20_000] * 10_000, "b": ["y"] * 10_000}).write_parquet(path)
+    chunks = source(path, "parquet").read(path, chunk_rows=250_000)
+    sizes = [(len(chunk), chunk.estimated_size()) for chunk in chunks]
+    assert sum(number for number, _ in sizes) == 10_000
+    assert max(size for _, size in sizes) < 4096 * 20_100
 
 
 @pytest.mark.parametrize("place", [4, 0.5, -20])

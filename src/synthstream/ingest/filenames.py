@@ -7,6 +7,8 @@ followed. Whether files were moved is judged by names and their absence alone: n
 from __future__ import annotations
 
 import glob
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -18,7 +20,8 @@ from synthstream.errors import SourceError
 from synthstream.state.store import Store
 
 _ITEM = "file "
-_ANSWERED = "new files"  # in the state: the folder of which the operator said that its files hold new events
+# In the state: hashes of the names that were new, or gone, when the operator said that files hold new events.
+_ANSWERED = "new files"
 _UP = ".."
 
 
@@ -83,8 +86,9 @@ class FileNames:
         renamed |= self._moved(before - there - renamed.keys(), before.union(renamed.values()))
         known = before - renamed.keys() | set(renamed.values())
         ours = _one_of_each(names, known)
-        answered = store.meta(_ANSWERED) == self.place
-        asked = self._asked(set(ours.values()) - known, known, known - there, answered=answered)
+        gone, answered = known - there, _answered(store)
+        new = {one for one in set(ours.values()) - known if _hash(one) not in answered}
+        asked = self._asked(new, known, gone, elsewhere={one for one in gone if _hash(one) not in answered})
         if asked is not None and not new_files:
             raise SourceError(asked)
         if renamed or asked is not None:
@@ -92,7 +96,7 @@ class FileNames:
                 for old, name in renamed.items():
                     store.rename_ingested(item_of(old), item_of(name))
                 if asked is not None:
-                    store.put_meta(_ANSWERED, self.place)
+                    store.put_meta(_ANSWERED, json.dumps(sorted(answered.union(map(_hash, gone | new)))))
         return ours
 
     def _known_otherwise(self, names: Mapping[Path, str], before: Set[str]) -> Iterator[tuple[str, str]]:
@@ -126,18 +130,17 @@ class FileNames:
                 renamed[name] = new
         return renamed
 
-    def _asked(self, new: Set[str], known: Set[str], gone: Set[str], *, answered: bool) -> str | None:
+    def _asked(self, new: Set[str], known: Set[str], gone: Set[str], *, elsewhere: Set[str]) -> str | None:
         """What to ask the operator, if files that were counted may have come again in another place.
 
         They may if new ones have the same path below the configured folder as ones that are gone, wherever those were;
-        or if none that was counted, of whatever name, was in that folder. Once it was answered that this folder holds
-        new events, what was counted elsewhere is not asked about again.
+        or if none that was counted, of whatever name, was in that folder, and some went elsewhere that were not gone
+        when it was answered. An answer covers the new names of then, and no file that comes later as one that is gone.
         """
-        gone = {name for name in gone if not answered or self._here(name)}
         if not new or not gone:
             return None
         found = self._same(new, gone)
-        if found is None and any(map(self._here, known)):
+        if found is None and (not elsewhere or any(map(self._here, known))):
             return None
         here, there, old = found or (min(new), min(gone), os.path.dirname(min(gone)) or os.curdir)
         said = self.source.moved
@@ -166,6 +169,19 @@ class FileNames:
                 if (rest := _below(name, place)) in ends:
                     return ends[rest], name, place
         return None
+
+
+def _hash(name: str) -> str:
+    return hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()
+
+
+def _answered(store: Store) -> set[str]:
+    """Hashes of the names that an answer was about. One of before, a folder, does not tell them: it is asked anew."""
+    try:
+        found = json.loads(store.meta(_ANSWERED) or "[]")
+    except ValueError:
+        return set()
+    return set(found) if isinstance(found, list) else set()
 
 
 def _one_of_each(names: Mapping[Path, str], known: Set[str]) -> dict[Path, str]:

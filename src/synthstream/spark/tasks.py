@@ -17,6 +17,7 @@ import pyarrow as pa
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, EngineError, FileDamaged, SchemaError, SynthstreamError
 from synthstream.ingest.counting import CountsByTick, Rows, encode, files_of
+from synthstream.ingest.files import together
 from synthstream.stream.counting_elsewhere import Counting
 
 # Rows that are counted together by a task.
@@ -81,13 +82,13 @@ def _answer(counts: Callable[[], CountsByTick | None], left: dict[str, str] | No
 
 def count_rows(job: Job, batches: Batches) -> Batches:
     """Counts of a task's rows."""
-    return _answer(lambda: job.counting.count_all(_together(batches)))
+    return _answer(lambda: job.counting.count_all(together(batches, _CHUNK_ROWS)))
 
 
 def encode_rows(job: Job, batches: Batches) -> Batches:
     """A task's rows in numbers, with the keys of their persons."""
     job.check()
-    for table in _together(batches):
+    for table in together(batches, _CHUNK_ROWS):
         yield from table_of(encode(job.config, table)).to_batches()
 
 
@@ -111,18 +112,6 @@ def rows_of(table: pa.Table, *, signed: bool) -> Rows:
     weights = frame["weight"].cast(pl.Int64).to_numpy() if signed else None
     codes = frame.select(frame.columns[3:]).to_numpy(order="c")
     return Rows(codes, frame["tick"].to_numpy(), weights, frame["who"])
-
-
-def _together(batches: Batches) -> Iterator[pa.Table]:
-    """The same rows in fewer, larger tables: they are counted faster."""
-    parts: list[pa.RecordBatch] = []
-    for batch in batches:
-        parts.append(batch)
-        if sum(part.num_rows for part in parts) >= _CHUNK_ROWS:
-            yield pa.Table.from_batches(parts)
-            parts = []
-    if parts:
-        yield pa.Table.from_batches(parts)
 
 
 def count_files(job: Job, batches: Batches) -> Batches:

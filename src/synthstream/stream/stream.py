@@ -204,6 +204,8 @@ class Stream:
             progress: wraps the loop over all files of the source, as a progress bar does.
             elsewhere: counts files on other machines, and raises ``FilesLeftOut`` for some; committed in groups.
             new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
+                It covers files that are new, and ones that are gone, now. A file that comes later with the path
+                below its folder of one that is gone is asked about again.
 
         Returns:
             Number of files that were counted now; 0 for a log.
