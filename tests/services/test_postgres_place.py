@@ -377,6 +377,17 @@ def test_a_table_that_was_dropped_is_made_anew(server: Server, schema: str) -> N
     assert ticks(server, schema) == ({3}, 3)
 
 
+def test_a_stream_whose_table_was_dropped_goes_on_when_told_so(tmp_path: Path, server: Server, schema: str) -> None:
+    config = prepared(tmp_path, also(schema, tables=False))
+    run(config)
+    server.execute(f"DROP TABLE {schema}.{ROWS}")
+    with pytest.raises(PlaceError, match=r"holds nothing, although.*say --unchecked"):
+        run(config)
+    run(config, unchecked=True)
+    assert same(server, f"{schema}.{ROWS}", released(config, "rows"))
+    run(config)
+
+
 def test_a_name_without_schema_is_found_and_made_where_the_server_looks(server: Server, schema: str) -> None:
     with pytest.raises(SinkError, match=r"this user may not write there\. GRANT USAGE, CREATE ON SCHEMA"):
         put(PostgresTable("t", stream="genesis"), 0)
@@ -457,7 +468,9 @@ def test_a_manifest_that_names_no_release_is_told_with_its_fix(server: Server, s
     server.execute(f"UPDATE {schema}.t_manifest SET {change}")
     before = untouched(server, schema)
     for act in (place(schema).newest, lambda: put(place(schema), 1)):
-        with pytest.raises(SinkError, match=rf"names no release. Drop {schema}\.t: it is made anew"):
+        with pytest.raises(
+            SinkError, match=rf"names no release. Drop {schema}\.t, and run with --unchecked: it is made"
+        ):
             act()
     assert untouched(server, schema) == before
     server.execute(f"DROP TABLE {schema}.t")

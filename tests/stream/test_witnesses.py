@@ -2,94 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
 
 import deltalake
 import pytest
 from typer.testing import CliRunner
 
-from synthstream import Stream, StreamConfig
+from synthstream import Stream
 from synthstream.cli.app import app
 from synthstream.errors import PlaceError, RecoveryRefused, SinkError, StateError, StateRolledBack
-from synthstream.kernel.gate import SystemGate
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.mirrors import Copied, refuse_fork
-from synthstream.state.store import Store
 from synthstream.stream.recovery import adopt, backup
 from synthstream.stream.verification import verify
-from tests.support.streams import published, rows, text_of
-
-ALSO = '\n[[also]]\nkind = "delta"\npath = "{place}"\n'
-EARLY, LATE = 2, 4
-
-
-def prepared(folder: Path, kind: str = "always", *, place: str = "lake") -> StreamConfig:
-    folder.mkdir(exist_ok=True)
-    rows(60, 1).write_parquet(folder / "rows-1.parquet")
-    text = text_of(kind) + ALSO.format(place=place)
-    (folder / "stream.toml").write_text(text)
-    return StreamConfig.from_toml(text, base=folder)
-
-
-def run(config: StreamConfig, ticks: int, **how: Any) -> None:
-    """Release until so many ticks are closed."""
-    with Stream(config, **how) as stream:
-        list(stream.run(until=datetime(2026, 1, 1 + ticks, tzinfo=UTC)))
-        assert stream.closed == ticks
-
-
-def kept(config: StreamConfig, folder: Path) -> Callable[[], None]:
-    """Copy state and releases; calling what is returned puts them back in place of what is there then."""
-    for name in ("state", "releases"):
-        shutil.copytree(config.base / name, folder / name)
-
-    def restore() -> None:
-        for name in ("state", "releases"):
-            shutil.rmtree(config.base / name)
-            shutil.copytree(folder / name, config.base / name)
-        config.state.chmod(0o700)
-
-    return restore
-
-
-def drawn(config: StreamConfig) -> tuple[int, int]:
-    """How many ticks a state has measured, and whether another one was begun."""
-    store = Store(config.state, read_only=True)
-    try:
-        last = store.last()
-        closed = 0 if last is None else last.tick + 1
-        return closed, int(store.half_drawn(closed))
-    finally:
-        store.close()
-
-
-@contextmanager
-def no_noise() -> Iterator[None]:
-    """No noise may be drawn. The system's own gate is told so: another one would be another kind of run."""
-
-    def refused(self: SystemGate, *_: object, **__: object) -> NoReturn:
-        raise AssertionError("was asked for noise")
-
-    with pytest.MonkeyPatch.context() as patch:
-        for door in ("gaussian", "laplace", "choose", "passes"):
-            patch.setattr(SystemGate, door, refused)
-        yield
-
-
-def block(config: StreamConfig) -> Path:
-    """Put the table away, and something else in its way."""
-    lake, away = config.base / "lake", config.base / "away"
-    if lake.exists():
-        lake.rename(away)
-    lake.write_text("in the way")
-    return away
+from tests.support.streams import published
+from tests.support.witnesses import EARLY, LATE, block, drawn, kept, manifests, no_noise, prepared, run
 
 
 @pytest.mark.parametrize("kind", ["always", "epochs"])
@@ -155,7 +85,7 @@ def test_another_draw_of_the_same_tick_is_noticed(tmp_path: Path) -> None:
     run(config, EARLY + 1)
     shutil.move(tmp_path / "s/lake", tmp_path / "lake")
     restore()
-    run(config, EARLY + 1)
+    run(config, EARLY + 1, unchecked=True)
     shutil.rmtree(tmp_path / "s/lake")
     shutil.move(tmp_path / "lake", tmp_path / "s/lake")
     with no_noise(), pytest.raises(StateRolledBack, match="tick 2 that is not known here"):
@@ -172,11 +102,6 @@ def test_a_place_that_lags_or_is_empty_stops_nothing(tmp_path: Path) -> None:
     run(config, LATE + 1)
     assert deltalake.DeltaTable(tmp_path / "s/lake").version() == LATE
     assert verify(config).findings == []
-
-
-def manifests(config: StreamConfig) -> list[Any]:
-    found = [json.loads(p.read_text()) for p in sorted((config.base / "releases").glob("0*/manifest.json"))]
-    return [manifest.get("unchecked") for manifest in found]
 
 
 def test_a_place_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_path: Path) -> None:
@@ -213,7 +138,7 @@ def test_a_place_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_pa
     assert ("000001", "its head is not that of what was measured") in verify(config).findings
 
 
-def test_a_place_that_fails_later_in_the_process_delays_nothing_and_is_in_no_manifest(tmp_path: Path) -> None:
+def test_a_place_that_fails_later_in_the_process_delays_nothing_and_is_in_the_manifest(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     with Stream(config) as stream:
         stream.ingest()
@@ -222,7 +147,27 @@ def test_a_place_that_fails_later_in_the_process_delays_nothing_and_is_in_no_man
         with pytest.raises(PlaceError, match="will be copied"):
             stream.release()
         assert stream.closed == 2
-    assert manifests(config) == [None, None]
+    assert manifests(config) == [None, ["delta 1"]]
+
+
+def test_a_copy_that_draws_while_the_place_is_silent_says_so(tmp_path: Path) -> None:
+    """The place had answered both; what it learned of one of them since, the other cannot know."""
+    one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
+    run(one, 1)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    two = prepared(tmp_path / "two", place=str(tmp_path / "lake"))
+    two.state.chmod(0o700)
+    with Stream(two) as late:
+        late.ingest()
+        run(one, 3)
+        (tmp_path / "lake").rename(tmp_path / "away")
+        (tmp_path / "lake").write_text("in the way")
+        for _ in range(2):
+            with pytest.raises(PlaceError, match="will be copied"):
+                late.release()
+        assert late.status()["unchecked"] == ["delta 1"]
+    assert manifests(two) == [None, ["delta 1"], ["delta 1"]]
+    assert verify(two, rebuild=True).findings == []
 
 
 def test_two_copies_that_run_at_once_meet_at_the_place_before_they_draw(tmp_path: Path) -> None:

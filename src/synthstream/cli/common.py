@@ -27,7 +27,8 @@ Simulate = Annotated[
 Unchecked = Annotated[
     bool,
     typer.Option(
-        "--unchecked", help="Go on although a place of [[also]] cannot be asked what it holds; manifests say so."
+        "--unchecked",
+        help="Go on although a place of [[also]] cannot be asked, or holds nothing any more; manifests say so.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from synthstream.config.config import StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import PlaceError, SinkError, StateRolledBack
 from synthstream.publish.folder import ParquetSink
-from synthstream.publish.mirrors import Heads, catch_up, refuse_fork
-from synthstream.publish.outlets import places_of
+from synthstream.publish.mirrors import Heads, catch_up, refuse_emptied, refuse_fork
+from synthstream.publish.outlets import mark_of, places_of
 
 _AGAIN = "What is published stays published in the sink, and will be copied when you run again."
+
+
+class Marks(NamedTuple):
+    """Where it is remembered that a place has held the stream: reads whether a mark is set, and sets one for ever."""
+
+    read: Callable[[str], bool]
+    write: Callable[[str], None]
+
+
+_NONE = Marks(lambda _: False, lambda _: None)
 
 
 class Copies:
@@ -17,7 +30,8 @@ class Copies:
 
     A place that was published to knows of releases that a state and a sink have forgotten, if both were put back from a
     snapshot. So every place is asked what it holds when a state is opened, and again before each draw: two copies of a
-    state that go on at once, each with a sink of its own, have nothing else in common.
+    state that go on at once, each with a sink of its own, have nothing else in common. One that holds nothing, although
+    it was copied to, is like one that does not answer: its disk may not be mounted.
 
     Args:
         config: of the stream.
@@ -31,22 +45,33 @@ class Copies:
     def __init__(self, config: StreamConfig, env: Env = REAL, *, unchecked: bool = False) -> None:
         names = [f"{also.kind} {number}" for number, also in enumerate(config.also, 1)]
         self._places = dict(zip(names, places_of(config, env), strict=True))
-        self._answered, self._may_lack = set[str](), unchecked
+        self._mark = dict(zip(names, map(mark_of, config.also), strict=True))
+        self._answered, self._may_lack, self._marks = set[str](), unchecked, _NONE
         self._failed: SinkError | None = None  # what the first one said that could not be asked
         self._forked: str | None = None
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """The places that have not answered yet."""
+        """The places that did not answer when they were last asked, nor were copied to since."""
         return tuple(name for name in self._places if name not in self._answered)
 
-    def open(self, heads: Heads) -> None:
+    @property
+    def held(self) -> tuple[str, ...]:
+        """Marks of the places that have held the stream, as far as is remembered."""
+        return tuple(mark for mark in self._mark.values() if self._marks.read(mark))
+
+    def open(self, heads: Heads, marks: Marks = _NONE) -> None:
         """As :meth:`ask`, when a state is opened or adopted: a place that cannot be asked is an error.
+
+        Args:
+            heads: of the chain that goes on, by tick.
+            marks: where the state remembers places from now on; left out: there is no state yet.
 
         Raises:
             PlaceError: a place cannot be asked.
             StateRolledBack: see :meth:`ask`.
         """
+        self._marks = marks
         self.ask(heads)
         if self._failed is not None and not self._may_lack:
             raise PlaceError(
@@ -57,25 +82,28 @@ class Copies:
             )
 
     def ask(self, heads: Heads) -> tuple[str, ...]:
-        """Ask every place what it holds, before noise is drawn. One that has answered before, and fails now, is told of
-        when it cannot be copied to; it delays nothing.
+        """Ask every place what it holds, before noise is drawn. One that fails then delays nothing: the manifest says
+        so, also if it has answered before, as it may have learned of another draw since.
 
         Args:
             heads: of the chain that goes on, by tick.
 
         Returns:
-            :attr:`unchecked`.
+            The places that did not answer this time.
 
         Raises:
             StateRolledBack: one holds, or once held, a release that is not of this chain.
         """
-        self._failed = None
         if self._forked is not None:
             raise StateRolledBack(self._forked)
+        self._failed, self._answered = None, set()
         for name, place in self._places.items():
             try:
-                refuse_fork(place, place.newest(), heads)
-                self._answered.add(name)
+                known = place.newest()
+                if self._held(name):
+                    refuse_emptied(place, known)
+                refuse_fork(place, known, heads)
+                self._confirm(name, holds=known is not None)
             except SinkError as error:
                 self._failed = self._failed or error
             except StateRolledBack as error:
@@ -96,8 +124,9 @@ class Copies:
         copied, failed, forked = 0, list[SinkError](), list[StateRolledBack]()
         for name, place in self._places.items():
             try:
-                copied += catch_up(sink, place)
-                self._answered.add(name)
+                taken = catch_up(sink, place, held=self._held(name) and not self._may_lack)
+                copied += taken
+                self._confirm(name, holds=taken > 0)
             except SinkError as error:
                 failed.append(error)
             except StateRolledBack as error:
@@ -108,3 +137,13 @@ class Copies:
         if failed:
             raise PlaceError(f"{failed[0]} {_AGAIN}") from failed[0]
         return copied
+
+    def _held(self, name: str) -> bool:
+        """Whether a place has held the stream, as far as is remembered."""
+        return self._marks.read(self._mark[name])
+
+    def _confirm(self, name: str, *, holds: bool) -> None:
+        """A place has answered; what holds a release is remembered, should it ever hold nothing."""
+        self._answered.add(name)
+        if holds and not self._held(name):
+            self._marks.write(self._mark[name])

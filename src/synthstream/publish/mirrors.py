@@ -77,7 +77,16 @@ def refuse_fork(place: Place, known: Copied | None, heads: Heads) -> None:
         )
 
 
-def catch_up(sink: ParquetSink, place: Place) -> int:
+def refuse_emptied(place: Place, known: Copied | None) -> None:
+    """Raise ``SinkError`` if a place that has held the stream holds nothing: what it could testify is elsewhere."""
+    if known is None:
+        raise SinkError(
+            f"{place.name} holds nothing, although this stream was copied to it. Bring it back: is its disk mounted, "
+            "and is it the right server? If it was emptied or dropped on purpose, say --unchecked: it is made anew."
+        )
+
+
+def catch_up(sink: ParquetSink, place: Place, *, held: bool = False) -> int:
     """Copy every release that a place does not hold yet, from what the sink has published.
 
     A place that keeps no history gets the newest one, if it does not hold it. A release whose rows the sink has dropped
@@ -86,6 +95,7 @@ def catch_up(sink: ParquetSink, place: Place) -> int:
     Args:
         sink: what is published.
         place: what gets copies.
+        held: it has held the stream, and must not be made anew.
 
     Returns:
         Number of releases that were copied.
@@ -95,6 +105,8 @@ def catch_up(sink: ParquetSink, place: Place) -> int:
         StateRolledBack: it holds releases of another state.
     """
     last, known = sink.last(), place.newest()
+    if held:
+        refuse_emptied(place, known)
     refuse_fork(place, known, sink.head)
     first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
     copied = 0

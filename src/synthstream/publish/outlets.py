@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 
 from synthstream.config.config import StreamConfig
@@ -40,6 +42,12 @@ def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
 def places_of(config: StreamConfig, env: Env = REAL) -> list[Place]:
     """Other places that get copies of what the sink publishes."""
     return [_place(also, config.genesis, env) for also in config.also]
+
+
+def mark_of(also: AlsoConfig) -> str:
+    """What a state knows a place by: its kind and address, as a hash, wherever in ``stream.toml`` it stands."""
+    address = hashlib.sha256(json.dumps([also.place, also.service]).encode()).hexdigest()
+    return f"copied to {also.kind} {address}"
 
 
 def _place(also: AlsoConfig, stream: str, env: Env) -> Place:

@@ -178,12 +178,12 @@ class PostgresTable:
         if [row[:2] for row in found] != [(self._stream, self._content)]:
             raise self._other()
         if table is None:
-            return None  # who dropped it wants it made anew
+            return None  # made anew for whoever dropped it, once they say so
         tick, head = found[0][2:]
         if tick is None or tick < 0 or head is None:
             raise SinkError(
-                f"{self.name}: somebody changed {self._beside}: it names no release. Drop {self._table}: it is made "
-                "anew."
+                f"{self.name}: somebody changed {self._beside}: it names no release. Drop {self._table}, and "
+                "run with --unchecked: it is made anew."
             )
         return Copied(tick, head)
 
@@ -226,7 +226,7 @@ class PostgresTable:
             if found is not None and found.get(column) != kind:
                 raise SinkError(
                     f"{self.name}: somebody changed it: column {column!r} must be there as {kind}. Change it back, "
-                    f"or drop {self._table}: it is made anew."
+                    f"or drop {self._table}, and run with --unchecked: it is made anew."
                 )
         if found is None:
             columns = [sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(kind)) for column, kind in kinds.items()]

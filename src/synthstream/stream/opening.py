@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt, StateMismatch, StateRolledBack
 from synthstream.kernel.ledger import Ledger
 from synthstream.publish.building import Builder
-from synthstream.publish.copies import Copies
+from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Sink
 from synthstream.state.store import Store
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
@@ -36,6 +36,22 @@ def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder
         secure=secure,
         written=store.ledger(),
     )
+
+
+def marks_of(store: Store) -> Marks:
+    """Which places of ``[[also]]`` have held the stream, as a state remembers it."""
+
+    def write(mark: str) -> None:
+        with store.transaction("place"):
+            hold(store, [mark])
+
+    return Marks(lambda mark: store.meta(mark) is not None, write)
+
+
+def hold(store: Store, marks: Iterable[str]) -> None:
+    """Remember for ever, in a transaction that is open, that these places have held the stream."""
+    for mark in marks:
+        store.put_meta(mark, "held")
 
 
 def key_of(config: StreamConfig) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -24,12 +24,12 @@ from synthstream.errors import (
     StateRolledBack,
 )
 from synthstream.kernel.gate import Gate, is_secure
-from synthstream.publish.copies import Copies
+from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import ParquetSink, Published, Sink
 from synthstream.publish.history import heads_of
 from synthstream.publish.outlets import parquet_sink, sink_of
 from synthstream.state.store import Store
-from synthstream.stream.opening import NAMED, begin, builder_from, identity_of, key_of
+from synthstream.stream.opening import NAMED, begin, builder_from, hold, identity_of, key_of, marks_of
 from synthstream.stream.stream import system_gate
 from synthstream.stream.verification import Progress, builder_of, published
 from synthstream.synthesizers.assembly import synthesizer_of
@@ -92,13 +92,13 @@ def adopt(
     try:
         if store is not None:
             _refuse_lost_releases(store, last.tick)
-        _refuse_forgotten(Copies(config, env, unchecked=unchecked), store, sink, last)
-        if store is not None and _as_new(config, store, sink, last):
+        held = _refuse_forgotten(Copies(config, env, unchecked=unchecked), store, sink, last)
+        if store is not None and _as_new(config, store, sink, last, held):
             return Adopted(last.tick + 1, False, None)
         _refuse_uncountable(config)
         fresh = config.state.with_name(config.state.name + ".adopting")
         shutil.rmtree(fresh, ignore_errors=True)
-        _write(config, fresh, sink, last.tick, gates=gates, seed=seed, env=env, progress=progress)
+        _write(config, fresh, sink, last.tick, held=held, gates=gates, seed=seed, env=env, progress=progress)
         sink.clear()
         aside = None
         if config.state.exists():
@@ -166,16 +166,22 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
         )
 
 
-def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Published) -> None:
-    """Raise if another place of publication holds what neither the releases nor a state as new as they know."""
-    whole = store is not None and heads_of(store.measurement)(last.tick) == last.head
+def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Published) -> tuple[str, ...]:
+    """Raise if another place of publication holds what neither the releases nor a state as new as they know.
+
+    Returns:
+        Marks of the places that hold the stream now, or have held it, as far as the old state remembers.
+    """
+    whole, found = store is not None and heads_of(store.measurement)(last.tick) == last.head, set[str]()
+    marks = Marks(lambda mark: mark in found or (store is not None and store.meta(mark) is not None), found.add)
     try:
-        copies.open(heads_of(store.measurement) if whole and store is not None else sink.head)
+        copies.open(heads_of(store.measurement) if whole and store is not None else sink.head, marks)
     except StateRolledBack as error:
         raise RecoveryRefused(str(error)) from None
+    return copies.held
 
 
-def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published) -> bool:
+def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published, held: Iterable[str] = ()) -> bool:
     """Whether the state may go on as it is; it is then no copy any more."""
     own = store.measurement(last.tick)
     if own is None or own.head != last.head:
@@ -185,6 +191,8 @@ def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published) -> 
             f"Nothing to recover: the state in {config.state} is as new as the releases. `synthstream run` goes on."
         )
     sink.clear()
+    for mark in held:
+        marks_of(store).write(mark)
     store.take()
     return True
 
@@ -210,6 +218,7 @@ def _write(
     sink: ParquetSink,
     last: int,
     *,
+    held: Iterable[str],
     gates: Callable[[int], Gate],
     seed: int | None,
     env: Env,
@@ -228,6 +237,7 @@ def _write(
     begin(config, store, identity_of(config, secure=secure, seed=seed), resumed, written=[builder.claim])
     with closing(store), store.transaction("adoption"):
         store.put_meta(NAMED, str(start if named is None else named))
+        hold(store, held)
         for tick in range(last + 1):
             committed = sink.measured(tick)
             if committed is None:

@@ -39,6 +39,7 @@ from synthstream.stream.opening import (
     compare_with_sink,
     identity_of,
     key_of,
+    marks_of,
     refuse_lost_state,
     refuse_other_settings,
     refuse_unsound,
@@ -84,7 +85,7 @@ class Stream:
 
     Raises:
         StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
-        PlaceError: a place of ``[[also]]`` cannot be asked what it holds.
+        PlaceError: a place of ``[[also]]`` cannot be asked what it holds, or holds nothing any more.
         BudgetExceeded: the budget does not cover the stream.
     """
 
@@ -144,7 +145,7 @@ class Stream:
         refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()
         compare_with_sink(self._store, self._sink)
-        self._copies.open(heads_of(self._store.measurement))
+        self._copies.open(heads_of(self._store.measurement), marks_of(self._store))
         self._model, self._published = self._rebuilt()
         self._publish_committed()
         self._finish_half_drawn()
@@ -230,8 +231,7 @@ class Stream:
         until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
         if until is not None and until > now:
             raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
-        moment = until or min(self.config.clock.latest(now), now)
-        return max(0, self.config.clock.ended_before(moment) - self.closed)
+        return max(0, self.config.clock.ended_before(until or min(self.config.clock.latest(now), now)) - self.closed)
 
     @alone
     def release(self, *, until: datetime | None = None) -> Release:
@@ -388,7 +388,7 @@ class Stream:
 
     @alone
     def status(self) -> dict[str, Any]:
-        """What was spent and how far the stream is. Public facts only: of what was drawn, what is published."""
+        """What was spent, how far the stream is, which places did not answer last: what is, or may be, public."""
         last = self._published
         return {
             "name": self.config.name,
