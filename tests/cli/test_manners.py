@@ -299,7 +299,7 @@ def test_what_nobody_foresaw_is_told_without_what_it_says(folder: Path, monkeypa
     result = synthstream("status", "stream.toml", cwd=folder)
     assert result.returncode == manners.UNEXPECTED
     assert "XCANARYX" not in result.stdout + result.stderr
-    assert "Error: ValueError at commands/status.py:" in result.stderr
+    assert "Error: ValueError at cli/status.py:" in result.stderr
     assert len(result.stderr.splitlines()) == 1
     monkeypatch.setenv(manners.DEBUG, "1")
     shown = synthstream("status", "stream.toml", cwd=folder)
@@ -386,22 +386,22 @@ def slowly(function):
 module.{owner} = slowly(module.{owner})
 """
 MOMENTS = {
-    "opening": ("stream", "begin", 0),
-    "counting": ("intake", "encode", 0),
-    "committing": ("io.store", "Store.put_ingested", 0),
+    "opening": ("stream.stream", "begin", 0),
+    "counting": ("ingest.intake", "encode", 0),
+    "committing": ("state.store", "Store.put_ingested", 0),
     "drawing": ("kernel.marginals", "Marginals.step", 0),
-    "publishing": ("io.sinks", "ParquetSink._put", 0),
-    "describing": ("catalogue", "descriptions", 4),
+    "publishing": ("publish.folder", "ParquetSink._put", 0),
+    "describing": ("publish.catalogue", "descriptions", 4),
 }
 COMMANDS_STOPPED = [
-    ("verify stream.toml --rebuild", "io.sinks", "ParquetSink._put", "Nothing was changed."),
-    ("backup stream.toml -o copy", "io.store", "Store.copy_to", "copy is no whole backup: delete it."),
-    ("recover stream.toml --republish", "io.sinks", "ParquetSink._put", "Say the same again to go on."),
-    ("recover stream.toml --adopt", "recovery", "begin", "Say the same again to go on."),
-    ("sample stream.toml", "io.sinks", "ParquetSink.read", "Nothing was changed."),
-    ("status stream.toml", "io.store", "Store.ledger", "Nothing was changed."),
-    ("plan stream.toml", "config", "load", "Nothing was changed."),
-    ("audit stream.toml --runs 100", "config", "load", "Nothing was changed."),
+    ("verify stream.toml --rebuild", "publish.folder", "ParquetSink._put", "Nothing was changed."),
+    ("backup stream.toml -o copy", "state.store", "Store.copy_to", "copy is no whole backup: delete it."),
+    ("recover stream.toml --republish", "publish.folder", "ParquetSink._put", "Say the same again to go on."),
+    ("recover stream.toml --adopt", "stream.recovery", "begin", "Say the same again to go on."),
+    ("sample stream.toml", "publish.folder", "ParquetSink.read", "Nothing was changed."),
+    ("status stream.toml", "state.store", "Store.ledger", "Nothing was changed."),
+    ("plan stream.toml", "config.config", "load", "Nothing was changed."),
+    ("audit stream.toml --runs 100", "config.config", "load", "Nothing was changed."),
 ]
 
 

@@ -171,7 +171,7 @@ def test_a_missing_library_is_named(feed: Feed, tmp_path: Path, monkeypatch: pyt
     kind = "postgres" if isinstance(feed, Table) else "kafka"
     for name in ("psycopg", "confluent_kafka"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, f"synthstream.io.{kind}")
+    monkeypatch.delitem(sys.modules, f"synthstream.ingest.{kind}")
     with opened(config_of(feed, tmp_path)) as stream, pytest.raises(ConfigError, match=rf"'synthstream\[{kind}\]'"):
         stream.ingest()
 

@@ -15,6 +15,7 @@ class SeededGate:
     """The laws of the system's gate, from a seed: the same calls give the same answers.
 
     Example:
+        >>> import numpy as np
         >>> value = np.zeros(3, dtype=np.int64)
         >>> bool(np.all(SeededGate(7).laplace(value, scale=9.0) == SeededGate(7).laplace(value, scale=9.0)))
         True

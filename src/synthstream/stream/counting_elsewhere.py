@@ -18,6 +18,7 @@ class Counting(BatchCounting):
             counted, so rows go to the stream itself.
 
     Example:
+        >>> import polars as pl
         >>> config = StreamConfig.from_toml('''
         ... name = "visits"
         ... state = "state"
