@@ -208,6 +208,10 @@ def test_conversions_lose_no_more_than_their_margin(rho: float, delta: float) ->
         assert delta_for(rho, epsilon=0.0) <= delta
 
 
+def test_no_delta_is_above_one() -> None:
+    assert delta_for(100.0, epsilon=0.0) == 1.0
+
+
 @pytest.mark.parametrize(("rho", "epsilon"), [(0.015, 1.0), (0.5, 3.0), (2.0, 10.0), (1e-5, 0.02)])
 def test_delta_is_above_what_exact_arithmetic_gives(rho: float, epsilon: float) -> None:
     """The bound at its best order, in 60 digits: a float may be above it, by its margin, and never below."""
