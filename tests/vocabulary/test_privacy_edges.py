@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -38,6 +38,16 @@ CLAIM = Claim(
 def test_a_row_that_is_replaced_moves_a_table_twice() -> None:
     assert moved_by("add-remove") == 1
     assert moved_by("replace-one") == 2
+
+
+@pytest.mark.parametrize("promise", [EVENT, Budget(epsilon=1.0, delta=0.0), CLAIM], ids=lambda p: type(p).__name__)
+def test_what_was_promised_stays_and_is_said_by_name(promise: Any) -> None:
+    field = fields(promise)[0].name
+    with pytest.raises(FrozenInstanceError):
+        setattr(promise, field, getattr(promise, field))
+    with pytest.raises(TypeError):
+        type(promise)(getattr(promise, field))
+    assert all(field.kw_only for field in fields(promise))
 
 
 @pytest.mark.parametrize("name", ["max_events", "max_per_tick", "period"])
@@ -196,6 +206,10 @@ def test_conversions_lose_no_more_than_their_margin(rho: float, delta: float) ->
         assert rho_for(epsilon, delta=delta) == pytest.approx(rho, rel=1e-6)
     else:
         assert delta_for(rho, epsilon=0.0) <= delta
+
+
+def test_no_delta_is_above_one() -> None:
+    assert delta_for(100.0, epsilon=0.0) == 1.0
 
 
 @pytest.mark.parametrize(("rho", "epsilon"), [(0.015, 1.0), (0.5, 3.0), (2.0, 10.0), (1e-5, 0.02)])
