@@ -52,7 +52,7 @@ def test_a_weak_budget_is_said_before_anything_is_published(tmp_path: Path) -> N
 def test_without_a_place_for_compiled_loops_commands_still_work(tmp_path: Path) -> None:
     """A service user of an installed package: neither its folder nor a home can be written."""
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(synthstream.__file__).parent, tmp_path / "src/synthstream", ignore=ignored)
+    shutil.copytree(Path(cautions.__file__).parents[1], tmp_path / "src/synthstream", ignore=ignored)
     (tmp_path / "home").mkdir()
     closed = [tmp_path / "home", *(p for p in (tmp_path / "src").rglob("*") if p.is_dir())]
     code = "import os, synthstream.kernel.sampling; print(os.environ['NUMBA_CACHE_DIR'])"

@@ -11,7 +11,13 @@ from synthstream.testing.environments import Recording
 from tests.crash import world
 
 SOURCE = Path(__file__).parents[2] / "src" / "synthstream"
-FILES = [*sorted((SOURCE / "io").glob("*.py")), *(SOURCE / f"{n}.py" for n in ("stream", "journal", "intake"))]
+PUBLISHING = ("folder", "mirrors", "copies", "delta", "postgres_table")
+FILES = [
+    *sorted((SOURCE / "state").glob("*.py")),
+    *(SOURCE / "ingest" / f"{name}.py" for name in ("cursors", "files", "intake", "kafka", "persons", "postgres")),
+    *(SOURCE / "publish" / f"{name}.py" for name in PUBLISHING),
+    SOURCE / "stream" / "stream.py",
+]
 
 STATE = {
     "make state folder", "sync state's name", "lock state", "make store", "choose write-ahead log", "commit format",

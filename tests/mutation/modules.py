@@ -12,12 +12,12 @@ MODULES: dict[str, tuple[str, ...]] = {
     **{
         f"kernel/counters/{name}.py": _COUNTERS
         for name in (
-            "__init__", "base", "fixed", "simple", "kary", "toeplitz", "blt", "restarted", "block", "binary", "hybrid",
-            "nodes",
+            "__init__", "base", "fixed", "simple", "kary", "toeplitz", "blt", "restarted",
         )
     },
-    "contributions.py": _PERSONS,
-    "io/contributions.py": _PERSONS,
+    **{f"papers/counters/{name}.py": _COUNTERS for name in ("block", "binary", "hybrid", "nodes")},
+    "ingest/bounding.py": _PERSONS,
+    "ingest/persons.py": _PERSONS,
     "kernel/participation.py": ("tests/kernel/test_participation.py",),
-    "kernel/counters/sparse.py": ("tests/papers/test_hypercube.py",),
+    "papers/counters/sparse.py": ("tests/papers/test_hypercube.py",),
 }  # fmt: skip

@@ -28,4 +28,4 @@ class Weeks(NodeCounter):
         return weeks + [Span(day, day, 2, settled=False) for day in range(_DAYS * full + 1, n + 1)]
 
 
-register("weeks", Served(lambda horizon, noise: Weeks(horizon=horizon), ("laplace",)))
+register("sevens", Served(lambda horizon, noise: Weeks(horizon=horizon), ("laplace",)))

@@ -42,7 +42,7 @@ bins = 4
 [synthesizer]
 kind = "independent"
 order = 1
-counter = "weeks"
+counter = "sevens"
 [source]
 kind = "parquet"
 path = "visits.parquet"
@@ -80,11 +80,11 @@ def test_kinds_from_outside_go_all_the_way(config: Path, tmp_path: Path) -> None
 
 
 def test_an_unknown_kind_is_refused_and_known_ones_are_named(config: Path) -> None:
-    config.write_text(TOML.replace('"independent"', '"independant"').replace('"weeks"', '"weaks"'))
+    config.write_text(TOML.replace('"independent"', '"independant"').replace('"sevens"', '"savens"'))
     found = CliRunner().invoke(app, ["plan", str(config)])
     assert found.exit_code == 2
     assert "'independent'" in found.output
-    assert "'weeks'" in found.output
+    assert "'sevens'" in found.output
 
 
 def test_a_name_is_given_once() -> None:

@@ -205,8 +205,7 @@ class Stream:
             progress: wraps the loop over all files of the source, as a progress bar does.
             elsewhere: counts files on other machines, and raises ``FilesLeftOut`` for some; committed in groups.
             new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
-                It covers files that are new, and ones that are gone, now. A file that comes later with the path
-                below its folder of one that is gone is asked about again.
+                It covers what is new, and what is gone, now; what is moved there later is asked about again.
 
         Returns:
             Number of files that were counted now; 0 for a log.
@@ -327,8 +326,7 @@ class Stream:
 
     def _where_it_stands(self) -> None:
         """Number of closed ticks, from what was committed."""
-        last = self._store.last()
-        self.closed = 0 if last is None else last.tick + 1
+        self.closed = 0 if (last := self._store.last()) is None else last.tick + 1
 
     def _publish_committed(self) -> None:
         """Publish every committed tick that has not been, in order: each starts from the rows of the one before."""
@@ -349,8 +347,8 @@ class Stream:
 
     def _models(self, tick: int) -> Models | None:
         """What was fitted while a tick was drawn, if it is still there."""
-        found = self._store.models()
-        return None if found is None or found[0] != tick else found[1]
+        at, models = self._store.models() or (None, None)
+        return models if at == tick else None
 
     def _rebuilt(self) -> tuple[Model | None, Release | None]:
         """The newest published rows and their release, from what was committed."""
