@@ -137,7 +137,7 @@ class Budget:
         if not (math.isfinite(self.epsilon) and self.epsilon >= _SMALLEST_EPSILON):
             raise ValueError(
                 f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: with less, "
-                "the noise for one event is larger than a million events"
+                "the noise would be larger than a million events"
             )
         if self.delta != 0 and not _SMALLEST_DELTA <= self.delta < _LARGEST_DELTA:
             raise ValueError(f"delta must be 0, or between 1e-100 and 0.5, not {self.delta}")

@@ -22,6 +22,7 @@ from synthstream.ingest.draft import draft
 from synthstream.testing.gates import ExactGate
 from tests.support.following import START, Hand
 from tests.support.streams import PERSONS, TICKS, configured, rows, text_of
+from tests.support.visits import TOML, visits
 
 BROKEN = b"PAR1SECRETPAR1"
 
@@ -198,3 +199,21 @@ def test_a_draft_reads_the_first_line_alone(tmp_path: Path) -> None:
     text = draft(tmp_path / "x.csv")
     assert "SECRET" not in text
     assert 'name = "age"' in text
+
+
+def test_a_column_that_no_file_has_stops_the_first_run(tmp_path: Path) -> None:
+    """Headers are public, and whoever writes the configuration is told before a tick is spent."""
+    (tmp_path / "stream.toml").write_text(TOML.replace('name = "ward"', 'name = "wart"'))
+    visits([1, 2]).write_parquet(tmp_path / "visits-1.parquet")
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml")])
+    assert found.exit_code == 2
+    assert "wart" in found.output
+    assert "No tick was closed" in found.output
+    assert not (tmp_path / "releases").exists()
+
+
+def test_a_pattern_that_nothing_fits_is_told_at_the_first_run(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(TOML)
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml")])
+    assert found.exit_code == 0
+    assert "no file fits" in " ".join(found.output.split())

@@ -113,6 +113,11 @@ def _announced(shown: Console, stream: Stream, first: int, due: int) -> None:
 
 def _before_the_first(shown: Console, stream: Stream) -> None:
     """What ought to be known before anything is published."""
+    from synthstream.ingest.counting import files_of
+
+    source = files_of(stream.config)
+    if source is not None and not source.files():
+        shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet.", style="bold")
     from synthstream.forecast.warnings import weak_budget
 
     for caution in weak_budget(stream.config):

@@ -130,7 +130,11 @@ def _told(error: BaseException) -> int:
     if isinstance(error, FilesLeftOut):
         for words in error.findings.values():
             fail(words)
-        typer.echo("Everything else was counted, and all that is due is published. This is for you alone.", err=True)
+        typer.echo(
+            "Files that are not named here were counted, and all that is due is published. Do not show this, or the "
+            "exit status, to others: both depend on what the files hold.",
+            err=True,
+        )
         return FOUND
     if isinstance(error, SynthstreamError):
         return fail(str(error))

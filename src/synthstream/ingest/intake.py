@@ -64,6 +64,7 @@ class Intake:
         self._counting = None if unit.of_persons else BatchCounting(config, count=count)
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}
+        self._lacking = 0  # files without a column, at the last look
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None, open_tick: int) -> None:
@@ -106,7 +107,7 @@ class Intake:
         source, log, config = files_of(self._config), self._config.log, self._config.source
         if log is not None:
             self._follow(log, open_tick)
-        self.findings, new = {}, 0
+        self.findings, self._lacking, new = {}, 0, 0
         if source is None or config is None:
             return 0
         named = FileNames(source=config, base=self._config.base).settle(
@@ -118,6 +119,11 @@ class Intake:
                 new += self._counted_here(source, *group[0], open_tick)
             else:
                 new += self._counted_elsewhere(group, elsewhere, open_tick)
+        if open_tick == 0 and self._lacking == len(named) > 0:  # headers, which no row decides
+            raise SchemaError(
+                f"{next(iter(self.findings.values()))} No file of the source has all columns of the configuration: "
+                "correct [[columns]] or [clock] column. No tick was closed."
+            )
         return new
 
     def _counted_here(self, source: FileSource, path: Path, item: str, content: str, open_tick: int) -> int:
@@ -130,6 +136,7 @@ class Intake:
                 self._store.put_ingested(item, content)
         except (FileDamaged, SchemaError) as error:
             self.findings[path] = str(error)
+            self._lacking += isinstance(error, SchemaError)
             return 0
         return 1
 

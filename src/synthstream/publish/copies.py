@@ -77,7 +77,7 @@ class Copies:
             raise PlaceError(
                 f"{self._failed} Nobody can tell whether it holds a release that is not known here, and whether noise "
                 "would be drawn twice. Mend that; or go on without asking, with --unchecked (in Python, "
-                "unchecked=True): the manifest of every release says so that is drawn before the place answers. No "
+                "unchecked=True): every release that is drawn before the place answers says so in its manifest. No "
                 "noise was drawn."
             )
 
