@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate
+from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate, within_range
 from synthstream.kernel.sampling import LARGEST_SAMPLE, IntArray
 from synthstream.testing.gates import (
     Call,
@@ -45,6 +45,12 @@ def test_no_value_overflows(gate: Gate) -> None:
         for answer in (gate.gaussian(ends, sigma=2.0**36), gate.laplace(ends, scale=2.0**36)):
             assert np.array_equal(np.sign(answer), [-1, -1, 1, 1])
             assert np.abs(np.abs(answer) - LARGEST_VALUE).max() < 2**43
+
+
+def test_values_are_kept_up_to_the_largest_and_clipped_beyond() -> None:
+    values = np.array([2**62 + 1, 2**62, 2**62 - 1, 0, 1 - 2**62, -(2**62), -(2**62) - 1])
+    kept = [2**62, 2**62, 2**62 - 1, 0, 1 - 2**62, -(2**62), -(2**62)]
+    assert within_range(values).tolist() == kept
 
 
 def test_the_largest_value_and_the_largest_noise_fit_together() -> None:
