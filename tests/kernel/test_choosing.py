@@ -110,6 +110,8 @@ def test_a_choice_is_weighed_by_half_of_epsilon_for_each_unit_of_sensitivity(sen
     exact, rate = checked_choice(scores, sensitivity, epsilon)
     assert rate == Fraction(epsilon) / (2 * sensitivity)
     assert exact.tolist() == [LARGEST_SCORE, 5, -LARGEST_SCORE]
+    with pytest.raises(ValueError, match="a vector of at least one"):
+        checked_choice(scores[:0], sensitivity, epsilon)
 
 
 def test_a_trace_gives_the_cost_of_a_choice() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from synthstream import Stream
 from synthstream.errors import RecoveryRefused, StateMismatch
-from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate, is_secure
+from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate, is_secure, within_range
 from synthstream.kernel.sampling import LARGEST_SAMPLE, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.stream.recovery import adopt
@@ -45,6 +45,12 @@ def test_no_value_overflows(gate: Gate) -> None:
         for answer in (gate.gaussian(ends, sigma=2.0**36), gate.laplace(ends, scale=2.0**36)):
             assert np.array_equal(np.sign(answer), [-1, -1, 1, 1])
             assert np.abs(np.abs(answer) - LARGEST_VALUE).max() < 2**43
+
+
+def test_values_are_kept_up_to_the_largest_and_clipped_beyond() -> None:
+    values = np.array([2**62 + 1, 2**62, 2**62 - 1, 0, 1 - 2**62, -(2**62), -(2**62) - 1])
+    kept = [2**62, 2**62, 2**62 - 1, 0, 1 - 2**62, -(2**62), -(2**62)]
+    assert within_range(values).tolist() == kept
 
 
 def test_the_largest_value_and_the_largest_noise_fit_together() -> None:

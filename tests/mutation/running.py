@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.abc
 import os
 import pickle
 import signal
@@ -45,7 +44,7 @@ class Fate(NamedTuple):
     seconds: float
 
 
-class _Mutated(importlib.abc.MetaPathFinder, SourceFileLoader):  # type: ignore[misc]  # as typeshed has it
+class _Mutated(SourceFileLoader):
     """Imports one module from other source. Its compiled functions are compiled anew, and not kept on disk."""
 
     def __init__(self, module: str, source: str) -> None:

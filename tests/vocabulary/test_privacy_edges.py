@@ -56,7 +56,7 @@ def test_limits_begin_at_one(name: str) -> None:
     assert getattr(Unit(kind="person", **few), name) == 1
     for number in (0, -1):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, not {number}"):
-            Unit(kind="person", **dict[str, Any]({name: number}))
+            Unit(kind="person", **few | {name: number})
 
 
 def test_an_event_is_one_row_that_comes() -> None:
