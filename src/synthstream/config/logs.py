@@ -11,7 +11,7 @@ from pydantic import Field
 
 from synthstream.config.synthesis import Section
 from synthstream.errors import ConfigError
-from synthstream.kinds import FileKind as FileKind
+from synthstream.kinds import FileKind
 
 Kind = Literal["parquet", "csv", "postgres", "kafka"]
 

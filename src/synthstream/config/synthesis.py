@@ -12,8 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from synthstream.config.problems import nearest
 from synthstream.errors import ConfigError
-from synthstream.kinds import COUNTERS, SYNTHESIZERS, Queries, Score, Split
-from synthstream.kinds import FitKind as FitKind
+from synthstream.kinds import COUNTERS, SYNTHESIZERS, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import Budget
 from synthstream.schema.schema import Schema

@@ -341,17 +341,3 @@ def seed_of(head: str, purpose: str) -> int:
     """A public seed for post-processing, 63 bits, from a chain head."""
     digest = hashlib.sha256(f"{purpose} {head}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
-
-
-__all__ = [
-    "NOT_PRIVATE",
-    "FloatArray",
-    "IntArray",
-    "Measured",
-    "Model",
-    "Reading",
-    "Release",
-    "TableRelease",
-    "chain_head",
-    "seed_of",
-]

@@ -15,8 +15,7 @@ from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.rounds import Mixture, Rounds
 from synthstream.papers.selective import Selective
-from synthstream.synthesizers import audit_targets as audit_targets
-from synthstream.synthesizers import windowing
+from synthstream.synthesizers import audit_targets, windowing
 from synthstream.synthesizers.contract import History, Models, Past, Targets, Windowed
 from synthstream.synthesizers.tables import OfTables
 

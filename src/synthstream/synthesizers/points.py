@@ -24,7 +24,7 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
-from synthstream.synthesizers import audit_targets as audit_targets
+from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.contract import History, Models, Piece, Synthesizer, Targets
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, IntArray

@@ -19,8 +19,7 @@ from synthstream.kernel.marginals import Marginals
 from synthstream.measured import Measured
 from synthstream.release.release import TableRelease
 from synthstream.schema.schema import Schema
-from synthstream.synthesizers import audit_targets as audit_targets
-from synthstream.synthesizers import bounds, windowing
+from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import (
     History,
     Models,
