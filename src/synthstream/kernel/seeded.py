@@ -1,4 +1,4 @@
-"""The laws of the system's gate from a seed, for simulations. It protects nobody, and says so: ``secure`` is False."""
+"""The laws of the system's gate from a seed, for simulations. It protects nobody, and no release takes it for real."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ class SeededGate:
         >>> bool(np.all(SeededGate(7).laplace(value, scale=9.0) == SeededGate(7).laplace(value, scale=9.0)))
         True
     """
-
-    secure = False
 
     def __init__(self, seed: int | str) -> None:
         self._seed = str(seed).encode()

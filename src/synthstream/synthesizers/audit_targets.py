@@ -115,8 +115,6 @@ def _one_cell(name: str, counter: Counter, multiplier: float) -> CounterTarget:
 class _Scales:
     """A gate that adds nothing, and notes the scale that it was asked for first."""
 
-    secure = False
-
     def __init__(self) -> None:
         self.first: FloatArray | None = None
 
