@@ -71,12 +71,10 @@ class Measured:
         return f"Measured(tick={self.tick}, {len(self.workload.marginals):,} tables, {self.values.size:,} cells)"
 
     def facts(self) -> dict[str, Any]:
-        """See :meth:`Reading.facts`."""
         order = {} if self.order is None else {"order": self.order.tolist()}
         return {"tick": self.tick, "tables": [self.workload.marginals, self.since.tolist()], **order}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
-        """See :meth:`Reading.numbers`."""
         return self.values, self.variance
 
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
@@ -217,7 +215,6 @@ class TurnstileMeasured:
         return f"TurnstileMeasured(tick={self.tick}, came={self.came!r}, gone={self.gone!r})"
 
     def facts(self) -> dict[str, Any]:
-        """See :meth:`TreeMeasured.facts`."""
         return {"tick": self.tick, "came": self.came.facts(), "gone": self.gone.facts()}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
@@ -256,7 +253,6 @@ class NodeCounts:
         return f"NodeCounts(tick={self.tick}, time={self.time:,}, {len(self.levels)} levels)"
 
     def facts(self) -> dict[str, Any]:
-        """See :meth:`TreeMeasured.facts`."""
         return {"tick": self.tick, "levels": len(self.levels)}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:

@@ -136,7 +136,6 @@ class OfCounter(Auditing):
         self.claimed = together if target.claimed is None else target.claimed
 
     def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
-        """See :class:`Auditing`."""
         look = readings(self.counter, self.ticks)
         loss = self.moved / self.multipliers
         if self.measure == "epsilon":
@@ -187,7 +186,6 @@ class OfDraws(Auditing):
         self._target = target
 
     def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
-        """See :class:`Auditing`."""
         target, sides = self._target, []
         room = 1.0 if target.grid is None else lattice(*target.grid)
         for side in (0, 1):

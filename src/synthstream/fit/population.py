@@ -55,7 +55,6 @@ class Population:
         return {"codes": self.codes}
 
     def moved_from(self, before: Population) -> float:
-        """See :func:`changed_share`."""
         return changed_share(before.codes, self.codes)
 
     def table(self, columns: Sequence[int]) -> IntArray:

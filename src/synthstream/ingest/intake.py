@@ -68,7 +68,6 @@ class Intake:
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None, open_tick: int) -> None:
-        """See :meth:`synthstream.Stream.update`."""
         if isinstance(rows, str | Path):
             path, columns = Path(rows).absolute(), columns_of(self._config)
             kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
@@ -103,7 +102,6 @@ class Intake:
         elsewhere: Elsewhere | None = None,
         new_files: bool = False,
     ) -> int:
-        """See :meth:`synthstream.Stream.ingest`."""
         source, log, config = files_of(self._config), self._config.log, self._config.source
         if log is not None:
             self._follow(log, open_tick)
@@ -207,7 +205,6 @@ class Intake:
             self._people.close(tick)
 
     def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
-        """See :meth:`synthstream.Stream.add`."""
         total = self._ours(counts)
         item, mac = f"batch {batch_id}", self._keyed()
         _feed(mac, total.to_bytes())
@@ -221,7 +218,6 @@ class Intake:
             raise _conflict(batch_id)
 
     def batches(self, prefix: str) -> list[str]:
-        """See :meth:`synthstream.Stream.batches`."""
         return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
 
     def _ours(self, counts: CountsByTick) -> CountsByTick:

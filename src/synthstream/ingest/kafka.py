@@ -94,7 +94,6 @@ class KafkaSource:
         self._refusals: set[int] = set()  # codes of what brokers refused, in the background
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
-        """See :meth:`CursorSource.read`."""
         try:
             consumer = self._connected()
             cluster, partitions = self._look_up(consumer)
@@ -111,7 +110,6 @@ class KafkaSource:
             raise
 
     def close(self) -> None:
-        """See :meth:`CursorSource.close`."""
         consumer, self._consumer, self._admin = self._consumer, None, None
         if consumer is not None:
             with suppress(KafkaException, RuntimeError):

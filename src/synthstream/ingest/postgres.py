@@ -158,7 +158,6 @@ class PostgresSource:
         self._looks: list[tuple[int, Writers]] = []  # bounds that are not proven yet, and who could write below them
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
-        """See :meth:`CursorSource.read`."""
         with self._told():
             table = self._look_up()
             last = place_in(
@@ -178,7 +177,6 @@ class PostgresSource:
                     return
 
     def close(self) -> None:
-        """See :meth:`CursorSource.close`."""
         connection, self._connection = self._connection, None
         self._looks.clear()  # the next server may be another one, which knows less
         if connection is not None:

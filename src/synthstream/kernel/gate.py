@@ -84,22 +84,18 @@ class SystemGate:
     __slots__ = ()  # nobody can put another method into one of them
 
     def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        """See :meth:`Gate.gaussian`."""
         exact = within_range(value)
         return exact + discrete_gaussian(sigma, exact.size, entropy=os.urandom)
 
     def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        """See :meth:`Gate.laplace`."""
         exact = within_range(value)
         return exact + discrete_laplace(scale, exact.size, entropy=os.urandom)
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        """See :meth:`Gate.choose`."""
         exact, rate = checked_choice(scores, sensitivity, epsilon)
         return noisy_max(exact, rate=rate, entropy=os.urandom)
 
     def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
-        """See :meth:`Gate.passes`."""
         checked_paths(margins, repeats, starts)
         return passes(margins, repeats, starts, scale=scale, entropy=os.urandom)
 

@@ -30,19 +30,15 @@ class SeededGate:
         return hashlib.shake_256(b"%s/%d" % (self._seed, next(self._requests))).digest(size)
 
     def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        """See :meth:`Gate.gaussian`."""
         return within_range(value) + discrete_gaussian(sigma, value.size, entropy=self.entropy)
 
     def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        """See :meth:`Gate.laplace`."""
         return within_range(value) + discrete_laplace(scale, value.size, entropy=self.entropy)
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        """See :meth:`Gate.choose`."""
         exact, rate = checked_choice(scores, sensitivity, epsilon)
         return noisy_max(exact, rate=rate, entropy=self.entropy)
 
     def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
-        """See :meth:`Gate.passes`."""
         checked_paths(margins, repeats, starts)
         return passes(margins, repeats, starts, scale=scale, entropy=self.entropy)

@@ -44,21 +44,17 @@ class DeltaTable:
 
     @property
     def name(self) -> str:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         return f"Delta table {self._place}"
 
     @property
     def content(self) -> Content:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         return self._content
 
     @property
     def history(self) -> bool:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         return True
 
     def newest(self) -> Copied | None:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         try:
             table = self._lake.DeltaTable(self._place)
         except self._lake.exceptions.TableNotFoundError:
@@ -72,7 +68,6 @@ class DeltaTable:
         return Copied(int(tick), None if head is None else str(head))
 
     def put(self, frame: pl.DataFrame, *, tick: int, manifest: dict[str, Any]) -> None:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         facts = {_TICK: str(tick), _HEAD: str(manifest["chain"]["head"]), _MANIFEST: manifest_text(manifest)}
         transaction = self._lake.Transaction(self._application, tick)
         write = partial(

@@ -83,7 +83,6 @@ class ParquetSink:
         return self.folder / f"{tick:06d}"
 
     def last(self) -> Published | None:
-        """See :meth:`Sink.last`."""
         ticks = [int(p.name) for p in self.folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir()]
         return self._published(max(ticks)) if ticks else None
 
@@ -242,7 +241,6 @@ class Anchor:
         self.path, self._env = path, env
 
     def last(self) -> Published | None:
-        """See :meth:`Sink.last`."""
         try:
             content = self.path.read_bytes()
             found = json.loads(content)
@@ -253,7 +251,6 @@ class Anchor:
             raise SinkError(f"{self.path} is not a Synthstream anchor file. Restore it.") from error
 
     def clear(self) -> None:
-        """See :meth:`Sink.clear`."""
         try:
             if self._writing.exists():
                 self._env.do("clear aside", self._writing.unlink)

@@ -101,26 +101,21 @@ class PostgresTable:
 
     @property
     def name(self) -> str:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         return f"PostgreSQL table {self._table}"
 
     @property
     def content(self) -> Content:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         return self._content
 
     @property
     def history(self) -> bool:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         return False
 
     def newest(self) -> Copied | None:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         with self._session() as connection:
             return self._held(connection, self._schema(connection))
 
     def put(self, frame: pl.DataFrame, *, tick: int, manifest: dict[str, Any]) -> None:
-        """See :class:`synthstream.publish.mirrors.Place`."""
         with self._session() as connection:
             schema = self._schema(connection)
             connection.execute(_TURN, [str(TableName(schema, self._table.table))])

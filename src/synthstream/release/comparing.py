@@ -37,7 +37,6 @@ class Tables(Protocol):
 
 
 def compared(now: Tables, earlier: Tables, columns: Sequence[str] | None) -> pl.DataFrame:
-    """See :meth:`synthstream.release.release.TableRelease.compare`."""
     if columns is None:
         workload, new, old = now.workload, now.tables, earlier.tables
     else:

@@ -31,7 +31,6 @@ class Window(TableRelease):
 
     @property
     def about(self) -> str:
-        """See :attr:`Release.about`."""
         return f"events from {written(self.start)} to before {written(self.end)}, ticks {self.first} to {self.tick}"
 
     def manifest(self) -> dict[str, Any]:

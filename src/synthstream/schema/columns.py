@@ -112,16 +112,13 @@ class Category(Column):
 
     @property
     def value_labels(self) -> tuple[str, ...]:
-        """See :attr:`Column.value_labels`."""
         return self.values
 
     @property
     def own_cells(self) -> tuple[str, ...]:
-        """See :attr:`Column.own_cells`."""
         return tuple(key for key in (OTHER, MISSING) if getattr(self, key) is None)
 
     def encode(self, series: pl.Series) -> CodeArray:
-        """See :meth:`Column.encode`."""
         text, missing = texts(series)
         fallback = self.labels.index(self.other or OTHER)
         codes = text.replace_strict(
@@ -131,7 +128,6 @@ class Category(Column):
         return codes.to_numpy().astype(np.int32)
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        """See :meth:`Column.decode`."""
         labels = [None if own and label == MISSING else label for label, own in self._owned()]
         return pl.Series(self.name, labels, dtype=pl.String).gather(codes)
 
@@ -156,11 +152,9 @@ class Boolean(Column):
 
     @property
     def value_labels(self) -> tuple[str, ...]:
-        """See :attr:`Column.value_labels`."""
         return ("false", "true")
 
     def encode(self, series: pl.Series) -> CodeArray:
-        """See :meth:`Column.encode`."""
         text, missing = texts(series)
         text = text.str.strip_chars().str.to_lowercase()
         place = 2 if self.missing is None else int(self.missing)
@@ -171,7 +165,6 @@ class Boolean(Column):
         return codes
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        """See :meth:`Column.decode`."""
         return pl.Series(self.name, [False, True, None], dtype=pl.Boolean).gather(codes)
 
 
@@ -192,7 +185,6 @@ class _Binned(Column):
         return getattr(self, "missing", None)
 
     def encode(self, series: pl.Series) -> CodeArray:
-        """See :meth:`Column.encode`."""
         place, edges = self._missing_number, np.asarray(self.edges)
         code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
         return bins_of(self._numbers(series), edges, code)
@@ -235,16 +227,13 @@ class Number(_Binned):
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
-        """See :attr:`_Binned.edges`."""
         return tuple(float(edge) for edge in np.linspace(self.min, self.max, self.bins + 1))
 
     @cached_property
     def value_labels(self) -> tuple[str, ...]:
-        """See :attr:`Column.value_labels`."""
         return tuple(f"[{a:g}, {b:g})" for a, b in zip(self.edges, self.edges[1:], strict=False))
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        """See :meth:`Column.decode`."""
         values, missing = self._uniform(codes, rng)
         return pl.Series(self.name, values).set(pl.Series(missing), None)
 
@@ -279,19 +268,16 @@ class Integer(_Binned):
 
     @cached_property
     def edges(self) -> tuple[float, ...]:
-        """See :attr:`_Binned.edges`."""
         count = self.max - self.min + 1
         width = math.ceil(count / (self.bins or count))
         return (*(float(edge) for edge in range(self.min, self.max + 1, width)), float(self.max + 1))
 
     @cached_property
     def value_labels(self) -> tuple[str, ...]:
-        """See :attr:`Column.value_labels`."""
         pairs = zip(self.edges, self.edges[1:], strict=False)
         return tuple(f"{a:.0f}" if b - a == 1 else f"{a:.0f}..{b - 1:.0f}" for a, b in pairs)
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        """See :meth:`Column.decode`."""
         values, missing = self._uniform(codes, rng)
         return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)
 
@@ -337,7 +323,6 @@ class Datetime(_Binned):
 
     @cached_property
     def value_labels(self) -> tuple[str, ...]:
-        """See :attr:`Column.value_labels`."""
         if self.part is not None:
             return tuple(f"{edge:.0f}" for edge in self.edges[:-1])
         return tuple((_EPOCH + timedelta(seconds=edge)).isoformat() for edge in self.edges[:-1])
@@ -354,7 +339,6 @@ class Datetime(_Binned):
         return part.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        """See :meth:`Column.decode`."""
         values, missing = self._uniform(codes, rng)
         if self.part is not None:
             return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)

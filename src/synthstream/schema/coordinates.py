@@ -68,7 +68,6 @@ class Coordinate(Column):
         return np.asarray(self.min + (self.max - self.min) * (codes / 2**self.bits))
 
     def encode(self, series: pl.Series) -> CodeArray:
-        """See :meth:`Column.encode`."""
         values = numbers(series)
         values = np.clip(np.where(np.isnan(values), self.missing, values), self.min, self.max)
         codes = np.floor((values - self.min) / (self.max - self.min) * 2.0**self.bits)

@@ -70,23 +70,18 @@ class Cursor(sqlite3.Cursor):
         return _told(self.connection.folder, step)
 
     def execute(self, *args: Any) -> Cursor:
-        """See :meth:`sqlite3.Cursor.execute`."""
         return self._told(partial(super().execute, *args))
 
     def executemany(self, *args: Any) -> Cursor:
-        """See :meth:`sqlite3.Cursor.executemany`."""
         return self._told(partial(super().executemany, *args))
 
     def fetchmany(self, *args: Any) -> list[Any]:
-        """See :meth:`sqlite3.Cursor.fetchmany`."""
         return self._told(partial(super().fetchmany, *args))
 
     def fetchone(self) -> Any:
-        """See :meth:`sqlite3.Cursor.fetchone`."""
         return self._told(super().fetchone)
 
     def fetchall(self) -> list[Any]:
-        """See :meth:`sqlite3.Cursor.fetchall`."""
         return self._told(super().fetchall)
 
     def __next__(self) -> Any:

@@ -36,15 +36,12 @@ class JournalGate:
         self._version = version("synthstream")
 
     def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        """See :class:`synthstream.kernel.gate.Gate`."""
         return self._answer(f"gaussian {_public(sigma)}", len(value), lambda: self._gate.gaussian(value, sigma=sigma))
 
     def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        """See :class:`synthstream.kernel.gate.Gate`."""
         return self._answer(f"laplace {_public(scale)}", len(value), lambda: self._gate.laplace(value, scale=scale))
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        """See :class:`synthstream.kernel.gate.Gate`."""
         chosen = self._answer(
             f"choose {len(scores)} {sensitivity} {epsilon!r}",
             1,
@@ -55,7 +52,6 @@ class JournalGate:
         return int(chosen[0])
 
     def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
-        """See :class:`synthstream.kernel.gate.Gate`."""
         return self._answer(
             f"passes {_public(scale)}",
             len(starts) - 1,

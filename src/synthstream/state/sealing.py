@@ -49,11 +49,9 @@ class Plain:
         self._store = store
 
     def seal(self, piece: bytes, place: str) -> bytes:
-        """See :class:`Seal`."""
         return self._checksum(piece, place) + piece
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """See :class:`Seal`."""
         checksum, piece = sealed[:32], sealed[32:]
         if checksum != self._checksum(piece, place):
             raise damaged(place)
@@ -87,13 +85,11 @@ class Cipher:
         self.check = derived(key, "check", store).hex()
 
     def seal(self, piece: bytes, place: str) -> bytes:
-        """See :class:`Seal`."""
         nonce = os.urandom(_NONCE)
         closed = self._aead.encrypt(nonce, piece, bound(self._store, place))
         return b"".join((nonce, closed[-_TAG:], closed[:-_TAG]))  # what tells it from all others comes first
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """See :class:`Seal`."""
         from cryptography.exceptions import InvalidTag
 
         if len(sealed) < _NONCE + _TAG:

@@ -36,7 +36,6 @@ class FromSelection(OfTables):
     unforeseen = _UNFORESEEN
 
     def audit_targets(self) -> Targets:
-        """See :class:`Synthesizer`."""
         return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
 
     def step(
@@ -47,7 +46,6 @@ class FromSelection(OfTables):
         return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
 
     def replay(self, measured: Measured, models: Models) -> Models:
-        """See :class:`Synthesizer`."""
         rounds = self._rounds(models)
         self.mechanism.replay(measured, rounds)
         return rounds.result().arrays()
@@ -74,7 +72,6 @@ class FromBatches(OfTables):
     unforeseen = _UNFORESEEN
 
     def audit_targets(self) -> Targets:
-        """See :class:`Synthesizer`."""
         return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
@@ -84,12 +81,10 @@ class FromBatches(OfTables):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
-        """See :class:`Synthesizer`."""
         rounds = Rounds(self.mechanism.workload, self.kind)
         return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
 
     def replay(self, measured: Measured, models: Models) -> Models:
-        """See :class:`Synthesizer`."""
         rounds = Rounds(self.mechanism.workload, self.kind)
         self.mechanism.replay(measured, rounds)
         return rounds.result().arrays()

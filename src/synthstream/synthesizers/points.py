@@ -42,7 +42,6 @@ class _OfPoints(Synthesizer):
         """Of the box."""
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`Synthesizer`."""
         return self.counted(self.partition.cells(codes), weights)
 
     def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
@@ -51,7 +50,6 @@ class _OfPoints(Synthesizer):
 
     @property
     def cells(self) -> int:
-        """See :class:`Synthesizer`."""
         return self.partition.cells_number
 
     def state_bytes(self, horizon: int | None) -> int:
@@ -60,25 +58,20 @@ class _OfPoints(Synthesizer):
 
     @property
     def unforeseen(self) -> str:
-        """See :class:`Synthesizer`."""
         return simulate.unforeseen_of_points(self.partition)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        """See :class:`Synthesizer`."""
         return simulate.of_points(self, ticks, events_per_tick, careful=careful)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
-        """See :class:`Synthesizer`."""
         return simulate.seconds_of_points(self, ticks, events_per_tick)
 
     def model(self, arrays: Models) -> Cloud:
-        """See :class:`Synthesizer`."""
         return Cloud.from_arrays(self.partition, arrays)
 
     def release(self, **facts: Any) -> PointRelease:
-        """See :class:`Synthesizer`."""
         return PointRelease(**facts)
 
 
@@ -95,7 +88,6 @@ class FromNodes(_OfPoints):
     no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
 
     def audit_targets(self) -> Targets:
-        """See :class:`Synthesizer`."""
         if isinstance(self.mechanism, Points):
             return audit_targets.of_points(self.mechanism)
         side = audit_targets.of_points(self.mechanism.side)
@@ -116,18 +108,15 @@ class FromNodes(_OfPoints):
 
     @property
     def cells(self) -> int:
-        """See :class:`Synthesizer`."""
         return self.mechanism.cells_number
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, TreeMeasured | TurnstileMeasured, Models]:
-        """See :class:`Synthesizer`."""
         shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
         return *self.mechanism.step(state, counts, gate, shape), {}
 
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
-        """See :class:`Synthesizer`."""
         now = history(tick)
         if isinstance(self.mechanism, Points):
             return cloud([*(history(t) for t in now.needs), now], self.mechanism)
@@ -144,7 +133,6 @@ class FromSparseCounts(_OfPoints):
     no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
 
     def audit_targets(self) -> Targets:
-        """See :class:`Synthesizer`."""
         return audit_targets.of_hypercube(self.mechanism)
 
     @property
@@ -155,12 +143,10 @@ class FromSparseCounts(_OfPoints):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, NodeCounts, Models]:
-        """See :class:`Synthesizer`."""
         cells = np.repeat(counts.cells, counts.numbers)
         return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
 
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
-        """See :class:`Synthesizer`."""
         now: NodeCounts = history(tick)
         return counted_cloud(now, self.partition)
 

@@ -57,11 +57,9 @@ class Continued:
     own: Any
 
     def facts(self) -> dict[str, Any]:
-        """See :meth:`synthstream.measured.Reading.facts`."""
         return {**self.own.facts(), "tick": self.tick, "segment": self.start}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
-        """See :meth:`synthstream.measured.Reading.numbers`."""
         numbers: tuple[FloatArray, FloatArray] = self.own.numbers()
         return numbers
 
@@ -87,7 +85,6 @@ class Joined:
 
     @property
     def number(self) -> int:
-        """See :class:`synthstream.release.release.Model`."""
         return self.whole.number
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -95,7 +92,6 @@ class Joined:
         return self.own.arrays()
 
     def moved_from(self, before: Any) -> float:
-        """See :class:`synthstream.release.release.Model`."""
         return self.whole.moved_from(whole(before))
 
 
@@ -117,23 +113,18 @@ class ResumedMechanism:
         return replace(claim, theorems=(*claim.theorems, "segments"), trusts=(*claim.trusts, *_TRUSTS))
 
     def describe(self) -> str:
-        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
         return self.inner.describe()
 
     def fingerprint(self) -> str:
-        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
         return self.inner.fingerprint()
 
     def init(self) -> State:
-        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
         return self.inner.init()
 
     def pack(self, measured: Continued) -> IntArray:
-        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
         return self.inner.pack(measured.own)
 
     def unpack(self, tick: int, released: IntArray) -> Continued:
-        """See :class:`synthstream.synthesizers.contract.Mechanism`."""
         return Continued(tick=tick, start=self.start, own=self.inner.unpack(tick - self.start, released))
 
 
@@ -159,17 +150,14 @@ class Resumed(Synthesizer):
 
     @property
     def mechanism(self) -> ResumedMechanism:
-        """See :class:`Synthesizer`."""
         return ResumedMechanism(inner=self.inner.mechanism, start=self.segment.start)
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`Synthesizer`."""
         return self.inner.count(codes, weights)
 
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Model | None, models: Models
     ) -> tuple[State, Continued, Models]:
-        """See :class:`Synthesizer`."""
         tick = int(state["t"]) + self.segment.start
         after, measured, models = self.inner.step(state, counts, gate, self._own(last), models)
         return after, Continued(tick=tick, start=self.segment.start, own=measured), models
@@ -179,7 +167,6 @@ class Resumed(Synthesizer):
         return self.inner.replay(measured.own, {} if measured.tick == self.segment.start else models)
 
     def fit(self, tick: int, history: History, last: Model | None, models: Models, *, seed: int) -> Joined:
-        """See :class:`Synthesizer`."""
         start = self.segment.start
 
         def own(t: int) -> Any:
@@ -188,11 +175,9 @@ class Resumed(Synthesizer):
         return self._with_base(self.inner.fit(tick - start, own, self._own(last), models, seed=seed))
 
     def model(self, arrays: Models) -> Joined:
-        """See :class:`Synthesizer`."""
         return self._with_base(self.inner.model(arrays))
 
     def release(self, **facts: Any) -> Release:
-        """See :class:`Synthesizer`."""
         all_of_it = {"measured": self.whole(facts["measured"]), "model": whole(facts["model"])}
         return self.inner.release(**(facts | all_of_it))
 
@@ -201,22 +186,18 @@ class Resumed(Synthesizer):
         return added(self.segment, measured)
 
     def own(self, measured: Continued) -> Any:
-        """See :class:`Synthesizer`."""
         return measured.own
 
     @property
     def start(self) -> int:
-        """See :class:`Synthesizer`."""
         return self.segment.start
 
     @property
     def first(self) -> Synthesizer:
-        """See :class:`Synthesizer`."""
         return self.inner
 
     @property
     def cells(self) -> int:
-        """See :class:`Synthesizer`."""
         return self.inner.cells
 
     def _own(self, last: Model | None) -> Model | None:
@@ -242,7 +223,6 @@ def joined(base: Model, own: Model) -> Model:
 
 
 def added(segment: Segment, measured: Continued) -> Reading:
-    """See :meth:`Resumed.whole`."""
     own, base, start = measured.own, segment.reading, segment.start
     if not isinstance(own, Measured) or not isinstance(base, Measured):
         reading: Reading = replace(own, tick=measured.tick)

@@ -42,24 +42,19 @@ class OfTables(Synthesizer):
 
     @property
     def cells(self) -> int:
-        """See :class:`Synthesizer`."""
         return self.mechanism.workload.cells
 
     @property
     def tables(self) -> TableMechanism:
-        """See :class:`Synthesizer`."""
         return self.mechanism
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`Synthesizer`."""
         return Counts.of(self.mechanism.workload.count(codes, weights))
 
     def model(self, arrays: Models) -> Population:
-        """See :class:`Synthesizer`."""
         return Population(workload=self.mechanism.workload, codes=arrays["codes"])
 
     def release(self, **facts: Any) -> TableRelease:
-        """See :class:`Synthesizer`."""
         return TableRelease(workload=self.mechanism.workload, **facts)
 
     def _dense(self, counts: Counts) -> IntArray:
@@ -75,11 +70,9 @@ class Continual(OfTables):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
-        """See :class:`Synthesizer`."""
         return *self.mechanism.step(state, self._dense(counts), gate), {}
 
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
-        """See :class:`Synthesizer`."""
         return fit(history(tick), start=last, seed=seed)
 
     every_tick = True
@@ -91,7 +84,6 @@ class Continual(OfTables):
     bound_covers = "before the fit"
 
     def audit_targets(self) -> Targets:
-        """See :class:`Synthesizer`."""
         return audit_targets.of_marginals(self.mechanism)
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
@@ -101,11 +93,9 @@ class Continual(OfTables):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        """See :class:`Synthesizer`."""
         return simulate.every_tick(self.mechanism, schema, ticks, events_per_tick, careful=careful)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        """See :class:`Synthesizer`."""
         return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
 
 
@@ -118,13 +108,11 @@ class InEpochs(OfTables):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
-        """See :class:`Synthesizer`."""
         workload = self.mechanism.workload
         guess = partial(guessed, workload, last)
         return *self.mechanism.step(state, self._dense(counts), gate, guess), {}
 
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
-        """See :class:`Synthesizer`."""
         ends = [t for t in self._ends(tick) if t != tick]
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.
         known = pooled([*(history(t) for t in ends), history(tick)], signed=self.mechanism.unit.signed)
@@ -140,7 +128,6 @@ class InEpochs(OfTables):
     )
 
     def audit_targets(self) -> Targets:
-        """See :class:`Synthesizer`."""
         return audit_targets.of_epochs(self.mechanism)
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
@@ -150,11 +137,9 @@ class InEpochs(OfTables):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        """See :class:`Synthesizer`."""
         return simulate.in_epochs(self, schema, ticks, events_per_tick, careful=careful)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        """See :class:`Synthesizer`."""
         return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
 
     def _ends(self, tick: int) -> Sequence[int]:

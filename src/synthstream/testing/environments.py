@@ -44,7 +44,6 @@ class Recording(Env):
         self.names: list[str] = []
 
     def do(self, name: str, effect: Callable[[], T]) -> T:
-        """See :meth:`Env.do`."""
         self.names.append(name)
         return effect()
 
@@ -66,7 +65,6 @@ class Interrupting(Recording):
         self._interrupt, self._at, self._left, self._when = interrupt, at, number, when
 
     def do(self, name: str, effect: Callable[[], T]) -> T:
-        """See :meth:`Env.do`."""
         if self._at in (None, name):
             self._left -= 1
         due = self._at in (None, name) and self._left == 0
@@ -110,7 +108,6 @@ class Within(Recording):
         self._enter, self._leave, self._at, self._left = enter, leave, at, number
 
     def do(self, name: str, effect: Callable[[], T]) -> T:
-        """See :meth:`Env.do`."""
         self._left -= name == self._at
         if name != self._at or self._left != 0:
             return super().do(name, effect)

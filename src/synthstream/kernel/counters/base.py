@@ -186,7 +186,6 @@ class ToeplitzCounter(MatrixCounter):
 
     @property
     def grid_bits(self) -> int:
-        """See :attr:`Counter.grid_bits`."""
         return 20
 
     @property
@@ -195,7 +194,6 @@ class ToeplitzCounter(MatrixCounter):
         """First column of B, shape ``(horizon,)``."""
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.covariance`."""
         sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
         s, t = min(s, t), max(s, t)
         return sigma**2 * math.fsum(self.decoder[: s + 1] * self.decoder[t - s : t + 1])

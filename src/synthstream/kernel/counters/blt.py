@@ -96,7 +96,6 @@ class Blt(ToeplitzCounter):
         return 2.0**-self.grid_bits + 2 * mu.size * (slowest + 1) * 2.0**-64
 
     def facts(self) -> list[Any]:
-        """See :meth:`Counter.facts`."""
         return [*super().facts(), *(part.tolist() for part in self._c)]
 
     def sensitivity(self, t: int = 0) -> float:
@@ -127,7 +126,6 @@ class Blt(ToeplitzCounter):
         return column
 
     def init(self, cells: int) -> State:
-        """See :meth:`Counter.init`."""
         buffers = self._b[0].size
         return {
             "t": np.array(0),
@@ -137,14 +135,12 @@ class Blt(ToeplitzCounter):
         }
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
-        """See :meth:`MatrixCounter.encode`."""
         r, mu = self._c
         hi, lo, value = state["hi"].copy(), state["lo"].copy(), np.empty_like(counts)
         advance(hi, lo, mu, r, counts, self.grid_bits, value)
         return Encoded(state | {"hi": hi, "lo": lo}, value)
 
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
-        """See :meth:`MatrixCounter.decode`."""
         w, lam = self._b
         y = released / 2.0**self.grid_bits
         sums = lam[:, None] * state["decoded"] + y

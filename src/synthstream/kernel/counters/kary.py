@@ -53,7 +53,6 @@ class Kary(Counter):
         return _levels(self.arity, self.horizon)
 
     def facts(self) -> list[Any]:
-        """See :meth:`Counter.facts`."""
         return [*super().facts(), self.arity, self.levels]
 
     def sensitivity(self, t: int = 0) -> float:
@@ -71,7 +70,6 @@ class Kary(Counter):
         return found
 
     def init(self, cells: int) -> State:
-        """See :meth:`Counter.init`."""
         r = (self.arity - 1) // 2
         return {
             "t": np.array(0),
@@ -109,7 +107,6 @@ class Kary(Counter):
         right[level, : r + digit] = 0  # these spans are behind the prefix now
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.covariance`."""
         scale = float(rounded_up(np.array(self.levels * multiplier)))
         return len(self._nodes(s + 1) & self._nodes(t + 1)) * self.noise_variance(scale)
 

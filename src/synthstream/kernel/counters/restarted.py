@@ -41,7 +41,6 @@ class Restarted(Counter):
 
     @property
     def grid_bits(self) -> int:
-        """See :attr:`Counter.grid_bits`."""
         return self.inner(0).grid_bits
 
     def length(self, segment: int) -> int:
@@ -61,7 +60,6 @@ class Restarted(Counter):
         return segment, t
 
     def facts(self) -> list[Any]:
-        """See :meth:`Counter.facts`."""
         return [*super().facts(), *(self.inner(segment).facts() for segment in range(3))]
 
     def sensitivity(self, t: int = 0) -> float:
@@ -73,7 +71,6 @@ class Restarted(Counter):
         return self.inner(0).joint(ticks) if self.noise == "gaussian" and 3 * ticks <= self.length(0) else None
 
     def init(self, cells: int) -> State:
-        """See :meth:`Counter.init`."""
         return {
             "t": np.array(0),
             "carried": np.zeros(cells),
@@ -94,7 +91,6 @@ class Restarted(Counter):
         return after, released
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.covariance`."""
         (first, s), (last, t) = sorted([self.locate(s), self.locate(t)])
         closed = sum(self.inner(i).variance(self.length(i) - 1, multiplier=multiplier) for i in range(first))
         end = t if first == last else self.length(first) - 1

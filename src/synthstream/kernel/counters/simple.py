@@ -39,19 +39,15 @@ class Simple(MatrixCounter):
         return root_above(Fraction(ticks)) if self.noise == "gaussian" else None
 
     def init(self, cells: int) -> State:
-        """See :meth:`Counter.init`."""
         return {"t": np.array(0), "sum": np.zeros(cells)}
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
-        """See :meth:`MatrixCounter.encode`."""
         return Encoded(state, counts)
 
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
-        """See :meth:`MatrixCounter.decode`."""
         total: FloatArray = state["sum"] + released
         return {"sum": total}, total
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.covariance`."""
         scale = float(rounded_up(np.array(multiplier)))
         return (min(s, t) + 1) * self.noise_variance(scale)

@@ -52,7 +52,6 @@ class Toeplitz(ToeplitzCounter):
         return b
 
     def facts(self) -> list[Any]:
-        """See :meth:`Counter.facts`."""
         return [*super().facts(), *self.coefficients.tolist()]
 
     def sensitivity(self, t: int = 0) -> float:
@@ -67,7 +66,6 @@ class Toeplitz(ToeplitzCounter):
         return root_above(Fraction(sum(value * value for value in moved), 4**self.grid_bits))
 
     def init(self, cells: int) -> State:
-        """See :meth:`Counter.init`."""
         return {
             "t": np.array(0),
             "counts": np.zeros((0, cells), dtype=np.int64),
@@ -75,13 +73,11 @@ class Toeplitz(ToeplitzCounter):
         }
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
-        """See :meth:`MatrixCounter.encode`."""
         history = np.concatenate([state["counts"], counts[None]])
         value = _convolve(self.coefficients, history)
         return Encoded(state | {"counts": history}, value)
 
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
-        """See :meth:`MatrixCounter.decode`."""
         history = np.concatenate([state["released"], released[None]])
         estimate = self.decoder[: len(history)][::-1] @ history / 2**self.grid_bits
         return state | {"released": history}, estimate

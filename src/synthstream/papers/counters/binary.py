@@ -38,7 +38,6 @@ class Binary(NodeCounter):
     horizon: int
 
     def cover(self, n: int) -> list[Span]:
-        """See :meth:`NodeCounter.cover`."""
         return dyadic(n, first=1, factor=self.factor(n))
 
     def factor(self, n: int) -> int:

@@ -31,11 +31,9 @@ class Block(NodeCounter):
     theorem: ClassVar[str] = "nodes"
 
     def factor(self, n: int) -> int:
-        """See :meth:`NodeCounter.factor`."""
         return 2
 
     def cover(self, n: int) -> list[Span]:
-        """See :meth:`NodeCounter.cover`."""
         spans: list[Span] = []
         start, size, left = 1, 2, 2
         if self.horizon is not None:

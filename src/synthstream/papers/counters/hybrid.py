@@ -28,7 +28,6 @@ class Hybrid(NodeCounter):
     horizon: int | None = None
 
     def cover(self, n: int) -> list[Span]:
-        """See :meth:`NodeCounter.cover`."""
         spans: list[Span] = []
         start, exponent = 1, 0
         while start + 2**exponent - 1 <= n:

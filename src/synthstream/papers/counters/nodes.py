@@ -54,7 +54,6 @@ class NodeCounter(Counter):
         return 1.0
 
     def init(self, cells: int) -> State:
-        """See :meth:`Counter.init`."""
         none = np.zeros((0, cells), dtype=np.int64)
         return {"t": np.array(0), "settled": np.zeros(cells, dtype=np.int64), "exact": none, "noisy": none}
 
@@ -76,15 +75,12 @@ class NodeCounter(Counter):
         return after, np.asarray(released, dtype=np.float64)
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.covariance`."""
         common = set(self.cover(s + 1)) & set(self.cover(t + 1))
         scales = [float(rounded_up(np.array(span.factor * multiplier))) for span in common]
         return float(sum(self.noise_variance(scale) for scale in scales))
 
     def reach(self, last: int) -> float:
-        """See :meth:`Counter.reach`."""
         return float(self.factor(last + 1))
 
     def widest(self, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.widest`."""
         return float(rounded_up(np.array(max(span.factor for span in self.cover(t + 1)) * multiplier)))

@@ -99,12 +99,10 @@ class Rounds:
         self._cap = max(_MODEL_MB, 1.5 * 8e-6 * int(workload.lengths.max()))
 
     def begin(self, total: float) -> None:
-        """See :class:`synthstream.papers.rounds.Fitting`."""
         self._total = max(total, 0.0)
         self._model = self._model.scaled(self._total)
 
     def allows(self, tables: IntArray) -> NDArray[np.bool_]:
-        """See :class:`synthstream.papers.rounds.Fitting`."""
         if self._kind == "mw":
             return np.ones(len(tables), dtype=np.bool_)
         now = self._cliques()
