@@ -197,7 +197,7 @@ def units(look: Look) -> Drawing:
     d = Drawing(640, 262, "Neighbouring streams differ in one event, in one person, or in one person's period.", look)
     panels = [
         ('unit = "event"', "one row is there or not", lambda person, tick: (person, tick) == (1, 2)),
-        ("a person, for life", "all rows of one person", lambda person, tick: person == 1),
+        ("a person, for life", "all rows of one person", lambda person, tick: person == 1),  # noqa: ARG005
         ('a person, per = "..."', "one person, one period", lambda person, tick: person == 1 and tick in (2, 3)),
     ]
     rows = {0: [0, 1, 4], 1: [0, 2, 3, 5], 2: [1, 3], 3: [2, 4, 5]}

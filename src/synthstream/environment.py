@@ -24,7 +24,7 @@ class Env:
         """The machine's clock, with its zone."""
         return datetime.now(UTC)
 
-    def do(self, name: str, effect: Callable[[], T]) -> T:
+    def do(self, name: str, effect: Callable[[], T]) -> T:  # noqa: ARG002
         """Do one side effect.
 
         Args:

@@ -52,7 +52,7 @@ Exit status:
 
 
 class _InOrder(TyperGroup):
-    def list_commands(self, ctx: Any) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         """Names of commands as the help lists them."""
         return [name for name in COMMANDS if name in self.commands]
 

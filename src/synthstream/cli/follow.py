@@ -99,7 +99,7 @@ def terminable(words: Callable[[], str]) -> Iterator[Callable[[], None]]:
     """
     asked = False
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         nonlocal asked
         asked = True
         raise KeyboardInterrupt

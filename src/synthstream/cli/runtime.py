@@ -96,7 +96,7 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
 def _listen() -> Any:
     """Remember that Ctrl-C came, and raise as usual; returns what listened before, if it can be put back."""
 
-    def asked(number: int, frame: FrameType | None) -> None:
+    def asked(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         _Now.asked = True
         # Compiled code may keep Python from ending for seconds. A second Ctrl-C is a kill, which is as safe.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

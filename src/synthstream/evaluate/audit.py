@@ -232,7 +232,7 @@ def audit_counter(
     one = np.ones(1)
     target = CounterTarget(name=name, counter=counter, multipliers=one * multiplier, moved=one)
     return OfCounter(target, ticks).audit(
-        gate or SystemGate(), runs=runs, alpha=1 - confidence, progress=lambda share: None
+        gate or SystemGate(), runs=runs, alpha=1 - confidence, progress=lambda _: None
     )
 
 
@@ -248,7 +248,7 @@ def audit(
     ticks: int = 64,
     confidence: float = 0.999,
     gate: Gate | None = None,
-    progress: Progress = lambda share: None,
+    progress: Progress = lambda _: None,
 ) -> Audit:
     """Audit the counters and the whole stream of a configuration. Reads no data and no state, and spends nothing.
 

@@ -162,7 +162,7 @@ def _layout(workload: Workload) -> tuple[IntArray, ...]:
     holders = [[q for q, m in enumerate(workload.marginals) if c in m] for c in range(len(workload.sizes))]
     holder_starts = np.concatenate([[0], np.cumsum([len(h) for h in holders])]).astype(np.int64)
     holder_list = np.array([q for h in holders for q in h], dtype=np.int64)
-    starts, columns, steps, offsets = workload._flat
+    starts, columns, steps, offsets = workload._flat  # noqa: SLF001
     return places, holder_starts, holder_list, starts, columns, steps, offsets, workload.strides
 
 

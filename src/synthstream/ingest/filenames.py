@@ -49,7 +49,8 @@ class FileNames:
 
     def formerly(self, path: Path) -> list[str]:
         """What else the same file may be called in a state: with links followed, as was done once; or as it would be
-        if the configured path were absolute in place of relative, or the other way."""
+        if the configured path were absolute in place of relative, or the other way.
+        """
         real, root, absolute = path.resolve(), self.base.resolve(), os.path.normpath(path)
         followed = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
         return [followed, absolute, os.path.relpath(absolute, self.base)]

@@ -306,4 +306,4 @@ class Epochs:
 
     def unpack(self, tick: int, released: IntArray) -> Measured:
         """The measurement that :meth:`pack` was given."""
-        return self._measured(tick, *unpack(self.workload, released))
+        return self._measured(tick, *unpack(released))

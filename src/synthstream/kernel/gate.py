@@ -1,4 +1,4 @@
-"""The gate: the one place where exact counts become released numbers. ``grep 'gate\\.'`` lists every use."""
+"""The gate: the one place where exact counts become released numbers. Every use of it is a call ``gate.``."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def pack(workload: Workload, measured: Measured, *, resolution: float = 1.0) -> 
     return np.concatenate([[len(positions)], positions, values]).astype(np.int64)
 
 
-def unpack(workload: Workload, released: IntArray, *, resolution: float = 1.0) -> tuple[list[int], FloatArray]:
+def unpack(released: IntArray, *, resolution: float = 1.0) -> tuple[list[int], FloatArray]:
     """Positions of the tables, and their values, float64."""
     number = int(released[0])
     values = released[number + 1 :]

@@ -217,7 +217,7 @@ def _magnitude(word, scale, band):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _laplace_loop(words, coins, scales, step, out, filled, used, band):  # type: ignore[no-untyped-def]
+def _laplace_loop(words, coins, scales, step, out, filled, used, band):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Fill ``out`` from ``filled`` with the words from ``used`` on; stop where floats cannot decide.
 
     Returns the new ``filled`` and ``used``.
@@ -302,7 +302,7 @@ def _exact_magnitude(word: int, scale: Fraction, entropy: Entropy) -> int:
             return min(floor, LARGEST_SAMPLE)
 
 
-def _exact_laplace(word: int, coin: int, scale: float, entropy: Entropy) -> int | None:
+def _exact_laplace(word: int, coin: int, scale: float, entropy: Entropy) -> int | None:  # noqa: ARG001
     """What the loop would do with this trial, without floats; None if the trial is rejected."""
     magnitude = _exact_magnitude(word, Fraction(scale), entropy)
     if word >= 0:

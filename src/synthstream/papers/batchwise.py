@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.counters.base import clip
@@ -54,6 +55,7 @@ class Batchwise(InRounds):
         """Begun anew for every measurement: one call of it is one draw."""
         return Simple(horizon=self.horizon, noise="laplace" if self.budget.pure else "gaussian")
 
+    @override
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of a cell of each table, if it is measured at a tick, shape ``(marginals,)``. Public."""
         total = self.counter.variance(0, multiplier=self.total_multiplier)

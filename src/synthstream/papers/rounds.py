@@ -269,7 +269,7 @@ class InRounds(ABC):
         chosen = [self.workload.marginals.index(marginal) for marginal in measured.workload.marginals if marginal]
         return [tables.index(table) for table in chosen]
 
-    def _sign(self, total: float) -> int:
+    def _sign(self, total: float) -> int:  # noqa: ARG002
         """-1 if what is fitted is the opposite of what was measured."""
         return 1
 
@@ -294,7 +294,7 @@ class InRounds(ABC):
         if self.queries == "single":
             number = 1 + int(released[0])
             order, released = released[1:number], released[number:]
-        positions, values = unpack(self.workload, released, resolution=RESOLUTION)
+        positions, values = unpack(released, resolution=RESOLUTION)
         return replace(self._unpacked(tick, positions, values, since=self._since(tick)), order=order)
 
     @abstractmethod

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
@@ -153,6 +154,7 @@ class Selective(InRounds):
         added = np.array([_added(self.counter, int(t), self.multiplier) for t in unique])
         return np.sqrt(2 / np.pi * added / ticks)[inverse]
 
+    @override
     def _since(self, tick: int) -> int:
         return 0
 

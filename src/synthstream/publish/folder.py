@@ -261,7 +261,7 @@ class Anchor:
     def _writing(self) -> Path:
         return self.path.with_suffix(".writing")
 
-    def publish(self, release: Release, *, key: bytes | None = None) -> str:
+    def publish(self, release: Release, *, key: bytes | None = None) -> str:  # noqa: ARG002
         """Move the anchor to this release."""
         last = self.last()
         if last is not None and (last.tick > release.tick or (last.tick == release.tick and last.head != release.head)):

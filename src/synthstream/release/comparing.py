@@ -37,6 +37,7 @@ class Tables(Protocol):
 
 
 def compared(now: Tables, earlier: Tables, columns: Sequence[str] | None) -> pl.DataFrame:
+    """Counts now and earlier, cell by cell, with the errors of their differences."""
     if columns is None:
         workload, new, old = now.workload, now.tables, earlier.tables
     else:

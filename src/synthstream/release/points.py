@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
+from typing_extensions import override
 
 from synthstream.errors import SchemaError
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
@@ -64,6 +65,7 @@ class PointRelease(Release):
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         return self.schema.decode(self.model.points(self.model.number if n is None else n, rng), rng)
 
+    @override
     def table(self, columns: Sequence[str]) -> pl.DataFrame:
         """A points stream has no tables of columns: see :attr:`tables` and :meth:`mass`."""
         raise SchemaError("table: a stream of points has none; ask mass(lower, upper) for the events in a box")

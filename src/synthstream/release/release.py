@@ -148,7 +148,7 @@ class Release(ABC):
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         """Rows of the model; ``n`` of them, or as many as it has."""
 
-    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:  # noqa: ARG002
         """What has changed since an earlier release. Streams of points have no tables to compare."""
         raise SchemaError(
             "compare: a stream of points has no tables; ask both releases for mass(lower, upper) of the same box"

@@ -127,7 +127,7 @@ def labels_of(column: Column) -> list[str]:
     return [label.replace("..", " to ") for label in column.labels]
 
 
-def _bars(column: Column, now: Counts, *, ordered: bool) -> Markup:
+def _bars(column: Column, now: Counts, *, ordered: bool) -> Markup:  # noqa: ARG001
     """Bars of one column: bins in their order, others from the largest."""
     labels, values = labels_of(column), len(column.value_labels)
     bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]

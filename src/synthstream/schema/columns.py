@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
+from typing_extensions import override
 
 from synthstream.errors import SchemaError
 from synthstream.schema.binning import bins_of
@@ -127,6 +128,7 @@ class Category(Column):
         codes = codes.fill_null(fallback).zip_with(~missing, pl.Series([self.labels.index(self.missing or MISSING)]))
         return codes.to_numpy().astype(np.int32)
 
+    @override
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         labels = [None if own and label == MISSING else label for label, own in self._owned()]
         return pl.Series(self.name, labels, dtype=pl.String).gather(codes)
@@ -164,6 +166,7 @@ class Boolean(Column):
         codes[missing.to_numpy()] = place
         return codes
 
+    @override
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         return pl.Series(self.name, [False, True, None], dtype=pl.Boolean).gather(codes)
 

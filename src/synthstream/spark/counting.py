@@ -104,6 +104,7 @@ def of_persons(frame: DataFrame, config: StreamConfig) -> Rows:
 
 
 def selected(frame: DataFrame, config: StreamConfig) -> DataFrame:
+    """The columns of a frame that the configuration names."""
     columns = columns_of(config)
     require(columns, frame.columns)
     return frame.select(*("`" + name.replace("`", "``") + "`" for name in columns))

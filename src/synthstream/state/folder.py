@@ -47,14 +47,14 @@ def make_private(folder: Path) -> None:
 
 
 def file_system(path: Path, mounts: str) -> str:
-    """Type of the file system that holds a path, or nothing.
+    r"""Type of the file system that holds a path, or nothing.
 
     Args:
         path: absolute.
         mounts: as in ``/proc/self/mounts``; a later line hides an earlier one.
 
     Example:
-        >>> mounts = "/dev/sda / ext4 rw 0 0" + chr(10) + "box:/a /my\\\\040home nfs4 rw 0 0"
+        >>> mounts = "/dev/sda / ext4 rw 0 0" + chr(10) + "box:/a /my\\040home nfs4 rw 0 0"
         >>> file_system(Path("/my home/state"), mounts), file_system(Path("/my/state"), mounts)
         ('nfs4', 'ext4')
     """

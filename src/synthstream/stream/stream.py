@@ -68,7 +68,7 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
     return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
 
 
-def system_gate(tick: int) -> Gate:
+def system_gate(tick: int) -> Gate:  # noqa: ARG001
     """Real noise, for any tick."""
     return SystemGate()
 

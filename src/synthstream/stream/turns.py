@@ -31,4 +31,4 @@ def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
 
 def turn(shared: Shared) -> RLock:
     """For ``with``: what stands inside happens in one turn."""
-    return shared._lock
+    return shared._lock  # noqa: SLF001

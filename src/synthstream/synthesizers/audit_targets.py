@@ -161,7 +161,7 @@ class _Unfitted:
         """All."""
         return np.ones(len(tables), dtype=bool)
 
-    def add(self, table: int, first: int, values: FloatArray) -> FloatArray:
+    def add(self, table: int, first: int, values: FloatArray) -> FloatArray:  # noqa: ARG002
         """The same tables again."""
         return self._tables
 

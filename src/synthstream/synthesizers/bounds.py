@@ -212,7 +212,7 @@ def picks_rule(
 def _theorem(
     sizes: Sequence[int], queries: int, events: float, ticks: int, epsilon: float, beta: float
 ) -> tuple[float, float]:
-    """a and b of the bound a / sqrt(k) + b k."""
+    """A and b of the bound a / sqrt(k) + b k."""
     if not (min(sizes) >= 1 and queries >= 1 and events > 0 and ticks >= 1 and epsilon > 0 and 0 < beta < 1):
         raise ValueError("sizes, queries, events, ticks and epsilon must be above 0, and beta between 0 and 1")
     near = 2 * events * ticks * math.sqrt(sum(math.log(size) for size in sizes))
@@ -221,7 +221,7 @@ def _theorem(
 
 
 def _log_chernoff(x: float, draws: float, variance: float) -> float:
-    """log of the bound on P(S >= x) for a sum of so many draws of a variance; any s is a proof, the best is used."""
+    """Log of the bound on P(S >= x) for a sum of so many draws of a variance; any s is a proof, the best is used."""
     root = math.sqrt(x * x * (1 + 2 * variance) + (draws * variance) ** 2)
     above = (x + x * x * (1 + 2 * variance) / (root + variance * draws)) / (variance * (draws + x))
     s = math.log1p(above) * (1 - 1e-9)  # stays below the end of the interval in spite of rounding

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from synthstream.counts import Counts
 from synthstream.fit.population import Population, without
@@ -38,6 +39,7 @@ class FromSelection(OfTables):
     def audit_targets(self) -> Targets:
         return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
 
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
@@ -54,6 +56,7 @@ class FromSelection(OfTables):
         workload = self.mechanism.workload
         return Rounds(workload, self.kind, Mixture.from_arrays(workload.sizes, models) if models else None)
 
+    @override
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
         workload = self.mechanism.workload
@@ -74,16 +77,19 @@ class FromBatches(OfTables):
     def audit_targets(self) -> Targets:
         return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)
 
+    @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: the batches of its ticks together."""
         return windowing.of_batches(self, past, first, last)
 
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         rounds = Rounds(self.mechanism.workload, self.kind)
         return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
 
+    @override
     def replay(self, measured: Measured, models: Models) -> Models:
         rounds = Rounds(self.mechanism.workload, self.kind)
         self.mechanism.replay(measured, rounds)

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
@@ -52,6 +53,7 @@ class _OfPoints(Synthesizer):
     def cells(self) -> int:
         return self.partition.cells_number
 
+    @override
     def state_bytes(self, horizon: int | None) -> int:
         """See :class:`Synthesizer`: the open epoch, its counters, the newest masses."""
         return 3 * 8 * self.cells
@@ -60,11 +62,13 @@ class _OfPoints(Synthesizer):
     def unforeseen(self) -> str:
         return simulate.unforeseen_of_points(self.partition)
 
+    @override
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
         return simulate.of_points(self, ticks, events_per_tick, careful=careful)
 
+    @override
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
         return simulate.seconds_of_points(self, ticks, events_per_tick)
 
@@ -110,12 +114,14 @@ class FromNodes(_OfPoints):
     def cells(self) -> int:
         return self.mechanism.cells_number
 
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, TreeMeasured | TurnstileMeasured, Models]:
         shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
         return *self.mechanism.step(state, counts, gate, shape), {}
 
+    @override
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         now = history(tick)
         if isinstance(self.mechanism, Points):
@@ -140,12 +146,14 @@ class FromSparseCounts(_OfPoints):
         """Of the box."""
         return Partition(dimension=self.mechanism.dimension, depth=self.mechanism.depth)
 
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, NodeCounts, Models]:
         cells = np.repeat(counts.cells, counts.numbers)
         return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
 
+    @override
     def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         now: NodeCounts = history(tick)
         return counted_cloud(now, self.partition)

@@ -223,6 +223,7 @@ def joined(base: Model, own: Model) -> Model:
 
 
 def added(segment: Segment, measured: Continued) -> Reading:
+    """What is published as measured: the segment's own measurement on top of that it began with."""
     own, base, start = measured.own, segment.reading, segment.start
     if not isinstance(own, Measured) or not isinstance(base, Measured):
         reading: Reading = replace(own, tick=measured.tick)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from synthstream.counts import Counts
 from synthstream.fit.pooling import pooled
@@ -67,11 +68,13 @@ class Continual(OfTables):
 
     mechanism: Marginals
 
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         return *self.mechanism.step(state, self._dense(counts), gate), {}
 
+    @override
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         return fit(history(tick), start=last, seed=seed)
 
@@ -86,6 +89,7 @@ class Continual(OfTables):
     def audit_targets(self) -> Targets:
         return audit_targets.of_marginals(self.mechanism)
 
+    @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
         return windowing.of_running_counts(past, first, last, seed=seed)
@@ -105,6 +109,7 @@ class InEpochs(OfTables):
 
     mechanism: Epochs
 
+    @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
@@ -112,6 +117,7 @@ class InEpochs(OfTables):
         guess = partial(guessed, workload, last)
         return *self.mechanism.step(state, self._dense(counts), gate, guess), {}
 
+    @override
     def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
         ends = [t for t in self._ends(tick) if t != tick]
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.

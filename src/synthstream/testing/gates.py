@@ -42,11 +42,11 @@ class Call(NamedTuple):
 class ExactGate:
     """Adds nothing."""
 
-    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
+    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:  # noqa: ARG002
         """A copy of ``value``."""
         return within_range(value).copy()
 
-    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
+    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:  # noqa: ARG002
         """A copy of ``value``."""
         return within_range(value).copy()
 
@@ -54,7 +54,7 @@ class ExactGate:
         """Position of the largest score, the first if there are several."""
         return int(np.argmax(checked_choice(scores, sensitivity, epsilon)[0]))
 
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
+    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:  # noqa: ARG002
         """Number of comparisons before the first with a margin below 0."""
         checked_paths(margins, repeats, starts)
         fails = np.append(np.where((margins < 0) & (repeats > 0), np.arange(margins.size), margins.size), margins.size)

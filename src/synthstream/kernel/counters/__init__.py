@@ -66,7 +66,7 @@ register(
         lambda horizon, noise: Kary(horizon=horizon) if horizon is not None else Restarted(noise=noise), ("laplace",)
     ),
 )
-register("toeplitz", Served(lambda horizon, noise: Toeplitz(horizon=horizon or 0), ("gaussian",), instead="blt"))
+register("toeplitz", Served(lambda horizon, _: Toeplitz(horizon=horizon or 0), ("gaussian",), instead="blt"))
 register(
     "blt",
     Served(

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, root_above, rounded_up
 from synthstream.kernel.sampling import FloatArray, IntArray
@@ -30,6 +31,7 @@ class Simple(MatrixCounter):
     horizon: int | None = None
     noise: Noise = "laplace"
 
+    @override
     def sensitivity(self, t: int = 0) -> float:
         """One event changes one tick's count by one."""
         return 1.0

@@ -9,6 +9,6 @@ from synthstream.papers.counters.hybrid import Hybrid
 
 __all__ = ["Binary", "Block", "Hybrid"]
 
-register("block", Served(lambda horizon, noise: Block(horizon=horizon), ("laplace",)))
-register("binary", Served(lambda horizon, noise: Binary(horizon=horizon or 0), ("laplace",), instead="hybrid"))
-register("hybrid", Served(lambda horizon, noise: Hybrid(horizon=horizon), ("laplace",)))
+register("block", Served(lambda horizon, _: Block(horizon=horizon), ("laplace",)))
+register("binary", Served(lambda horizon, _: Binary(horizon=horizon or 0), ("laplace",), instead="hybrid"))
+register("hybrid", Served(lambda horizon, _: Hybrid(horizon=horizon), ("laplace",)))

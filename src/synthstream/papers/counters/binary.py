@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from synthstream.papers.counters.nodes import NodeCounter, Span
 
 
@@ -40,6 +42,7 @@ class Binary(NodeCounter):
     def cover(self, n: int) -> list[Span]:
         return dyadic(n, first=1, factor=self.factor(n))
 
+    @override
     def factor(self, n: int) -> int:
         """See :meth:`NodeCounter.factor`: one for each level."""
         return self.horizon.bit_length()

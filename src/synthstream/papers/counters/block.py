@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from typing_extensions import override
+
 from synthstream.papers.counters.nodes import NodeCounter, Span
 
 
@@ -30,6 +32,7 @@ class Block(NodeCounter):
 
     theorem: ClassVar[str] = "nodes"
 
+    @override
     def factor(self, n: int) -> int:
         return 2
 

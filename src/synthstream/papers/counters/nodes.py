@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import override
 
 from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
@@ -49,6 +50,7 @@ class NodeCounter(Counter):
     def factor(self, n: int) -> int:
         """Largest factor of a span that ends within the first ``n`` ticks."""
 
+    @override
     def sensitivity(self, t: int = 0) -> float:
         """Cost of one event in units of 1 / multiplier: the factors are chosen so that this is at most one."""
         return 1.0
