@@ -37,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
 }
 
 # All that the kernel may load, beside the vocabulary and itself.
-_KERNEL_MAY_LOAD = {"numpy", "scipy", "numba", "llvmlite"}
+_KERNEL_MAY_LOAD = {"numpy", "scipy", "numba", "llvmlite", "typing_extensions"}
 # Of the standard library: neither files nor clocks nor other processes are a business of the kernel's own code.
 _KERNEL_MAY_IMPORT = {
     "__future__", "abc", "collections", "dataclasses", "decimal", "fractions", "functools", "hashlib", "itertools",
