@@ -14,6 +14,7 @@ from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, base, counter, restarted
 from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
+from synthstream.kernel.gate import Question
 from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Block, Hybrid
@@ -53,12 +54,9 @@ class Widest(ExactGate):
 
     scale = 0.0
 
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        self.scale = max(self.scale, float(np.max(sigma)))
-        return value
-
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        return self.gaussian(value, sigma=scale)
+    def answer(self, question: Question) -> IntArray:
+        self.scale = max(self.scale, float(np.max(question.scale)))
+        return super().answer(question)
 
 
 # -- the contract -----------------------------------------------------------------------------------------------

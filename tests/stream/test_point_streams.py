@@ -17,6 +17,8 @@ from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.evaluate.density import density
+from synthstream.kernel.gate import Gate, Question
+from synthstream.kernel.sampling import IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.release.points import PointRelease
 from synthstream.stream.stream import Stream
@@ -296,20 +298,17 @@ def test_no_release_comes_after_the_horizon_or_before_its_time(folder: Path) -> 
             assert stream.closed == 2
 
 
-class Broken:
+class Broken(Gate):
     """Fails at one call of the gate, after it has answered those before."""
 
-    def __init__(self, gate: Any, fails_at: int) -> None:
+    def __init__(self, gate: Gate, fails_at: int) -> None:
         self._gate, self._left = gate, fails_at
 
-    def __getattr__(self, name: str) -> Any:
-        def call(*args: Any, **scales: Any) -> Any:
-            self._left -= 1
-            if self._left < 0:
-                raise OSError("no more")
-            return getattr(self._gate, name)(*args, **scales)
-
-        return call
+    def answer(self, question: Question) -> IntArray:
+        self._left -= 1
+        if self._left < 0:
+            raise OSError("no more")
+        return self._gate.answer(question)
 
 
 @pytest.mark.parametrize("literal", [False, True])
@@ -325,10 +324,10 @@ def test_a_tick_that_fails_is_finished_from_what_was_drawn(folder: Path, literal
         def __init__(self) -> None:
             super().__init__(3)
 
-        def laplace(self, *args: Any, **scales: Any) -> Any:
+        def answer(self, question: Question) -> IntArray:
             nonlocal draws
             draws += 1
-            return super().laplace(*args, **scales)
+            return super().answer(question)
 
     with Stream(config, gates=gates, seed=0) as stream, pytest.raises(StateError):
         list(stream.run())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.testing.gates import ExactGate
@@ -47,15 +47,9 @@ class OneDraw(ExactGate):
     def __init__(self, call: int, amount: int = 1) -> None:
         self.calls, self._call, self._amount = 0, call, amount
 
-    def _pass(self, value: IntArray) -> IntArray:
+    def answer(self, question: Question) -> IntArray:
         self.calls += 1
-        return value + self._amount * (self.calls - 1 == self._call)
-
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        return self._pass(value)
-
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        return self._pass(value)
+        return question.noiseless() + self._amount * (self.calls - 1 == self._call)
 
 
 def responses(c: Counter, ticks: int = T, amount: int = 1) -> FloatArray:

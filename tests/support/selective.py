@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from synthstream import StreamConfig
-from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.workload import FloatArray, IntArray
+from synthstream.kernel.gate import Gate, Question, SystemGate
+from synthstream.workload import IntArray
 
 TOML = """
 name = "visits"
@@ -74,45 +74,25 @@ class Interrupted(Exception):
     """Stands for the end of a process."""
 
 
-class Mortal:
+class Mortal(Gate):
     """A gate that ends the process before, or right after, the n-th call, and counts what was really drawn."""
 
     def __init__(self, inner: Gate, dies_at: int, drawn: list[int]) -> None:
         self._inner, self._left, self._drawn = inner, dies_at, drawn
 
-    def _count(self) -> None:
+    def answer(self, question: Question) -> IntArray:
         if self._left == 0:
             raise Interrupted
         self._left -= 1
         self._drawn.append(1)
-
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        self._count()
-        return self._inner.gaussian(value, sigma=sigma)
-
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        self._count()
-        return self._inner.laplace(value, scale=scale)
-
-    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        self._count()
-        return self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
-
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
-        self._count()
-        return self._inner.passes(margins, repeats, starts, scale=scale)
+        return self._inner.answer(question)
 
 
 @contextmanager
 def mortal_system(dies_at: int, drawn: list[int]) -> Iterator[None]:
     """The system's own gate is as :class:`Mortal`: in the place of it none would count as real."""
     with pytest.MonkeyPatch.context() as patch:
-        # Kept apart, so that it calls the methods as they were.
-        honest = type("Honest", (), {kind: getattr(SystemGate, kind) for kind in KINDS_OF_CALL})
-        mortal = Mortal(honest(), dies_at, drawn)
-        for kind in KINDS_OF_CALL:
-            patch.setattr(SystemGate, kind, staticmethod(getattr(mortal, kind)))
+        honest = SystemGate.answer  # kept apart, so that it answers as it did
+        mortal = Mortal(type("Honest", (Gate,), {"answer": honest})(), dies_at, drawn)
+        patch.setattr(SystemGate, "answer", staticmethod(mortal.answer))
         yield
-
-
-KINDS_OF_CALL = ("gaussian", "laplace", "choose", "passes")

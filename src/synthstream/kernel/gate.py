@@ -2,39 +2,154 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.comparisons import checked_paths, passes
 from synthstream.kernel.permute_and_flip import LARGEST_SCORE, noisy_max
-from synthstream.kernel.sampling import FloatArray, IntArray, discrete_gaussian, discrete_laplace
+from synthstream.kernel.sampling import Entropy, FloatArray, IntArray, discrete_gaussian, discrete_laplace
 
 # Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),
 # so their sum stays within 64 bits, and no value can cause an error.
 LARGEST_VALUE = 2**62
 
 
-class Gate(Protocol):
-    """Adds integer noise to exact integers: fresh in every call, independent in every element.
+Scale = float | FloatArray
 
-    A scale is a float, one for all, or float64, shape ``(n,)``, one for each element: above 0 and at most
-    2^36, in the unit of the values. It must be public.
+
+class Question(ABC):
+    """Exact integers, and the law by which they are released. No question shows what it is about.
+
+    Attributes:
+        kind: name of the law.
+        scale: of its noise; public. A float, one for all, or float64, one for each element: above 0 and at most 2^36.
     """
 
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
+    kind: ClassVar[str]
+    scale: Scale
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many integers are released. Public."""
+
+    @property
+    def words(self) -> str:
+        """What is asked, by its public facts alone."""
+        return f"{self.kind} {hashlib.sha256(np.asarray(self.scale, dtype=np.float64).tobytes()).hexdigest()}"
+
+    @abstractmethod
+    def private(self) -> IntArray:
+        """The integers that it is about; int64."""
+
+    @abstractmethod
+    def draw(self, entropy: Entropy) -> IntArray:
+        """The answer, by its law; int64, shape ``(size,)``."""
+
+    @abstractmethod
+    def noiseless(self) -> IntArray:
+        """The answer if there were no noise, for tests; int64, shape ``(size,)``."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(private)"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Gaussian(Question):
+    """``value`` plus discrete Gaussian noise."""
+
+    kind: ClassVar[str] = "gaussian"
+    value: IntArray
+    scale: Scale
+
+    @property
+    def size(self) -> int:
+        return self.value.size
+
+    def private(self) -> IntArray:
+        return self.value
+
+    def draw(self, entropy: Entropy) -> IntArray:
+        exact = within_range(self.value)
+        return exact + discrete_gaussian(self.scale, exact.size, entropy=entropy)
+
+    def noiseless(self) -> IntArray:
+        return within_range(self.value).copy()
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Laplace(Gaussian):
+    """``value`` plus discrete Laplace noise."""
+
+    kind: ClassVar[str] = "laplace"
+
+    def draw(self, entropy: Entropy) -> IntArray:
+        exact = within_range(self.value)
+        return exact + discrete_laplace(self.scale, exact.size, entropy=entropy)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Choice(Question):
+    """Position of one of several scores, the larger ones more likely. A change of one in the scores costs 1 / scale."""
+
+    kind: ClassVar[str] = "choose"
+    scores: IntArray
+    sensitivity: int
+    epsilon: float
+
+    @property
+    def scale(self) -> float:  # type: ignore[override]
+        return self.sensitivity / self.epsilon
+
+    @property
+    def size(self) -> int:
+        return 1
+
+    @property
+    def words(self) -> str:
+        return f"choose {len(self.scores)} {self.sensitivity} {self.epsilon!r}"
+
+    def private(self) -> IntArray:
+        return self.scores
+
+    def draw(self, entropy: Entropy) -> IntArray:
+        exact, rate = checked_choice(self.scores, self.sensitivity, self.epsilon)
+        return np.array([noisy_max(exact, rate=rate, entropy=entropy)])
+
+    def noiseless(self) -> IntArray:
+        return np.array([np.argmax(checked_choice(self.scores, self.sensitivity, self.epsilon)[0])])
+
+
+class Gate(ABC):
+    """Adds integer noise to exact integers: fresh in every call, independent in every element.
+
+    A mechanism calls the methods below; a gate answers their questions.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def answer(self, question: Question) -> IntArray:
+        """The answer to a question; int64. Its cost is that of the question's law."""
+
+    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
         """``value`` plus discrete Gaussian noise; int64, shape ``(n,)``.
 
         Cost: rho = sum over elements of change^2 / (2 sigma^2) (theorem ``discrete-gaussian``).
         """
+        return self.answer(Gaussian(value, sigma))
 
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
+    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
         """``value`` plus discrete Laplace noise; int64, shape ``(n,)``.
 
         Cost: epsilon = sum over elements of |change| / scale (theorem ``discrete-laplace``).
         """
+        return self.answer(Laplace(value, scale))
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
         """Position of one candidate, those of large score more likely.
@@ -46,19 +161,21 @@ class Gate(Protocol):
 
         Cost: epsilon * largest change / sensitivity, at most epsilon (theorem ``choose``).
         """
+        return int(self.answer(Choice(scores, sensitivity, epsilon))[0])
 
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
-        """Number of comparisons that each path passes before one fails; int64, shape ``(paths,)``.
+    def noise(self, size: int, *, scale: Scale) -> IntArray:
+        """Discrete Laplace noise alone; int64, shape ``(size,)``. Secret: :meth:`perturb` adds it to several values.
 
-        A comparison passes if fresh discrete Laplace noise is at most its margin: threshold minus count. All of a path
-        are counted if none fails. Path i is the runs ``starts[i]`` up to ``starts[i + 1]``, and a run is ``repeats``
-        comparisons with one margin. The scale is one for all, or one for each path.
-
-        Cost: that of the whole sequence, thresholds included; it is no sum over values (theorem ``hypercube``).
+        Costs nothing by itself; what its values cost together is for the mechanism's theorem to say.
         """
+        return self.laplace(np.zeros(size, dtype=np.int64), scale=scale)
+
+    def perturb(self, value: IntArray, noise: IntArray) -> IntArray:
+        """``value`` plus noise from :meth:`noise` that was kept; int64, shape ``(n,)``."""
+        return within_range(value) + noise
 
 
-class SystemGate:
+class SystemGate(Gate):
     """The gate of every real stream.
 
     It has no state: each call asks the operating system for random bytes of its own, and keeps none. So no
@@ -83,21 +200,8 @@ class SystemGate:
 
     __slots__ = ()  # nobody can put another method into one of them
 
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        exact = within_range(value)
-        return exact + discrete_gaussian(sigma, exact.size, entropy=os.urandom)
-
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        exact = within_range(value)
-        return exact + discrete_laplace(scale, exact.size, entropy=os.urandom)
-
-    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        exact, rate = checked_choice(scores, sensitivity, epsilon)
-        return noisy_max(exact, rate=rate, entropy=os.urandom)
-
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: float | FloatArray) -> IntArray:
-        checked_paths(margins, repeats, starts)
-        return passes(margins, repeats, starts, scale=scale, entropy=os.urandom)
+    def answer(self, question: Question) -> IntArray:
+        return question.draw(os.urandom)
 
 
 def is_secure(gate: Gate) -> bool:
@@ -129,7 +233,7 @@ def within_range(value: IntArray) -> IntArray:
 def checked_choice(scores: IntArray, sensitivity: int, epsilon: float) -> tuple[IntArray, Fraction]:
     """Scores clipped to ``LARGEST_SCORE`` in size, and their weight in units of the exponential noise.
 
-    Raises ``TypeError`` or ``ValueError`` if the arguments are not what :meth:`Gate.choose` takes.
+    Raises ``TypeError`` or ``ValueError`` if the arguments are not what :class:`Choice` takes.
     """
     if scores.dtype != np.int64:
         raise TypeError(f"scores: the gate takes int64, not {scores.dtype}")

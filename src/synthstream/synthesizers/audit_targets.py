@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
 from synthstream.kernel.schedule import Shape, differences
@@ -112,22 +112,16 @@ def _one_cell(name: str, counter: Counter, multiplier: float) -> CounterTarget:
     )
 
 
-class _Scales:
+class _Scales(Gate):
     """A gate that adds nothing, and notes the scale that it was asked for first."""
 
     def __init__(self) -> None:
         self.first: FloatArray | None = None
 
-    def gaussian(self, value: IntArray, *, sigma: float | FloatArray) -> IntArray:
-        return self._noted(value, sigma)
-
-    def laplace(self, value: IntArray, *, scale: float | FloatArray) -> IntArray:
-        return self._noted(value, scale)
-
-    def _noted(self, value: IntArray, scale: float | FloatArray) -> IntArray:
+    def answer(self, question: Question) -> IntArray:
         if self.first is None:
-            self.first = np.asarray(scale, dtype=np.float64)
-        return value.copy()
+            self.first = np.asarray(question.scale, dtype=np.float64)
+        return question.noiseless()
 
 
 def _used(mechanism: Marginals) -> FloatArray:

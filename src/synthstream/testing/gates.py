@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.kernel.comparisons import checked_paths
-from synthstream.kernel.gate import Gate, checked_choice, within_range
-from synthstream.kernel.sampling import FloatArray, IntArray
-
-Kind = Literal["gaussian", "laplace", "choose", "passes"]
-Scale = float | FloatArray
+from synthstream.kernel.gate import Gate, Question, Scale
+from synthstream.kernel.sampling import IntArray
 
 
 class TraceMismatch(AssertionError):
@@ -33,71 +29,33 @@ class Call(NamedTuple):
     paths of comparisons is their starts, margins and repeats, one after the other.
     """
 
-    kind: Kind
+    kind: str
     value: IntArray
     scale: Scale
     answer: IntArray
 
 
-class ExactGate:
-    """Adds nothing."""
+class ExactGate(Gate):
+    """Adds nothing, and chooses the largest score, the first if there are several."""
 
-    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:  # noqa: ARG002
-        """A copy of ``value``."""
-        return within_range(value).copy()
-
-    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:  # noqa: ARG002
-        """A copy of ``value``."""
-        return within_range(value).copy()
-
-    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        """Position of the largest score, the first if there are several."""
-        return int(np.argmax(checked_choice(scores, sensitivity, epsilon)[0]))
-
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:  # noqa: ARG002
-        """Number of comparisons before the first with a margin below 0."""
-        checked_paths(margins, repeats, starts)
-        fails = np.append(np.where((margins < 0) & (repeats > 0), np.arange(margins.size), margins.size), margins.size)
-        next_fail = np.minimum.accumulate(fails[::-1])[::-1]
-        before = np.concatenate([[0], np.cumsum(repeats)])
-        passed: IntArray = before[np.minimum(next_fail[starts[:-1]], starts[1:])] - before[starts[:-1]]
-        return passed
+    def answer(self, question: Question) -> IntArray:
+        return question.noiseless()
 
 
-class TracingGate:
-    """Hands each call to another gate and records it in ``trace``."""
+class TracingGate(Gate):
+    """Hands each question to another gate and records it in ``trace``."""
 
     def __init__(self, inner: Gate) -> None:
         self.trace: list[Call] = []
         self._inner = inner
 
-    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
-        """The other gate's answer."""
-        return self._record("gaussian", value, sigma, self._inner.gaussian(value, sigma=sigma))
-
-    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
-        """The other gate's answer."""
-        return self._record("laplace", value, scale, self._inner.laplace(value, scale=scale))
-
-    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        """The other gate's answer."""
-        answer = self._inner.choose(scores, sensitivity=sensitivity, epsilon=epsilon)
-        self._record("choose", scores, sensitivity / epsilon, np.array([answer]))
-        return answer
-
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
-        """The other gate's answer."""
-        answer = self._inner.passes(margins, repeats, starts, scale=scale)
-        return self._record("passes", np.concatenate([starts, margins, repeats]), scale, answer)
-
-    def _record(self, kind: Kind, value: IntArray, scale: Scale, answer: IntArray) -> IntArray:
-        # The caller may go on to change its arrays in place.
-        kept = scale.copy() if isinstance(scale, np.ndarray) else scale
-        self.trace.append(Call(kind, value.copy(), kept, answer.copy()))
+    def answer(self, question: Question) -> IntArray:
+        answer = self._inner.answer(question)
+        self.trace.append(_call(question, answer))
         return answer
 
 
-class ReplayingGate:
+class ReplayingGate(Gate):
     """Gives the answers of a recorded trace again, and records the values it is now asked about in ``trace``.
 
     Raises:
@@ -108,35 +66,23 @@ class ReplayingGate:
         self.trace: list[Call] = []
         self._recorded = tuple(recorded)
 
-    def gaussian(self, value: IntArray, *, sigma: Scale) -> IntArray:
-        """The recorded answer."""
-        return self._replay("gaussian", value, sigma)
-
-    def laplace(self, value: IntArray, *, scale: Scale) -> IntArray:
-        """The recorded answer."""
-        return self._replay("laplace", value, scale)
-
-    def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
-        """The recorded answer."""
-        return int(self._replay("choose", scores, sensitivity / epsilon)[0])
-
-    def passes(self, margins: IntArray, repeats: IntArray, starts: IntArray, *, scale: Scale) -> IntArray:
-        """The recorded answer."""
-        checked_paths(margins, repeats, starts)
-        passed = self._replay("passes", np.concatenate([starts, margins, repeats]), scale)
-        if passed.size != starts.size - 1:
-            raise TraceMismatch(f"call {len(self.trace) - 1}: {passed.size} paths in one run, not in the other")
-        return passed
-
-    def _replay(self, kind: Kind, value: IntArray, scale: Scale) -> IntArray:
+    def answer(self, question: Question) -> IntArray:
         number = len(self.trace)
         if number >= len(self._recorded):
             raise TraceMismatch(f"call {number}: the recorded run made only {number} calls")
         answer = self._recorded[number].answer
-        call = Call(kind, value.copy(), scale, answer)
+        call = _call(question, answer)
         _compare(number, self._recorded[number], call)
+        if answer.size != question.size:
+            raise TraceMismatch(f"call {number}: {answer.size} answers in one run, {question.size} in the other")
         self.trace.append(call)
         return answer.copy()
+
+
+def _call(question: Question, answer: IntArray) -> Call:
+    # The caller may go on to change its arrays in place.
+    scale = question.scale.copy() if isinstance(question.scale, np.ndarray) else question.scale
+    return Call(question.kind, question.private().copy(), scale, answer.copy())
 
 
 def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fraction, Fraction]:

@@ -18,7 +18,7 @@ from synthstream.kernel import marginals
 from synthstream.kernel.counters import Kary, Simple, State, Toeplitz
 from synthstream.kernel.counters.base import Encoded, MatrixCounter
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.papers.counters import Binary
 from synthstream.papers.counters.binary import dyadic
@@ -124,11 +124,8 @@ def kept_noise_drawn_again(patch: Patch) -> None:
 class _Half(TracingGate):
     """The noise of half the scale."""
 
-    def gaussian(self, value: IntArray, *, sigma: Any) -> IntArray:
-        return super().gaussian(value, sigma=sigma / 2)
-
-    def laplace(self, value: IntArray, *, scale: Any) -> IntArray:
-        return super().laplace(value, scale=scale / 2)
+    def answer(self, question: Question) -> IntArray:
+        return super().answer(replace(question, scale=question.scale / 2))  # type: ignore[type-var]
 
 
 @seen_by("audit of streams")

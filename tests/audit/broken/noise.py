@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from synthstream.kernel import gate
-from synthstream.kernel.gate import SystemGate
+from synthstream.kernel.gate import Gaussian, Laplace, Question, SystemGate
 from synthstream.kernel.sampling import IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.stream import stream
@@ -22,13 +22,14 @@ Draw = Callable[..., IntArray]
 
 def _around(patch: Patch, kind: str, change: Callable[[Draw, SystemGate, IntArray, Any], IntArray]) -> None:
     """Replace one of the gate's laws; the change is given the honest one."""
-    honest: Draw = getattr(SystemGate, kind)
-    word = "scale" if kind == "laplace" else "sigma"
+    honest, laws = SystemGate.answer, {"laplace": Laplace, "gaussian": Gaussian}
 
-    def broken(self: SystemGate, value: IntArray, **scale: Any) -> IntArray:
-        return change(lambda v, s: honest(self, v, **{word: s}), self, value, scale[word])
+    def broken(self: SystemGate, question: Question) -> IntArray:
+        if not isinstance(question, Gaussian) or question.kind != kind:
+            return honest(self, question)
+        return change(lambda v, s: honest(self, laws[kind](v, s)), self, question.value, question.scale)
 
-    patch.setattr(SystemGate, kind, broken)
+    patch.setattr(SystemGate, "answer", broken)
 
 
 @seen_by("noise law", "audit")
@@ -87,7 +88,7 @@ def noise_in_floats(patch: Patch) -> None:
 @seen_by("freshness")
 def the_same_noise_at_every_tick(patch: Patch) -> None:
     """A new gate with one and the same seed for each tick: differences of releases are exact."""
-    patch.setattr(SystemGate, "laplace", lambda self, value, *, scale: SeededGate(0).laplace(value, scale=scale))
+    patch.setattr(SystemGate, "answer", lambda self, question: SeededGate(0).answer(question))
 
 
 @seen_by("freshness")

@@ -91,21 +91,21 @@ class Kary(Counter):
             if new == old:
                 break  # digits above the last carry do not change
             self._move(level, new, left, right, gate, scale)
-        released = total + sum(_signed_noise(left, right, level, d) for level, d in enumerate(after))
+        noise = sum((_signed_noise(left, right, level, d) for level, d in enumerate(after)), np.zeros_like(total))
+        released = gate.perturb(total, noise)
         next_state = {"t": np.array(t + 1), "sum": total, "left": left, "right": right}
         return next_state, np.asarray(released, dtype=np.float64)
 
     def _move(self, level: int, digit: int, left: IntArray, right: IntArray, gate: Gate, scale: FloatArray) -> None:
         """Bring one level's noise in line with its new digit: draw for nodes first needed, forget the others."""
-        none = np.zeros(left.shape[1], dtype=np.int64)
-        r = right.shape[1]
+        r, cells = right.shape[1:]
         if digit > 0:
-            left[level] += gate.laplace(none, scale=scale)
+            left[level] += gate.noise(cells, scale=scale)
             return
         left[level] = 0
         if digit == -r:
             for node in range(r):
-                right[level, node] = gate.laplace(none, scale=scale)
+                right[level, node] = gate.noise(cells, scale=scale)
         right[level, : r + digit] = 0  # these spans are behind the prefix now
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from synthstream.kernel.counters.base import State, rounded_up
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.papers.comparisons import Comparisons
 
 
 class Arrivals(NamedTuple):
@@ -71,7 +72,7 @@ class Sparse:
         """The state before the first step: the noise of each first threshold is drawn here."""
         zeros = np.zeros(self.scale.size, dtype=np.int64)
         none = np.zeros((0, self.scale.size), dtype=np.int64)
-        noise = gate.laplace(zeros, scale=self.scale)
+        noise = gate.noise(zeros.size, scale=self.scale)
         return {"room": self.threshold + noise, "segment": zeros, "ended": zeros, "exact": none, "noisy": none}
 
     def step(self, before: State, arrivals: Arrivals, gate: Gate) -> State:
@@ -86,7 +87,7 @@ class Sparse:
         while active.size:
             room = _at(state["room"], active) - _at(state["segment"], active)
             margins, repeats, starts = _runs(arrivals, active, reached, seen, room)
-            reached = reached + gate.passes(margins, repeats, starts, scale=_at(self.scale, active))
+            reached = reached + gate.answer(Comparisons(margins, repeats, starts, _at(self.scale, active)))
             _add(state["segment"], arrivals, active, reached, seen)
             fired = np.flatnonzero(reached < arrivals.steps)
             if not fired.size:
@@ -119,7 +120,7 @@ class Sparse:
         state["exact"][row, nodes] = exact
         state["noisy"][row, nodes] = gate.laplace(exact, scale=self.tree_scale(self.scale[nodes]))
         state["segment"][nodes] = 0
-        noise = gate.laplace(np.zeros_like(nodes), scale=self.scale[nodes])
+        noise = gate.noise(nodes.size, scale=self.scale[nodes])
         state["room"][nodes] = self.threshold[nodes] + noise
 
     def tree_scale(self, scale: FloatArray) -> FloatArray:

@@ -11,12 +11,15 @@ decided in exact arithmetic of growing precision, with more digits of U (theorem
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from typing import ClassVar
 
 import numba
 import numpy as np
 
+from synthstream.kernel.gate import Question, Scale
 from synthstream.kernel.sampling import (
     _BAND,
     _LN2_HIGH,
@@ -38,6 +41,48 @@ _HAZARD_BAND = 2.0**-40
 # What each run of a path adds to the band, in bands: four units of rounding, of which the theorem needs one.
 _PER_RUN = 2.0**-11
 _INVERSE_LN2 = 1 / math.log(2)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Comparisons(Question):
+    """Number of comparisons that each path passes before one fails; int64, shape ``(paths,)``.
+
+    A comparison passes if fresh discrete Laplace noise is at most its margin: threshold minus count. All of a path
+    are counted if none fails. Path i is the runs ``starts[i]`` up to ``starts[i + 1]``, and a run is ``repeats``
+    comparisons with one margin. The scale is one for all, or one for each path.
+
+    Cost: that of the whole sequence, thresholds included; it is no sum over values (theorem ``hypercube``).
+
+    Raises:
+        TypeError, ValueError: these are no paths.
+    """
+
+    kind: ClassVar[str] = "passes"
+    margins: IntArray
+    repeats: IntArray
+    starts: IntArray
+    scale: Scale
+
+    def __post_init__(self) -> None:
+        checked_paths(self.margins, self.repeats, self.starts)
+
+    @property
+    def size(self) -> int:
+        return len(self.starts) - 1
+
+    def private(self) -> IntArray:
+        return np.concatenate([self.starts, self.margins, self.repeats])
+
+    def draw(self, entropy: Entropy) -> IntArray:
+        return passes(self.margins, self.repeats, self.starts, scale=self.scale, entropy=entropy)
+
+    def noiseless(self) -> IntArray:
+        runs = self.margins.size
+        fails = np.append(np.where((self.margins < 0) & (self.repeats > 0), np.arange(runs), runs), runs)
+        next_fail = np.minimum.accumulate(fails[::-1])[::-1]
+        before = np.concatenate([[0], np.cumsum(self.repeats)])
+        passed: IntArray = before[np.minimum(next_fail[self.starts[:-1]], self.starts[1:])] - before[self.starts[:-1]]
+        return passed
 
 
 def passes(
