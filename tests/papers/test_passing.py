@@ -151,19 +151,26 @@ def test_enormous_numbers_of_comparisons() -> None:
 
 def test_a_scale_for_each_path() -> None:
     margins, repeats, starts = batch([[(20, 10)], [(20, 10)]])
-    seen = [SeededGate(k).answer(Comparisons(margins, repeats, starts, scale=np.array([0.5, 1e6]))) for k in range(200)]
+    seen = [SeededGate(k).answer(asked((margins, repeats, starts), scale=np.array([0.5, 1e6]))) for k in range(200)]
     assert np.mean(seen, axis=0)[0] == 10
     assert np.mean(seen, axis=0)[1] < 2
 
 
 GATES: list[Gate] = [SystemGate(), ExactGate(), SeededGate(3), TracingGate(SystemGate())]
+
+
+def asked(paths: tuple[IntArray, IntArray, IntArray], scale: float | FloatArray) -> Comparisons:
+    margins, repeats, starts = paths
+    return Comparisons(margins, scale, repeats, starts)
+
+
 every = pytest.mark.parametrize("gate", GATES, ids=lambda g: type(g).__name__)
 
 
 @every
 def test_gates_stop_at_the_hopeless_comparison(gate: Gate) -> None:
     margins, repeats, starts = batch([[(999, 5), (-999, 2)], [], [(-999, 0), (999, 4)], [(-999, 1)], [(999, 3)]])
-    passed = gate.answer(Comparisons(margins, repeats, starts, scale=1.0))
+    passed = gate.answer(asked((margins, repeats, starts), scale=1.0))
     assert passed.dtype == np.int64
     assert passed.tolist() == [5, 0, 4, 0, 3]
 
@@ -188,29 +195,29 @@ def test_gates_stop_at_the_hopeless_comparison(gate: Gate) -> None:
 )
 def test_bad_paths(gate: Gate, margins: IntArray, repeats: IntArray, starts: IntArray, error: type[Exception]) -> None:
     with pytest.raises(error):
-        gate.answer(Comparisons(margins, repeats, starts, scale=1.0))
+        gate.answer(asked((margins, repeats, starts), scale=1.0))
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, 2.0**37, np.array([1.0, 1.0])])
 def test_bad_scales(scale: float | FloatArray) -> None:
     with pytest.raises(ValueError, match="scale"):
-        SystemGate().answer(Comparisons(*batch([[(1, 1)]]), scale=scale))
+        SystemGate().answer(asked(batch([[(1, 1)]]), scale=scale))
 
 
 def test_traces_of_paths() -> None:
     """Answers are replayed whatever the runs are; a difference in paths has no cost of its own."""
     first = TracingGate(SeededGate(1))
-    answer = first.answer(Comparisons(*batch([[(2, 3)], [(0, 2)]]), scale=2.0))
+    answer = first.answer(asked(batch([[(2, 3)], [(0, 2)]]), scale=2.0))
     same = ReplayingGate(first.trace)
-    assert np.array_equal(same.answer(Comparisons(*batch([[(2, 3)], [(0, 2)]]), scale=2.0)), answer)
+    assert np.array_equal(same.answer(asked(batch([[(2, 3)], [(0, 2)]]), scale=2.0)), answer)
     assert path_cost(first.trace, same.trace) == (Fraction(0), Fraction(0))
     other = ReplayingGate(first.trace)
-    assert np.array_equal(other.answer(Comparisons(*batch([[(2, 1), (1, 2)], [(0, 2)]]), scale=2.0)), answer)
+    assert np.array_equal(other.answer(asked(batch([[(2, 1), (1, 2)], [(0, 2)]]), scale=2.0)), answer)
     with pytest.raises(TypeError, match="no sum"):
         path_cost(first.trace, other.trace)
     refused: list[tuple[Callable[[Gate], IntArray], str]] = [
-        (lambda gate: gate.answer(Comparisons(*batch([[(2, 3)], [(0, 2)]]), scale=2.5)), "scale"),
-        (lambda gate: gate.answer(Comparisons(*batch([[(2, 3)]]), scale=2.0)), "2 answers"),
+        (lambda gate: gate.answer(asked(batch([[(2, 3)], [(0, 2)]]), scale=2.5)), "scale"),
+        (lambda gate: gate.answer(asked(batch([[(2, 3)]]), scale=2.0)), "2 answers"),
         (lambda gate: gate.laplace(np.zeros(2, dtype=np.int64), scale=2.0), "passes in one run"),
     ]
     for ask, message in refused:
@@ -221,10 +228,10 @@ def test_traces_of_paths() -> None:
 def test_answers_that_were_written_down_are_not_drawn_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "state")
     paths = batch([[(0, 9)], [(1, 9)], [(2, 9)]])
-    answer = JournalGate(SystemGate(), store, 0).answer(Comparisons(*paths, scale=3.0))
+    answer = JournalGate(SystemGate(), store, 0).answer(asked(paths, scale=3.0))
     changed = batch([[(0, 4), (1, 5)], [(1, 9)], [(2, 9)]])
-    assert np.array_equal(JournalGate(SystemGate(), store, 0).answer(Comparisons(*changed, scale=3.0)), answer)
+    assert np.array_equal(JournalGate(SystemGate(), store, 0).answer(asked(changed, scale=3.0)), answer)
     for other, scale in ((paths, 4.0), (batch([[(0, 9)]]), 3.0)):
         with pytest.raises(StateCorrupt):
-            JournalGate(SystemGate(), store, 0).answer(Comparisons(*other, scale=scale))
+            JournalGate(SystemGate(), store, 0).answer(asked(other, scale=scale))
     store.close()

@@ -22,21 +22,31 @@ LARGEST_VALUE = 2**62
 Scale = float | FloatArray
 
 
+@dataclass(frozen=True, repr=False, eq=False)
 class Question(ABC):
     """Exact integers, and the law by which they are released. No question shows what it is about.
 
+    Args:
+        value: int64, shape ``(n,)``; private.
+        scale: of the noise; public. A float, one for all, or float64, one for each element: above 0 and at most 2^36.
+
     Attributes:
         kind: name of the law.
-        scale: of its noise; public. A float, one for all, or float64, one for each element: above 0 and at most 2^36.
     """
 
     kind: ClassVar[str]
+    value: IntArray
     scale: Scale
 
     @property
-    @abstractmethod
     def size(self) -> int:
         """How many integers are released. Public."""
+        return self.value.size
+
+    @property
+    def parts(self) -> list[IntArray]:
+        """All that it is about; private."""
+        return [self.value]
 
     @property
     def words(self) -> str:
@@ -44,49 +54,31 @@ class Question(ABC):
         return f"{self.kind} {hashlib.sha256(np.asarray(self.scale, dtype=np.float64).tobytes()).hexdigest()}"
 
     @abstractmethod
-    def private(self) -> IntArray:
-        """The integers that it is about; int64."""
-
-    @abstractmethod
     def draw(self, entropy: Entropy) -> IntArray:
         """The answer, by its law; int64, shape ``(size,)``."""
 
-    @abstractmethod
     def noiseless(self) -> IntArray:
         """The answer if there were no noise, for tests; int64, shape ``(size,)``."""
+        return within_range(self.value).copy()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(private)"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
 class Gaussian(Question):
     """``value`` plus discrete Gaussian noise."""
 
-    kind: ClassVar[str] = "gaussian"
-    value: IntArray
-    scale: Scale
-
-    @property
-    def size(self) -> int:
-        return self.value.size
-
-    def private(self) -> IntArray:
-        return self.value
+    kind = "gaussian"
 
     def draw(self, entropy: Entropy) -> IntArray:
         exact = within_range(self.value)
         return exact + discrete_gaussian(self.scale, exact.size, entropy=entropy)
 
-    def noiseless(self) -> IntArray:
-        return within_range(self.value).copy()
 
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Laplace(Gaussian):
+class Laplace(Question):
     """``value`` plus discrete Laplace noise."""
 
-    kind: ClassVar[str] = "laplace"
+    kind = "laplace"
 
     def draw(self, entropy: Entropy) -> IntArray:
         exact = within_range(self.value)
@@ -95,16 +87,19 @@ class Laplace(Gaussian):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Choice(Question):
-    """Position of one of several scores, the larger ones more likely. A change of one in the scores costs 1 / scale."""
+    """Position of one of several scores, the larger ones more likely.
 
-    kind: ClassVar[str] = "choose"
-    scores: IntArray
+    Args:
+        value: the scores, clipped.
+        scale: what a change of one in the scores costs is 1 / scale.
+        sensitivity, epsilon: see :meth:`Gate.choose`.
+        rate: weight of the scores in units of the exponential noise.
+    """
+
+    kind = "choose"
     sensitivity: int
     epsilon: float
-
-    @property
-    def scale(self) -> float:  # type: ignore[override]
-        return self.sensitivity / self.epsilon
+    rate: Fraction
 
     @property
     def size(self) -> int:
@@ -112,17 +107,13 @@ class Choice(Question):
 
     @property
     def words(self) -> str:
-        return f"choose {len(self.scores)} {self.sensitivity} {self.epsilon!r}"
-
-    def private(self) -> IntArray:
-        return self.scores
+        return f"choose {len(self.value)} {self.sensitivity} {self.epsilon!r}"
 
     def draw(self, entropy: Entropy) -> IntArray:
-        exact, rate = checked_choice(self.scores, self.sensitivity, self.epsilon)
-        return np.array([noisy_max(exact, rate=rate, entropy=entropy)])
+        return np.array([noisy_max(self.value, rate=self.rate, entropy=entropy)])
 
     def noiseless(self) -> IntArray:
-        return np.array([np.argmax(checked_choice(self.scores, self.sensitivity, self.epsilon)[0])])
+        return np.array([np.argmax(self.value)])
 
 
 class Gate(ABC):
@@ -161,7 +152,8 @@ class Gate(ABC):
 
         Cost: epsilon * largest change / sensitivity, at most epsilon (theorem ``choose``).
         """
-        return int(self.answer(Choice(scores, sensitivity, epsilon))[0])
+        exact, rate = checked_choice(scores, sensitivity, epsilon)
+        return int(self.answer(Choice(exact, sensitivity / epsilon, sensitivity, epsilon, rate))[0])
 
     def noise(self, size: int, *, scale: Scale) -> IntArray:
         """Discrete Laplace noise alone; int64, shape ``(size,)``. Secret: :meth:`perturb` adds it to several values.

@@ -14,12 +14,11 @@ import math
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import ClassVar
 
 import numba
 import numpy as np
 
-from synthstream.kernel.gate import Question, Scale
+from synthstream.kernel.gate import Question
 from synthstream.kernel.sampling import (
     _BAND,
     _LN2_HIGH,
@@ -48,8 +47,12 @@ class Comparisons(Question):
     """Number of comparisons that each path passes before one fails; int64, shape ``(paths,)``.
 
     A comparison passes if fresh discrete Laplace noise is at most its margin: threshold minus count. All of a path
-    are counted if none fails. Path i is the runs ``starts[i]`` up to ``starts[i + 1]``, and a run is ``repeats``
-    comparisons with one margin. The scale is one for all, or one for each path.
+    are counted if none fails. The scale is one for all, or one for each path.
+
+    Args:
+        value: margin of each run of comparisons.
+        repeats: how many comparisons a run has.
+        starts: path i is the runs ``starts[i]`` up to ``starts[i + 1]``.
 
     Cost: that of the whole sequence, thresholds included; it is no sum over values (theorem ``hypercube``).
 
@@ -57,28 +60,27 @@ class Comparisons(Question):
         TypeError, ValueError: these are no paths.
     """
 
-    kind: ClassVar[str] = "passes"
-    margins: IntArray
+    kind = "passes"
     repeats: IntArray
     starts: IntArray
-    scale: Scale
 
     def __post_init__(self) -> None:
-        checked_paths(self.margins, self.repeats, self.starts)
+        checked_paths(self.value, self.repeats, self.starts)
 
     @property
     def size(self) -> int:
         return len(self.starts) - 1
 
-    def private(self) -> IntArray:
-        return np.concatenate([self.starts, self.margins, self.repeats])
+    @property
+    def parts(self) -> list[IntArray]:
+        return [self.starts, self.value, self.repeats]
 
     def draw(self, entropy: Entropy) -> IntArray:
-        return passes(self.margins, self.repeats, self.starts, scale=self.scale, entropy=entropy)
+        return passes(self.value, self.repeats, self.starts, scale=self.scale, entropy=entropy)
 
     def noiseless(self) -> IntArray:
-        runs = self.margins.size
-        fails = np.append(np.where((self.margins < 0) & (self.repeats > 0), np.arange(runs), runs), runs)
+        runs = self.value.size
+        fails = np.append(np.where((self.value < 0) & (self.repeats > 0), np.arange(runs), runs), runs)
         next_fail = np.minimum.accumulate(fails[::-1])[::-1]
         before = np.concatenate([[0], np.cumsum(self.repeats)])
         passed: IntArray = before[np.minimum(next_fail[self.starts[:-1]], self.starts[1:])] - before[self.starts[:-1]]

@@ -41,7 +41,7 @@ class JournalGate(Gate):
                 self._store.put_answer(self._tick, call, asked, drawn)
             return drawn
         # None is known if the question was another one.
-        if len(known) != question.size or (isinstance(question, Choice) and not 0 <= known[0] < len(question.scores)):
+        if len(known) != question.size or (isinstance(question, Choice) and not 0 <= known[0] < len(question.value)):
             raise self._corrupt()
         if not is_secure(self._gate):
             self._gate.answer(question)  # a simulated gate counts its calls: what follows is as if never interrupted

@@ -82,7 +82,7 @@ class ReplayingGate(Gate):
 def _call(question: Question, answer: IntArray) -> Call:
     # The caller may go on to change its arrays in place.
     scale = question.scale.copy() if isinstance(question.scale, np.ndarray) else question.scale
-    return Call(question.kind, question.private().copy(), scale, answer.copy())
+    return Call(question.kind, np.concatenate(question.parts), scale, answer.copy())
 
 
 def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fraction, Fraction]:

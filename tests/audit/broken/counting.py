@@ -125,7 +125,7 @@ class _Half(TracingGate):
     """The noise of half the scale."""
 
     def answer(self, question: Question) -> IntArray:
-        return super().answer(replace(question, scale=question.scale / 2))  # type: ignore[type-var]
+        return super().answer(replace(question, scale=question.scale / 2))
 
 
 @seen_by("audit of streams")

@@ -87,7 +87,7 @@ class Sparse:
         while active.size:
             room = _at(state["room"], active) - _at(state["segment"], active)
             margins, repeats, starts = _runs(arrivals, active, reached, seen, room)
-            reached = reached + gate.answer(Comparisons(margins, repeats, starts, _at(self.scale, active)))
+            reached = reached + gate.answer(Comparisons(margins, _at(self.scale, active), repeats, starts))
             _add(state["segment"], arrivals, active, reached, seen)
             fired = np.flatnonzero(reached < arrivals.steps)
             if not fired.size:
