@@ -18,6 +18,7 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
 from synthstream.synthesizers.points import FromNodes, counted_cloud
+from synthstream.synthesizers.schedule import Schedule
 
 FloatArray = NDArray[np.float64]
 
@@ -52,7 +53,8 @@ def scheduled(
     depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 22)
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
-    mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours="replace-one", **settings)
+    how = Schedule(dimension=dimension, **settings)
+    mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours="replace-one", schedule=how)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()
     gate, state, last = SeededGate(seed), mechanism.init(), None
     begin = time.perf_counter()

@@ -180,7 +180,7 @@ def run(setting: Setting, *, curve: bool = False) -> dict[str, Any]:
         )
         runner = Private(made, pairs, setting.seed)
         facts["picks"] = getattr(made.mechanism, "picks", None)
-        facts["how"] = made.mechanism.describe()
+        facts["how"] = made.describe()
     true = np.zeros(pairs.cells, dtype=np.int64)
     wanted = set(np.unique(np.linspace(0, ticks - 1, _POINTS).astype(int)).tolist()) if curve else set()
     errors, points, changed, seconds = [], [], [], []

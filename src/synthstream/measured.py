@@ -270,3 +270,26 @@ def _bits(values: FloatArray) -> IntArray:
 
 def _floats(bits: IntArray) -> FloatArray:
     return np.ascontiguousarray(bits, dtype=np.int64).view(np.float64)
+
+
+# Stands for a cell that was not measured, although its table is listed.
+_NOT_MEASURED = np.iinfo(np.int64).min
+
+
+def pack_tables(workload: Workload, measured: Measured, *, resolution: float = 1.0) -> IntArray:
+    """Some tables of a workload as integers, for the store, int64.
+
+    Their number, their positions in the workload, and the values in units of ``resolution``.
+    """
+    positions = [workload.marginals.index(marginal) for marginal in measured.workload.marginals]
+    missing = np.isnan(measured.values)
+    values = np.rint(np.where(missing, 0.0, measured.values) / resolution).astype(np.int64)
+    values[missing] = _NOT_MEASURED
+    return np.concatenate([[len(positions)], positions, values]).astype(np.int64)
+
+
+def unpack_tables(released: IntArray, *, resolution: float = 1.0) -> tuple[list[int], FloatArray]:
+    """Positions of the tables, and their values, float64."""
+    number = int(released[0])
+    values = released[number + 1 :]
+    return released[1 : number + 1].tolist(), np.where(values == _NOT_MEASURED, np.nan, values * resolution)

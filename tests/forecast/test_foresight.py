@@ -169,7 +169,9 @@ def test_the_expected_variance_of_epochs_is_that_of_walking_every_tick() -> None
     for tick in (0, 1, 4, 5, 100, 777):
         ends = [t + 1 for t in range(tick + 1) if mechanism.ends(t)]
         weight = float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2
-        assert mechanism.expected_variance(tick)[1] == pytest.approx(mechanism.variance(tick)[1] / weight)
+        assert InEpochs(mechanism=mechanism).expected_variance(tick)[1] == pytest.approx(
+            mechanism.variance(tick)[1] / weight
+        )
 
 
 def test_a_row_that_stands_for_many_varies_like_many() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -18,8 +18,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import StateMismatch
 from synthstream.fit.cloud import Cloud
-from synthstream.kernel.points import Points
-from synthstream.kernel.schedule import Shape
+from synthstream.kernel.points import Points, Shape
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TurnstileMeasured
@@ -30,6 +29,7 @@ from synthstream.stream.recovery import adopt
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation.points import Run, grid_of
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
@@ -40,14 +40,18 @@ CELLS = 8
 Batches = list[list[tuple[int, int]]]
 
 
-def turnstile(epsilon: float = 3.0, delta: float = 0.0, horizon: int | None = 12, **more: Any) -> Turnstile:
-    partition = Partition(dimension=1, depth=3)
-    unit = Unit(signed=True)
-    return Turnstile(
-        side=Points(
-            partition=partition, budget=Budget(epsilon=epsilon, delta=delta), horizon=horizon, unit=unit, **more
-        )
-    )
+def turnstile(
+    epsilon: float = 3.0,
+    delta: float = 0.0,
+    horizon: int | None = 12,
+    *,
+    signed: bool = True,
+    schedule: Literal["adaptive", "fixed"] = "adaptive",
+    **more: Any,
+) -> Turnstile:
+    partition, budget = Partition(dimension=1, depth=3), Budget(epsilon=epsilon, delta=delta)
+    how, unit = Schedule(dimension=1, kind=schedule), Unit(signed=signed)
+    return Turnstile(side=Points(partition=partition, budget=budget, horizon=horizon, unit=unit, schedule=how, **more))
 
 
 def drawn(mechanism: Turnstile, batches: Batches, gate: Any) -> list[TurnstileMeasured]:
@@ -56,7 +60,7 @@ def drawn(mechanism: Turnstile, batches: Batches, gate: Any) -> list[TurnstileMe
     for batch in batches:
         cells, signs = (np.array(part, dtype=np.int64) for part in (zip(*batch, strict=True) if batch else ((), ())))
         state, measured, _ = made.step(state, mechanism.count(cells, signs), gate, last, {})
-        history.append(mechanism.unpack(measured.tick, mechanism.pack(measured)))  # type: ignore[arg-type]
+        history.append(TurnstileMeasured.unpack(measured.tick, measured.pack()))
         last = made.fit(measured.tick, history.__getitem__, last, {}, seed=0)
     return history
 
@@ -179,14 +183,14 @@ def test_the_number_of_events_of_a_side_is_never_public() -> None:
         assert not mechanism.side.number_is_public
         assert all(side.variance > 0 for m in drawn(mechanism, rows(0), SeededGate(0)) for side in (m.came, m.gone))
     with pytest.raises(ValueError, match="signed"):
-        Turnstile(side=Points(partition=Partition(dimension=1, depth=3), budget=Budget(epsilon=1, delta=0), horizon=3))
+        turnstile(signed=False)
 
 
 def test_rows_that_take_away_are_counted_in_cells_of_their_own() -> None:
     mechanism = turnstile()
     counts = mechanism.count(np.array([3, 3, 0, 3, 7]), np.array([1, -1, 1, 1, -1]))
     assert counts.dense(2 * CELLS).tolist() == [1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]
-    assert mechanism.cells_number == 2 * CELLS
+    assert FromNodes(mechanism=mechanism).cells == 2 * CELLS
 
 
 def test_fingerprints_tell_sides_and_settings_apart() -> None:

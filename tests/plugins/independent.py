@@ -8,30 +8,23 @@ from typing import Any
 import numpy as np
 
 from synthstream.config.config import StreamConfig
-from synthstream.counts import Counts
 from synthstream.fit.population import Population
-from synthstream.kernel.counters import State
-from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.assembly import register
 from synthstream.synthesizers.contract import History, Models, Synthesizer
-from synthstream.synthesizers.tables import OfTables
+from synthstream.synthesizers.tables import Continual
 from synthstream.workload import Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class Independent(OfTables):
+class Independent(Continual):
     """Running counts of single columns, and rows whose columns are drawn apart."""
 
-    mechanism: Marginals
-
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Any, models: Models
-    ) -> tuple[State, Measured, Models]:
+    def describe(self) -> str:
         """See :class:`Synthesizer`."""
-        return *self.mechanism.step(state, self._dense(counts), gate), {}
+        return "every column on its own"
 
     def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Population:
         """See :class:`Synthesizer`."""

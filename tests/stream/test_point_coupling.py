@@ -9,13 +9,13 @@ import pytest
 
 from synthstream.counts import Counts
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.points import Points
-from synthstream.kernel.schedule import Shape
+from synthstream.kernel.points import Points, Shape
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours
 from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.schedule import Schedule
 from synthstream.testing.gates import ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.rows.aligned import Aligned
@@ -39,7 +39,7 @@ def measured(points: Points, stream: Stream, gate: Gate) -> list[TreeMeasured]:
     for cells in stream:
         state, found, _ = made.step(state, Counts.at(cells, np.ones_like(cells)), gate, last, {})
         assert isinstance(found, TreeMeasured)
-        history.append(points.unpack(found.tick, points.pack(found)))
+        history.append(TreeMeasured.unpack(found.tick, found.pack()))
         last = made.fit(found.tick, history.__getitem__, last, {}, seed=0)
     return history
 
@@ -89,7 +89,7 @@ def recorded(neighbours: Neighbours, delta: float, schedule: Any) -> Recorded:
         budget=Budget(epsilon=2.0, delta=delta),
         horizon=None,
         neighbours=neighbours,
-        schedule=schedule,
+        schedule=Schedule(dimension=2, kind=schedule),
     )
     aligned, gate, stream = Aligned(0), TracingGate(SeededGate(7)), moving_stream()
     with aligned.kary("one"):

@@ -252,8 +252,8 @@ def plan(
         budget=config.privacy.budget,
         words=claim.words(config.privacy.budget),
         meaning=claim.unit.meaning,
-        how=made.mechanism.describe(),
-        caveat="" if table is None else table.caveat,
+        how=made.describe(),
+        caveat=made.caveat,
         exact=made.every_tick,
         unforeseen=made.unforeseen,
         tables={} if table is None else _tables(table),
@@ -299,7 +299,7 @@ def _forecast(made: Synthesizer, clock: Clock, ticks: int, asked: str, per_tick:
     mechanism = made.tables
     if mechanism is None:
         return when
-    workload, variance = mechanism.workload, mechanism.expected_variance(ticks - 1)
+    workload, variance = mechanism.workload, made.expected_variance(ticks - 1)
     order = np.array([len(m) for m in workload.marginals])
     box = box_variance(workload, variance)
     seen = np.flatnonzero(~np.isnan(variance))

@@ -224,10 +224,9 @@ def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
         return []
     endless = synthesizer_of(config)
     ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None)))
-    without, ended = endless.tables, ending.tables
-    if without is None or ended is None or not (endless.every_tick and ending.every_tick):
+    if not (endless.every_tick and ending.every_tick):
         return []
-    ratio = math.sqrt(float(without.expected_variance(ticks - 1)[-1] / ended.expected_variance(ticks - 1)[-1]))
+    ratio = math.sqrt(float(endless.expected_variance(ticks - 1)[-1] / ending.expected_variance(ticks - 1)[-1]))
     if ratio < _DEARER:
         return []
     return [

@@ -12,9 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from synthstream.kernel.counters import Counter, State, counter
-from synthstream.kernel.counters.base import clip
+from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.packing import pack, unpack
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import Candidates, Guess, chosen, expected_distances, l1_scores
 from synthstream.measured import Measured
@@ -186,37 +185,6 @@ class Epochs:
         total = self.counter.covariance(s, t, multiplier=self.total_multiplier)
         return np.where(self.order == 0, total, ended * self.variance(t))
 
-    def expected_variance(self, tick: int) -> FloatArray:
-        """Variance of the pooled estimate of each running table, shape ``(marginals,)``. Public.
-
-        For events that come evenly and whose shares do not change. Of larger tables some are chosen in each epoch: each
-        is taken to be measured in its share of the epochs.
-        """
-        ends, end = list[int](), self.begin(tick + 1)
-        while end > 0:
-            ends, end = [end, *ends], self.begin(end - 1)
-        weight = float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2
-        larger = int(np.sum(self.order == 2))
-        chosen = np.where(self.order == 2, self.measured_larger / max(larger, 1), 1.0)
-        return np.where(self.order == 0, self.variance(tick), self.variance(tick) / (weight * chosen))
-
-    @property
-    def caveat(self) -> str:
-        """What the expected variance is the error of, in a sentence."""
-        chosen = " Larger tables are chosen: one that is seldom chosen is far less exact." if self.chooses else ""
-        return (
-            "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
-            f"shares do not change.{chosen} The rows are fitted to all of them and are usually closer."
-        )
-
-    def describe(self) -> str:
-        """How tables are measured, in a few plain words."""
-        larger = f"{self.measured_larger} of {int(np.sum(self.order == 2))} larger ones, chosen privately"
-        return (
-            f"the total at every tick; every table of one column{' and ' + larger if self.chooses else ', and larger'} "
-            f"once an epoch, when the stream is {self.growth:g} times as old"
-        )
-
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
         facts = [
@@ -235,9 +203,8 @@ class Epochs:
 
     def init(self) -> State:
         """The state before the first tick."""
-        inner = {f"total.{name}": array for name, array in self.counter.init(1).items()}
-        open_counts = np.zeros(self.workload.cells, dtype=np.int64)
-        return inner | {"t": np.array(0), "open": open_counts, "closed_total": np.array(0.0)}
+        nothing = {"open": np.zeros(self.workload.cells, dtype=np.int64), "closed_total": np.array(0.0)}
+        return outer(self.counter.init(1), "total.") | {"t": np.array(0)} | nothing
 
     def step(self, state: State, counts: IntArray, gate: Gate, guess: Guess) -> tuple[State, Measured]:
         """Close one tick.
@@ -253,13 +220,11 @@ class Epochs:
         """
         tick = int(state["t"])
         place = self.workload.slice_of(())
-        inner = {name.removeprefix("total."): array for name, array in state.items() if name.startswith("total.")}
         multiplier = np.array([self.total_multiplier])
-        inner, total = self.counter.step(inner, counts[place], gate, multiplier=multiplier)
+        counter, total = self.counter.step(inner(state, "total."), counts[place], gate, multiplier=multiplier)
         positions, parts = [self.workload.marginals.index(())], [total]
         exact = state["open"] + clip(counts)
-        after = {f"total.{name}": array for name, array in inner.items()}
-        after |= {"t": np.array(tick + 1), "open": exact, "closed_total": state["closed_total"]}
+        after = state | outer(counter, "total.") | {"t": np.array(tick + 1), "open": exact}
         if self.ends(tick):
             events = float(total[0] - state["closed_total"])
             measured = sorted([*np.flatnonzero(self.order == 1), *self._larger(exact, events, gate, guess)])
@@ -268,7 +233,7 @@ class Epochs:
                 positions.append(int(q))
                 parts.append(gate.laplace(exact[part], scale=float(self.scales[q])).astype(np.float64))
             after |= {"open": np.zeros_like(exact), "closed_total": total[0]}
-        return after, self._measured(tick, positions, np.concatenate(parts))
+        return after, self.measured(tick, positions, np.concatenate(parts))
 
     def _larger(self, exact: IntArray, events: float, gate: Gate, guess: Guess) -> IntArray:
         """Positions of the larger tables to measure in this epoch."""
@@ -289,7 +254,8 @@ class Epochs:
             epsilon=self.choice_epsilon,
         )
 
-    def _measured(self, tick: int, positions: list[int], values: FloatArray) -> Measured:
+    def measured(self, tick: int, positions: list[int], values: FloatArray) -> Measured:
+        """What was measured at a tick: tables at these positions of the workload, and their values."""
         marginals = tuple(self.workload.marginals[q] for q in positions)
         running = self.order[positions] == 0
         return Measured(
@@ -299,11 +265,3 @@ class Epochs:
             variance=self.variance(tick)[positions],
             since=np.where(running, 0, self.begin(tick)),
         )
-
-    def pack(self, measured: Measured) -> IntArray:
-        """What passed the gate at one tick as integers, for the store."""
-        return pack(self.workload, measured)
-
-    def unpack(self, tick: int, released: IntArray) -> Measured:
-        """The measurement that :meth:`pack` was given."""
-        return self._measured(tick, *unpack(released))

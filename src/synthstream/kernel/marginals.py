@@ -155,19 +155,6 @@ class Marginals:
         unique, inverse = np.unique(self.multipliers, return_inverse=True)
         return np.array([self.counter.covariance(s, t, multiplier=float(m)) for m in unique])[inverse]
 
-    def expected_variance(self, tick: int) -> FloatArray:
-        """See :meth:`variance`: all tables are measured at every tick."""
-        return self.variance(tick)
-
-    @property
-    def caveat(self) -> str:
-        """What the expected variance is the error of, in a sentence."""
-        return "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer."
-
-    def describe(self) -> str:
-        """How tables are measured, in a few plain words."""
-        return f"every table at every tick, by the counter {type(self.counter).__name__.lower()}"
-
     @cached_property
     def resolution(self) -> float:
         """Released values are whole multiples of this power of two."""
@@ -202,14 +189,10 @@ class Marginals:
         tick = int(state["t"])
         multiplier = np.repeat(self.multipliers, self.workload.lengths)
         after, estimate = self.counter.step(state, counts, gate, multiplier=multiplier)
-        return after, self.unpack(tick, np.rint(estimate / self.resolution).astype(np.int64))
+        return after, self.measured(tick, np.rint(estimate / self.resolution).astype(np.int64))
 
-    def pack(self, measured: Measured) -> IntArray:
-        """Released values as integers, in units of the resolution, for the store."""
-        return np.rint(measured.values / self.resolution).astype(np.int64)
-
-    def unpack(self, tick: int, released: IntArray) -> Measured:
-        """The measurement that :meth:`pack` was given."""
+    def measured(self, tick: int, released: IntArray) -> Measured:
+        """What was measured at a tick, from released values in units of the resolution."""
         return Measured(
             tick=tick,
             workload=self.workload,

@@ -5,31 +5,83 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
-from synthstream.kernel.counters.base import Noise, clip, refuse_beyond
+from synthstream.kernel.counters.base import Noise, clip, inner, outer, refuse_beyond
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
-from synthstream.kernel.schedule import LEAST, UNITS, Schedule, Shape, Within, differences
+from synthstream.kernel.sampling import gaussian_variance, laplace_variance
 from synthstream.measured import Block, TreeMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.workload import FloatArray, IntArray
 
-# In plain words.
-_DIVIDED = {"adaptive": "by what was released before", "fixed": "as in the accuracy theorem"}
+# The budget of an epoch is divided into so many equal parts; no level gets fewer than this of them.
+UNITS, LEAST = 2**20, 2**7
+
 # Parts of the budget: the number of events, if it is private; an epoch.
 _PARTS = (0.04, 0.96)
 
 # The count of one of n cells or nodes is kept within this size over n, so that their sum stays within 64 bits.
 _LARGEST_SUM = 2**62
+
+
+class Shape(NamedTuple):
+    """What the newest release says of the events to come. Public.
+
+    Args:
+        masses: over the nodes of one level, in any unit, at least 0, float64, shape ``(2**level,)``.
+        moving: how far mass has moved between the two newest epochs, in widths of the cube.
+    """
+
+    masses: FloatArray
+    moving: float
+
+
+class Within(NamedTuple):
+    """What is measured while an epoch is open.
+
+    Args:
+        units: parts of the budget by level, int64, shape ``(levels,)``.
+        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
+    """
+
+    units: IntArray
+    steps: IntArray
+
+
+class Planner(Protocol):
+    """Divides the budget of an epoch among levels, from public facts. It spends nothing: each plan is checked."""
+
+    @property
+    def words(self) -> str:
+        """How it divides, as the end of a sentence."""
+
+    def facts(self) -> list[Any]:
+        """Every number that decides its plans."""
+
+    def possible_steps(self, depth: int) -> Sequence[int]:
+        """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
+
+    def within(self, shape: Shape, events: float, depth: int, scale: float) -> Within:
+        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
+
+        Args:
+            shape: the newest release.
+            events: number of events of the epoch.
+            depth: number of levels.
+            scale: noise of a level that gets the whole budget.
+        """
+
+    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
+        """Parts at the end of an epoch, int64, shape ``(depth,)``, at most ``left`` together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +98,7 @@ class Points:
         Cost        the whole budget, once: the number's counter, and in one epoch all counters and the last readings
         Theorem     points, and those of the counters
         Trusts      the box, its partition and the clock are public; under replace-one the number of events too
-    Accuracy:       E W1 <= C (epsilon t)^(-1/d) for d >= 2 with ``schedule="fixed"``, a public number of events, one
+    Accuracy:       E W1 <= C (epsilon t)^(-1/d) for d >= 2 with a fixed schedule, a public number of events, one
                     event per tick and depth >= log2(epsilon t) (theorem ``points-accuracy``)
     Time, memory:   O(cells) for a tick; state O(cells)
 
@@ -54,16 +106,15 @@ class Points:
         partition: of the unit cube; its depth bounds memory.
         budget: what all releases together may cost.
         horizon: number of ticks; ``None`` for no end.
-        schedule: ``adaptive``, parts of the budget by the newest release; ``fixed``, those of the theorem, which is
-            about delta = 0.
+        schedule: divides the budget of an epoch.
 
     Raises:
-        ValueError: the budget is too small, or does not fit the schedule.
+        ValueError: the budget is too small.
 
     Example:
-        >>> mechanism = Points(
-        ...     partition=Partition(dimension=2, depth=12), budget=Budget(epsilon=1.0, delta=0.0), horizon=100
-        ... )
+        >>> from synthstream.synthesizers.schedule import Schedule
+        >>> box, budget = Partition(dimension=2, depth=12), Budget(epsilon=1.0, delta=0.0)
+        >>> mechanism = Points(partition=box, budget=budget, horizon=100, schedule=Schedule(dimension=2))
         >>> 0.999999 < float(mechanism.claim().pure) <= 1
         True
         >>> [mechanism.epoch_of(total) for total in (0, 3, 4, 1000)]
@@ -77,15 +128,13 @@ class Points:
     horizon: int | None
     unit: Unit = EVENT
     neighbours: Neighbours = "add-remove"
-    schedule: Literal["adaptive", "fixed"] = "adaptive"
+    schedule: Planner
 
     def __post_init__(self) -> None:
-        if self.schedule == "fixed" and not self.budget.pure:
-            raise ValueError('schedule = "fixed" is for delta = 0; leave it out, or say delta = 0')
         # What is drawn in the middle of a tick must be possible: a failure there would tell of what was drawn before.
-        widest = [self.scale(self.parts[1], LEAST) * _widening(how) for how in self._level_counters]
-        widest += [] if self.total is None else [self.scale(self.parts[0]) * _widening(self.total)]
-        if not max(widest) < LARGEST_SCALE:
+        whole = [(how, self.scale(self.parts[1], LEAST)) for how in self._level_counters]
+        whole += [] if self.total is None else [(self.total, self.scale(self.parts[0]))]
+        if not all(how.draws(multiplier) for how, multiplier in whole):
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for points: the noise would be wider than can be drawn"
             )
@@ -160,57 +209,25 @@ class Points:
     @cached_property
     def _level_counters(self) -> list[Counter]:
         """Every counter that a level may have."""
-        return [self._counter(steps) for steps in self._schedule.possible_steps(self.partition.depth)]
+        return [self._counter(steps) for steps in self.schedule.possible_steps(self.partition.depth)]
 
-    @cached_property
-    def _schedule(self) -> Schedule:
-        return Schedule(dimension=self.partition.dimension, kind=self.schedule)
-
-    def expected_variance(self, events: float) -> FloatArray:
-        """By level, the variance of the sum of all last readings in one node, for events that are spread evenly.
-
-        Shape ``(depth of the last epoch that ended,)``. Public.
-        """
-        found = np.zeros(self.depth_of(events))
-        for epoch in range(1, self.epoch_of(events) + 1):
-            total = 2.0**epoch / self.budget.epsilon
-            depth, left = self.depth_of(total), UNITS * 3 // 4
-            units = self._schedule.end(Shape(np.ones(1), 0.0), total / 2, depth, self.scale(self.parts[1]), left)
-            found[: units.size] += [self._variance(self.scale(self.parts[1], int(u))) for u in units]
-        return found
-
-    def _variance(self, scale: float) -> float:
+    def variance(self, units: int) -> float:
+        """Noise variance of a reading at the end of an epoch that may cost ``units`` parts of its budget. Public."""
+        scale = self.scale(self.parts[1], units)
         return laplace_variance(scale) if self.budget.pure else gaussian_variance(scale)
-
-    def describe(self) -> str:
-        """How points are measured, in a few plain words."""
-        number = "the number of events is public" if self.number_is_public else "the number of events at every tick"
-        return (
-            f"{number}; left minus right in up to {self.partition.depth} levels of halves whenever it has doubled, "
-            f"upper levels more often; the budget divided {_DIVIDED[self.schedule]}"
-        )
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, UNITS]
-        facts += [self.schedule, self._schedule.facts(), self.neighbours, self.unit.signed]
+        facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
         facts += [LEAST, [how.facts() for how in self._possible_counters()]]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-
-    @property
-    def cells_number(self) -> int:
-        """Cells that are counted."""
-        return self.partition.cells_number
-
-    def count(self, cells: IntArray, weights: IntArray | None) -> Counts:
-        """Exact counts of events that lie in cells of the partition."""
-        return Counts.at(cells, weights)
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def init(self) -> State:
         """The state before the first tick."""
-        state = {} if self.total is None else _prefixed("total", self.total.init(1))
+        state = {} if self.total is None else outer(self.total.init(1), "total.")
         return state | {
             "t": np.array(0),
             "total": np.array(0.0),
@@ -271,21 +288,23 @@ class Points:
         if self.total is None:
             return {}, float(state["total"]) + float(here[0]), 0.0
         multiplier = np.array([self.scale(self.parts[0])])
-        inner, estimate = self.total.step(_inner("total", state), here, gate, multiplier=multiplier)
+        after, estimate = self.total.step(inner(state, "total."), here, gate, multiplier=multiplier)
         variance = self.total.variance(int(state["t"]), multiplier=float(multiplier[0]))
-        return _prefixed("total", inner), float(estimate[0]), variance
+        return outer(after, "total."), float(estimate[0]), variance
 
     def _planned(self, state: State, shape: Shape) -> State:
         """The state with a plan for the epoch that begins: how often each level is measured while it is open."""
         begun = float(state["begun"])
-        plan = self._schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
+        plan = self.schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
         _refuse_overspending(plan.units, UNITS)
+        if not {1, *self.schedule.possible_steps(self.partition.depth)}.issuperset(plan.steps.tolist()):
+            raise ValueError("a level would be measured another number of times than the claim knows of")
         after = state | {"planned": np.array(True), "plan.units": plan.units, "plan.steps": plan.steps}
         after |= {"plan.done": np.zeros_like(plan.steps), "plan.ticks": np.full_like(plan.steps, -1)}
         after["plan.nodes"] = np.zeros(2**plan.steps.size, dtype=np.int64)
         for level, steps in enumerate(plan.steps.tolist()):
             if steps > 1:
-                after |= _prefixed(f"level{level}", self._counter(steps).init(2**level))
+                after |= outer(self._counter(steps).init(2**level), f"level{level}.")
                 after[f"level{level}.seen"] = np.zeros(2**level, dtype=np.int64)
         return after
 
@@ -312,13 +331,13 @@ class Points:
         exact = differences(upper, levels[-1] + 1)
         done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), []
         for level in levels:
-            inner = _inner(f"level{level}", after)
-            seen = inner.pop("seen")
+            own = inner(after, f"level{level}.")
+            seen = own.pop("seen")
             multiplier = self.scale(self.parts[1], int(plan.units[level]))
             how = self._counter(int(plan.steps[level]))
-            step = int(inner["t"])
-            inner, values = how.step(inner, exact[level] - seen, gate, multiplier=np.full(2**level, multiplier))
-            after |= _prefixed(f"level{level}", inner | {"seen": exact[level]})
+            step = int(own["t"])
+            own, values = how.step(own, exact[level] - seen, gate, multiplier=np.full(2**level, multiplier))
+            after |= outer(own | {"seen": exact[level]}, f"level{level}.")
             done[level], ticks[level] = due[level], int(after["t"]) - 1
             blocks.append(Block(level=level, values=values, variance=how.variance(step, multiplier=multiplier)))
         after |= {"plan.done": done, "plan.ticks": ticks}
@@ -329,13 +348,14 @@ class Points:
     ) -> tuple[Block, ...]:
         """Readings of all levels at the end of an epoch."""
         depth = self.depth_of(total)
-        units = self._schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
+        units = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
         _refuse_overspending(units, left)
         blocks = []
         for level, exact in enumerate(differences(cells, depth)):
             scale = self.scale(self.parts[1], int(units[level]))
             noisy = gate.laplace(exact, scale=scale) if self.budget.pure else gate.gaussian(exact, sigma=scale)
-            blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=self._variance(scale)))
+            variance = self.variance(int(units[level]))
+            blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=variance))
         return tuple(blocks)
 
     def _needs(self, after: State) -> tuple[int, ...]:
@@ -343,19 +363,18 @@ class Points:
         ticks = after["plan.ticks"]
         return tuple(sorted({*after["ends"].tolist(), *ticks[ticks >= 0].tolist()}))
 
-    def pack(self, measured: TreeMeasured) -> IntArray:
-        """What passed the gate at one tick as integers, for the store."""
-        return measured.pack()
 
-    def unpack(self, tick: int, released: IntArray) -> TreeMeasured:
-        """The measurement that :meth:`pack` was given."""
-        return TreeMeasured.unpack(tick, released)
-
-
-def _widening(how: Counter) -> float:
-    """Noise at the gate per unit of a counter's multiplier, with room for rounding."""
-    last = 10**11 if how.horizon is None else how.horizon - 1
-    return 1.001 * max(how.sensitivity(0), how.sensitivity(last)) * 2.0**how.grid_bits
+def differences(cells: IntArray, depth: int) -> list[IntArray]:
+    """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
+    if depth == 0:
+        return []
+    nodes = cells.reshape(2**depth, -1).sum(axis=1)
+    found = []
+    for _ in range(depth):
+        left, right = nodes[0::2], nodes[1::2]
+        found.append(left - right)
+        nodes = left + right
+    return found[::-1]
 
 
 def _clipped(counts: IntArray, cells: int) -> IntArray:
@@ -374,12 +393,3 @@ def _refuse_overspending(units: IntArray, left: int) -> None:
 def _level_counter(horizon: int, noise: Noise) -> Counter:
     """The counter of a level. Kept, because it finds out its own parameters when it is first used."""
     return counter("auto", horizon=horizon, noise=noise)
-
-
-def _prefixed(prefix: str, state: State) -> State:
-    return {f"{prefix}.{name}": array for name, array in state.items()}
-
-
-def _inner(prefix: str, state: State) -> State:
-    start = prefix + "."
-    return {name.removeprefix(start): array for name, array in state.items() if name.startswith(start)}

@@ -10,10 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from synthstream.counts import Counts
-from synthstream.kernel.counters import State
+from synthstream.kernel.counters.base import State, inner, outer
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.points import Points
-from synthstream.kernel.schedule import Shape
+from synthstream.kernel.points import Points, Shape
 from synthstream.measured import TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Claim
@@ -69,18 +68,9 @@ class Turnstile:
         """What both sides promise together: what one of them promises."""
         return self.side.claim()
 
-    def describe(self) -> str:
-        """How points are measured, in a few plain words."""
-        return f"rows that add and rows that take away apart, and of both: {self.side.describe()}"
-
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
         return hashlib.sha256(json.dumps([_SIDES, self.side.fingerprint()]).encode()).hexdigest()
-
-    @property
-    def cells_number(self) -> int:
-        """Cells that are counted: those of the partition for events that come, and once more for those that go."""
-        return 2 * self.partition.cells_number
 
     def count(self, cells: IntArray, weights: IntArray | None) -> Counts:
         """Exact counts of events that lie in cells of the partition; a weight below 0 takes away. All are above 0."""
@@ -114,16 +104,9 @@ class Turnstile:
         )
         after, found = {"t": np.array(int(tick) + 1)}, []
         for name, part in zip(_SIDES, parts, strict=True):
-            own = {key.removeprefix(f"{name}."): a for key, a in state.items() if key.startswith(f"{name}.")}
+            own = inner(state, f"{name}.")
             own, measured = self.side.step(own | {"t": tick}, part, gate, shape)
-            after |= {f"{name}.{key}": array for key, array in own.items() if key != "t"}
+            del own["t"]
+            after |= outer(own, f"{name}.")
             found.append(measured)
         return after, TurnstileMeasured(tick=int(tick), came=found[0], gone=found[1])
-
-    def pack(self, measured: TurnstileMeasured) -> IntArray:
-        """What passed the gate at one tick as integers, for the store."""
-        return measured.pack()
-
-    def unpack(self, tick: int, released: IntArray) -> TurnstileMeasured:
-        """The measurement that :meth:`pack` was given."""
-        return TurnstileMeasured.unpack(tick, released)

@@ -69,19 +69,6 @@ class Batchwise(InRounds):
         """
         return (min(s, t) + 1) * self.variance(0)
 
-    def expected_variance(self, tick: int) -> FloatArray:
-        """Variance of the sum over all batches of a cell of each table, if it is measured in each of them. Public."""
-        total = np.array([not marginal for marginal in self.workload.marginals])
-        return np.where(self.selectable | total, self.variance(tick) * (tick + 1), np.nan)
-
-    def describe(self) -> str:
-        """How tables are measured, in a few plain words."""
-        what = "cells" if self.queries == "single" else "tables"
-        return (
-            f"each tick's rows on their own: their number and {self.picks} of {len(self.candidates)} {what}, selected "
-            "privately; synthetic rows of all ticks are added up"
-        )
-
     def init(self) -> State:
         """The state before the first tick."""
         return {"t": np.array(0)}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.errors import HorizonExhausted
-from synthstream.kernel.counters.base import State
+from synthstream.kernel.counters.base import State, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
 from synthstream.measured import NodeCounts
@@ -160,10 +160,6 @@ class Hypercube:
             trusts=("the domain, its partition, the number of points and the moments of their arrival are public",),
         )
 
-    def describe(self) -> str:
-        """How points are measured, in a few plain words."""
-        return f"the paper's sparse counts in the nodes of up to {self.depth} levels of halves; their number is public"
-
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
         facts: list[Any] = [self.dimension, self.depth, self.budget.epsilon, self.most_points, self.threshold_factor]
@@ -259,9 +255,7 @@ class Hypercube:
         """Go on by some steps of the open level of time."""
         level = int(state["level"])
         arrivals = arrivals_at(cells, moments, steps=steps, depth=self.depth, levels=self.deepest(level))
-        inside = {name.removeprefix("sparse."): a for name, a in state.items() if name.startswith("sparse.")}
-        inside = self.sparse(level).step(inside, arrivals, gate)
-        after = state | {f"sparse.{name}": array for name, array in inside.items()}
+        after = state | outer(self.sparse(level).step(inner(state, "sparse."), arrivals, gate), "sparse.")
         after["came"] = state["came"] + np.diff(arrivals.starts)
         if state["past"].size:
             after["past"] = state["past"] + np.bincount(cells, minlength=state["past"].size)

@@ -9,18 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.packing import pack, unpack
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
 from synthstream.kinds import Queries, Score
-from synthstream.measured import Measured
+from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -167,14 +166,6 @@ class InRounds(ABC):
         ]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
-    @property
-    def caveat(self) -> str:
-        """What the expected variance is the error of, in a sentence."""
-        return (
-            "Errors are those of a table that is selected at every tick; any other one has the error of the synthetic "
-            "rows, which depends on the data and cannot be foreseen."
-        )
-
     @cached_property
     def selectable(self) -> NDArray[np.bool_]:
         """Which tables of the workload hold candidates, shape ``(marginals,)``."""
@@ -285,7 +276,7 @@ class InRounds(ABC):
 
     def pack(self, measured: Measured) -> IntArray:
         """What passed the gate at one tick as integers, for the store."""
-        packed = pack(self.workload, measured, resolution=RESOLUTION)
+        packed = pack_tables(self.workload, measured, resolution=RESOLUTION)
         return packed if measured.order is None else np.concatenate([[len(measured.order)], measured.order, packed])
 
     def unpack(self, tick: int, released: IntArray) -> Measured:
@@ -294,7 +285,7 @@ class InRounds(ABC):
         if self.queries == "single":
             number = 1 + int(released[0])
             order, released = released[1:number], released[number:]
-        positions, values = unpack(released, resolution=RESOLUTION)
+        positions, values = unpack_tables(released, resolution=RESOLUTION)
         return replace(self._unpacked(tick, positions, values, since=self._since(tick)), order=order)
 
     @abstractmethod
@@ -304,16 +295,6 @@ class InRounds(ABC):
     @abstractmethod
     def init(self) -> State:
         """The state before the first tick."""
-
-
-def inner(state: State, prefix: str) -> dict[str, NDArray[Any]]:
-    """The entries of a state under a prefix, without it."""
-    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-
-
-def outer(state: State, prefix: str) -> dict[str, NDArray[Any]]:
-    """The entries of a state with a prefix."""
-    return {prefix + name: array for name, array in state.items()}
 
 
 def shares(tables: FloatArray, workload: Workload) -> FloatArray:

@@ -10,9 +10,10 @@ import numpy as np
 from typing_extensions import override
 
 from synthstream.kernel.counters import Counter, State, counter
+from synthstream.kernel.counters.base import inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
-from synthstream.papers.rounds import RESOLUTION, Fitting, InRounds, inner, outer, shares
+from synthstream.papers.rounds import RESOLUTION, Fitting, InRounds, shares
 from synthstream.workload import FloatArray, IntArray
 
 
@@ -77,19 +78,6 @@ class Selective(InRounds):
         """Covariance of the noise in the total after ticks ``s`` and ``t``; NaN for all other tables. Public."""
         known = self.total_counter.covariance(s, t, multiplier=self.total_multiplier)
         return np.array([np.nan if marginal else known for marginal in self.workload.marginals])
-
-    def expected_variance(self, tick: int) -> FloatArray:
-        """Variance of a cell of each table if it were selected at every tick, shape ``(marginals,)``. Public."""
-        always = self.counter.variance(tick, multiplier=self.multiplier)
-        return np.where(self.selectable, always, self.variance(tick))
-
-    def describe(self) -> str:
-        """How tables are measured, in a few plain words."""
-        what = "cells" if self.queries == "single" else "tables"
-        return (
-            f"at every tick the total and {self.picks} of {len(self.candidates)} {what}, selected privately, by the "
-            f"counter {type(self.counter).__name__.lower()}; all others are taken from the synthetic rows"
-        )
 
     def init(self) -> State:
         """The state before the first tick."""

@@ -102,7 +102,7 @@ class Builder:
 
     def measured(self, tick: int) -> Reading:
         """What was measured at a tick."""
-        reading: Reading = self.synthesizer(tick).mechanism.unpack(tick, self._of(tick).released)
+        reading: Reading = self.synthesizer(tick).unpack(tick, self._of(tick).released)
         return reading
 
     def whole(self, tick: int) -> Reading:
@@ -142,7 +142,7 @@ class Builder:
 
     def drawn(self, measured: Reading, *, unchecked: tuple[str, ...]) -> Committed:
         """What is to be committed for a tick of the newest segment: secret until it is published."""
-        released = self.newest.mechanism.pack(measured)
+        released = self.newest.pack(measured)
         return Committed(measured.tick, released, self._head(measured, unchecked), unchecked)
 
     def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:

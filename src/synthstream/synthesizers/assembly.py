@@ -28,6 +28,7 @@ from synthstream.synthesizers.bounds import picks_rule
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.synthesizers.points import FromNodes, FromSparseCounts
+from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.tables import Continual, InEpochs
 from synthstream.workload import Workload
 
@@ -117,13 +118,15 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
     if config.synthesizer.kind == "hypercube":
         return FromSparseCounts(mechanism=_literal(config, partition))
+    if config.synthesizer.schedule == "fixed" and not budget.pure:
+        raise ValueError('schedule = "fixed" is for delta = 0; leave it out, or say delta = 0')
     points = Points(
         partition=partition,
         budget=budget,
         horizon=config.clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
-        schedule=config.synthesizer.schedule,
+        schedule=Schedule(dimension=len(coordinates), kind=config.synthesizer.schedule),
     )
     return FromNodes(mechanism=points if config.op is None else Turnstile(side=points))
 

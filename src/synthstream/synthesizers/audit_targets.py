@@ -18,8 +18,7 @@ from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.points import Points
-from synthstream.kernel.schedule import Shape, differences
+from synthstream.kernel.points import Points, Shape, differences
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.hypercube import Hypercube

@@ -36,20 +36,11 @@ class Mechanism(Protocol):
     def claim(self) -> Claim:
         """What it promises for its whole life."""
 
-    def describe(self) -> str:
-        """How it measures, in a few plain words."""
-
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
 
     def init(self) -> State:
         """The private state before the first tick."""
-
-    def pack(self, measured: Any) -> IntArray:
-        """What passed the gate at one tick as integers."""
-
-    def unpack(self, tick: int, released: IntArray) -> Any:
-        """The measurement that ``pack`` was given."""
 
 
 class TableMechanism(Mechanism, Protocol):
@@ -59,21 +50,11 @@ class TableMechanism(Mechanism, Protocol):
     def workload(self) -> Workload:
         """The tables that it may measure."""
 
-    @property
-    def caveat(self) -> str:
-        """What its expected variance is the error of, in a sentence."""
-
     def covariance(self, s: int, t: int) -> FloatArray:
         """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
 
         What was measured over the ticks after s, up to t, therefore has variance C(t, t) - 2 C(s, t) + C(s, s). NaN
         where it is not known.
-        """
-
-    def expected_variance(self, tick: int) -> FloatArray:
-        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
-
-        NaN for tables that are never measured.
         """
 
 
@@ -235,6 +216,15 @@ class Synthesizer(ABC):
     def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
         """The model for a tick: a pure function of measurements, models, the model before, and the seed."""
 
+    def pack(self, measured: Any) -> IntArray:
+        """What passed the gate at one tick as integers, for the store."""
+        packed: IntArray = self.mechanism.pack(measured)
+        return packed
+
+    def unpack(self, tick: int, released: IntArray) -> Any:
+        """The measurement that ``pack`` was given."""
+        return self.mechanism.unpack(tick, released)
+
     @abstractmethod
     def model(self, arrays: Models) -> Model:
         """The model whose ``arrays()`` these are."""
@@ -245,6 +235,10 @@ class Synthesizer(ABC):
 
     # -- what it knows of itself --------------------------------------------------------------------------------
 
+    @abstractmethod
+    def describe(self) -> str:
+        """How it measures, in a few plain words."""
+
     @property
     @abstractmethod
     def cells(self) -> int:
@@ -254,6 +248,18 @@ class Synthesizer(ABC):
     def tables(self) -> TableMechanism | None:
         """The mechanism, if it measures tables."""
         return None
+
+    @property
+    def caveat(self) -> str:
+        """What the expected variance is the error of, in a sentence; of tables alone."""
+        return ""
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        """Variance of the best estimate of a cell of each running table after a tick, shape ``(marginals,)``.
+
+        NaN for tables that are never measured; of tables alone.
+        """
+        raise TypeError(f"a {type(self).__name__} measures no tables")
 
     @property
     def every_tick(self) -> bool:

@@ -15,15 +15,27 @@ from synthstream.kinds import FitKind
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.rounds import Mixture, Rounds
+from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
 from synthstream.synthesizers import audit_targets, windowing
 from synthstream.synthesizers.contract import History, Models, Past, Targets, Windowed
 from synthstream.synthesizers.tables import OfTables
+from synthstream.workload import FloatArray
 
 _UNFORESEEN = (
     "Only the error of the total is known. That of a table depends on which tables are selected, and so on the data; "
     "how such streams did on public data stands in benchmarks/results/tables.md."
 )
+
+
+_CAVEAT = (
+    "Errors are those of a table that is selected at every tick; any other one has the error of the synthetic rows, "
+    "which depends on the data and cannot be foreseen."
+)
+
+
+def _selected(mechanism: InRounds) -> str:
+    return f"{mechanism.picks} of {len(mechanism.candidates)} {'cells' if mechanism.queries == 'single' else 'tables'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +47,22 @@ class FromSelection(OfTables):
 
     no_window = "which tables were measured differs from tick to tick, so two ticks have no difference"
     unforeseen = _UNFORESEEN
+
+    @property
+    def caveat(self) -> str:
+        return _CAVEAT
+
+    def describe(self) -> str:
+        by = f"by the counter {type(self.mechanism.counter).__name__.lower()}"
+        return (
+            f"at every tick the total and {_selected(self.mechanism)}, selected privately, {by}; all others are taken "
+            "from the synthetic rows"
+        )
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        """See :class:`Synthesizer`: if it were selected at every tick."""
+        always = self.mechanism.counter.variance(tick, multiplier=self.mechanism.multiplier)
+        return np.where(self.mechanism.selectable, always, self.mechanism.variance(tick))
 
     def audit_targets(self) -> Targets:
         return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
@@ -73,6 +101,22 @@ class FromBatches(OfTables):
     kind: FitKind
 
     unforeseen = _UNFORESEEN
+
+    @property
+    def caveat(self) -> str:
+        return _CAVEAT
+
+    def describe(self) -> str:
+        return (
+            f"each tick's rows on their own: their number and {_selected(self.mechanism)}, selected privately; "
+            "synthetic rows of all ticks are added up"
+        )
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        """See :class:`Synthesizer`: of the sum over all batches, if it is measured in each of them."""
+        total = np.array([not marginal for marginal in self.mechanism.workload.marginals])
+        each = self.mechanism.variance(tick) * (tick + 1)
+        return np.where(self.mechanism.selectable | total, each, np.nan)
 
     def audit_targets(self) -> Targets:
         return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)

@@ -16,8 +16,7 @@ from synthstream.fit.cloud import Cloud
 from synthstream.fit.tree import NodeReading, Span, masses
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.points import Points
-from synthstream.kernel.schedule import Shape
+from synthstream.kernel.points import UNITS, Points, Shape
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.papers.consistency import consistent
@@ -27,8 +26,9 @@ from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.contract import History, Models, Piece, Synthesizer, Targets
+from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation import simulate
-from synthstream.workload import CodeArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
 class _OfPoints(Synthesizer):
@@ -91,6 +91,11 @@ class FromNodes(_OfPoints):
     skips_ticks = True
     no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
 
+    def describe(self) -> str:
+        if isinstance(self.mechanism, Points):
+            return _described(self.mechanism)
+        return f"rows that add and rows that take away apart, and of both: {_described(self.mechanism.side)}"
+
     def audit_targets(self) -> Targets:
         if isinstance(self.mechanism, Points):
             return audit_targets.of_points(self.mechanism)
@@ -108,11 +113,21 @@ class FromNodes(_OfPoints):
 
     def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
         """Exact counts of events by cell; what is taken away has cells of its own."""
+        if isinstance(self.mechanism, Points):
+            return Counts.at(cells, weights)
         return self.mechanism.count(cells, weights)
 
     @property
     def cells(self) -> int:
-        return self.mechanism.cells_number
+        halves = 1 if isinstance(self.mechanism, Points) else 2
+        return halves * self.partition.cells_number
+
+    def pack(self, measured: TreeMeasured | TurnstileMeasured) -> IntArray:
+        return measured.pack()
+
+    def unpack(self, tick: int, released: IntArray) -> TreeMeasured | TurnstileMeasured:
+        kind = TreeMeasured if isinstance(self.mechanism, Points) else TurnstileMeasured
+        return kind.unpack(tick, released)
 
     @override
     def step(
@@ -137,6 +152,10 @@ class FromSparseCounts(_OfPoints):
     mechanism: Hypercube
 
     no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
+
+    def describe(self) -> str:
+        levels = self.mechanism.depth
+        return f"the paper's sparse counts in the nodes of up to {levels} levels of halves; their number is public"
 
     def audit_targets(self) -> Targets:
         return audit_targets.of_hypercube(self.mechanism)
@@ -188,7 +207,8 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
     dimension = mechanism.partition.dimension
     plain = masses(spans, depth=depth, dimension=dimension, shrink=False)
-    fitted = masses(spans, depth=depth, dimension=dimension) if mechanism.schedule == "adaptive" else plain
+    as_proved = isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed"
+    fitted = plain if as_proved else masses(spans, depth=depth, dimension=dimension)
     total = float(fitted.masses.sum())
     scale = max(now.total, 0.0) / total if total > 0 else 0.0
     return Cloud(
@@ -202,10 +222,32 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     )
 
 
+def _described(mechanism: Points) -> str:
+    number = "the number of events is public" if mechanism.number_is_public else "the number of events at every tick"
+    return (
+        f"{number}; left minus right in up to {mechanism.partition.depth} levels of halves whenever it has doubled, "
+        f"upper levels more often; the budget divided {mechanism.schedule.words}"
+    )
+
+
+def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
+    """By level, the variance of the sum of all last readings in one node, for events that are spread evenly.
+
+    Shape ``(depth of the last epoch that ended,)``.
+    """
+    found, whole = np.zeros(mechanism.depth_of(events)), mechanism.scale(mechanism.parts[1])
+    for epoch in range(1, mechanism.epoch_of(events) + 1):
+        total = 2.0**epoch / mechanism.budget.epsilon
+        depth, left = mechanism.depth_of(total), UNITS * 3 // 4
+        units = mechanism.schedule.end(Shape(np.ones(1), 0.0), total / 2, depth, whole, left)
+        found[: units.size] += [mechanism.variance(int(u)) for u in units]
+    return found
+
+
 def forecast(mechanism: Points, events: int) -> float:
     """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
     depth = mechanism.depth_of(events)
-    noise = mechanism.expected_variance(events)
+    noise = last_readings_variance(mechanism, events)
     even, errors = (
         np.full(2**depth, events / 2**depth),
         np.concatenate([[0.0], np.repeat(noise, 2 ** np.arange(depth))]),

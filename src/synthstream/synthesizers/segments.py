@@ -112,20 +112,11 @@ class ResumedMechanism:
         claim = self.inner.claim()
         return replace(claim, theorems=(*claim.theorems, "segments"), trusts=(*claim.trusts, *_TRUSTS))
 
-    def describe(self) -> str:
-        return self.inner.describe()
-
     def fingerprint(self) -> str:
         return self.inner.fingerprint()
 
     def init(self) -> State:
         return self.inner.init()
-
-    def pack(self, measured: Continued) -> IntArray:
-        return self.inner.pack(measured.own)
-
-    def unpack(self, tick: int, released: IntArray) -> Continued:
-        return Continued(tick=tick, start=self.start, own=self.inner.unpack(tick - self.start, released))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +178,16 @@ class Resumed(Synthesizer):
 
     def own(self, measured: Continued) -> Any:
         return measured.own
+
+    def pack(self, measured: Continued) -> IntArray:
+        return self.inner.pack(measured.own)
+
+    def unpack(self, tick: int, released: IntArray) -> Continued:
+        start = self.segment.start
+        return Continued(tick=tick, start=start, own=self.inner.unpack(tick - start, released))
+
+    def describe(self) -> str:
+        return self.inner.describe()
 
     @property
     def start(self) -> int:

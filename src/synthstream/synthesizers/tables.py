@@ -17,7 +17,7 @@ from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
-from synthstream.measured import Measured
+from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.release import TableRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
@@ -80,11 +80,28 @@ class Continual(OfTables):
 
     every_tick = True
 
+    def pack(self, measured: Measured) -> IntArray:
+        """See :class:`Synthesizer`: in units of the resolution."""
+        return np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        return self.mechanism.measured(tick, released)
+
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every running count after that tick."""
         return bounds.of_running_counts(self.mechanism, tick, beta=beta)
 
     bound_covers = "before the fit"
+
+    @property
+    def caveat(self) -> str:
+        return "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer."
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        return self.mechanism.variance(tick)
+
+    def describe(self) -> str:
+        return f"every table at every tick, by the counter {type(self.mechanism.counter).__name__.lower()}"
 
     def audit_targets(self) -> Targets:
         return audit_targets.of_marginals(self.mechanism)
@@ -108,6 +125,45 @@ class InEpochs(OfTables):
     """The total at every tick, other tables once an epoch, and a living population fitted to all epochs together."""
 
     mechanism: Epochs
+
+    def pack(self, measured: Measured) -> IntArray:
+        return pack_tables(self.mechanism.workload, measured)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        return self.mechanism.measured(tick, *unpack_tables(released))
+
+    @property
+    def caveat(self) -> str:
+        chosen = " Larger tables are chosen: one that is seldom chosen is far less exact."
+        return (
+            "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
+            f"shares do not change.{chosen if self.mechanism.chooses else ''} The rows are fitted to all of them and "
+            "are usually closer."
+        )
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        """See :class:`Synthesizer`: of the pooled estimate, for events that come evenly and whose shares do not change.
+
+        Of larger tables some are chosen in each epoch: each is taken to be measured in its share of the epochs.
+        """
+        measures = self.mechanism
+        ends, end = list[int](), measures.begin(tick + 1)
+        while end > 0:
+            ends, end = [end, *ends], measures.begin(end - 1)
+        weight = float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2
+        larger = int(np.sum(measures.order == 2))
+        chosen = np.where(measures.order == 2, measures.measured_larger / max(larger, 1), 1.0)
+        variance = measures.variance(tick)
+        return np.where(measures.order == 0, variance, variance / (weight * chosen))
+
+    def describe(self) -> str:
+        measures = self.mechanism
+        larger = f"{measures.measured_larger} of {int(np.sum(measures.order == 2))} larger ones, chosen privately"
+        return (
+            "the total at every tick; every table of one column"
+            f"{' and ' + larger if measures.chooses else ', and larger'} "
+            f"once an epoch, when the stream is {measures.growth:g} times as old"
+        )
 
     @override
     def step(

@@ -17,18 +17,7 @@ from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.counters.toeplitz import Toeplitz
 from synthstream.kinds import COUNTERS
 
-__all__ = [
-    "Blt",
-    "Counter",
-    "Kary",
-    "Restarted",
-    "Served",
-    "Simple",
-    "State",
-    "Toeplitz",
-    "counter",
-    "register",
-]
+__all__ = ["Blt", "Counter", "Kary", "Restarted", "Served", "Simple", "State", "Toeplitz", "counter", "register"]
 
 # Below these horizons the plainer counter is as good or better (docs/decisions/0002-counters.md).
 _SIMPLE_PURE, _TOEPLITZ = 24, 32
@@ -59,20 +48,14 @@ def register(kind: str, served: Served) -> None:
     COUNTERS.add(kind)
 
 
+def _bounded(kind: type[Kary | Blt], horizon: int | None, noise: Noise) -> Counter:
+    return Restarted(noise=noise) if horizon is None else kind(horizon=horizon)
+
+
 register("simple", Served(lambda horizon, noise: Simple(horizon=horizon, noise=noise), ("laplace", "gaussian")))
-register(
-    "kary",
-    Served(
-        lambda horizon, noise: Kary(horizon=horizon) if horizon is not None else Restarted(noise=noise), ("laplace",)
-    ),
-)
+register("kary", Served(lambda horizon, noise: _bounded(Kary, horizon, noise), ("laplace",)))
 register("toeplitz", Served(lambda horizon, _: Toeplitz(horizon=horizon or 0), ("gaussian",), instead="blt"))
-register(
-    "blt",
-    Served(
-        lambda horizon, noise: Blt(horizon=horizon) if horizon is not None else Restarted(noise=noise), ("gaussian",)
-    ),
-)
+register("blt", Served(lambda horizon, noise: _bounded(Blt, horizon, noise), ("gaussian",)))
 
 
 def counter(kind: str, *, horizon: int | None, noise: Noise) -> Counter:

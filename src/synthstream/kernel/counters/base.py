@@ -199,6 +199,16 @@ class ToeplitzCounter(MatrixCounter):
         return sigma**2 * math.fsum(self.decoder[: s + 1] * self.decoder[t - s : t + 1])
 
 
+def outer(state: State, prefix: str) -> State:
+    """The entries of a state with a prefix, as a part of a larger state."""
+    return {prefix + name: array for name, array in state.items()}
+
+
+def inner(state: State, prefix: str) -> State:
+    """The entries of a state under a prefix, without it."""
+    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
+
+
 def refuse_beyond(horizon: int | None, tick: int) -> None:
     """Raise ``HorizonExhausted`` if a tick, 0-based, lies beyond the horizon. Depends on public facts alone."""
     if horizon is not None and tick >= horizon:

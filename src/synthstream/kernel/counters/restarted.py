@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Counter, Noise, State
+from synthstream.kernel.counters.base import Counter, Noise, State, inner, outer
 from synthstream.kernel.counters.blt import LONGEST, Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
@@ -75,19 +75,19 @@ class Restarted(Counter):
             "t": np.array(0),
             "carried": np.zeros(cells),
             "last": np.zeros(cells),
-            **_packed(self.inner(0).init(cells)),
+            **outer(self.inner(0).init(cells), "inner/"),
         }
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
         """Close one tick. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         segment, within = self.locate(t)
-        counter, carried, inside = self.inner(segment), state["carried"], _unpacked(state)
+        counter, carried, inside = self.inner(segment), state["carried"], inner(state, "inner/")
         if within == 0 and t > 0:
             carried, inside = state["last"], counter.init(counts.size)
         inside, estimate = counter.step(inside, counts, gate, multiplier=multiplier)
         released = carried + estimate
-        after = {"t": np.array(t + 1), "carried": carried, "last": released, **_packed(inside)}
+        after = {"t": np.array(t + 1), "carried": carried, "last": released, **outer(inside, "inner/")}
         return after, released
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
@@ -108,11 +108,3 @@ class Restarted(Counter):
 @cache
 def _inner(noise: Noise, length: int) -> Counter:
     return Blt(horizon=length) if noise == "gaussian" else Kary(horizon=length)
-
-
-def _packed(state: State) -> State:
-    return {f"inner/{key}": value for key, value in state.items()}
-
-
-def _unpacked(state: State) -> State:
-    return {key.removeprefix("inner/"): value for key, value in state.items() if key.startswith("inner/")}

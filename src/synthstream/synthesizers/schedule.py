@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from synthstream.kernel.sampling import FloatArray, IntArray
-
-# A budget is divided into so many equal parts; no level gets fewer than this of them.
-UNITS, LEAST = 2**20, 2**7
+from synthstream.kernel.points import LEAST, UNITS, Shape, Within
+from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
 _MOST_STEPS = 64
@@ -24,30 +22,6 @@ _ROUNDS = 4
 _CALM, _MOVING = 0.08, 0.45
 # An epoch's move counts by as much as its half, half of the time, so against four times the noise.
 _FAR = 4.0
-
-
-class Shape(NamedTuple):
-    """What the newest release says of the events to come. Public.
-
-    Args:
-        masses: over the nodes of one level, in any unit, at least 0, float64, shape ``(2**level,)``.
-        moving: how far mass has moved between the two newest epochs, in widths of the cube.
-    """
-
-    masses: FloatArray
-    moving: float
-
-
-class Within(NamedTuple):
-    """What is measured while an epoch is open.
-
-    Args:
-        units: parts of the budget by level, int64, shape ``(levels,)``.
-        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
-    """
-
-    units: IntArray
-    steps: IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +39,11 @@ class Schedule:
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
 
+    @property
+    def words(self) -> str:
+        """How it divides, as the end of a sentence."""
+        return {"adaptive": "by what was released before", "fixed": "as in the accuracy theorem"}[self.kind]
+
     def possible_steps(self, depth: int) -> list[int]:
         """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
         if self.kind == "fixed":
@@ -73,7 +52,7 @@ class Schedule:
 
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
-        return [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR]
+        return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR]]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         """Parts at the end of an epoch, int64, shape ``(depth,)``, all at least ``LEAST``, at most ``left`` together.
@@ -153,19 +132,6 @@ def standing_out(shape: FloatArray, events: float, noise: FloatArray) -> FloatAr
         if level < levels:
             out[level] = np.sum(mass / (mass + noise[level]))
     return out
-
-
-def differences(cells: IntArray, depth: int) -> list[IntArray]:
-    """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
-    if depth == 0:
-        return []
-    nodes = cells.reshape(2**depth, -1).sum(axis=1)
-    found = []
-    for _ in range(depth):
-        left, right = nodes[0::2], nodes[1::2]
-        found.append(left - right)
-        nodes = left + right
-    return found[::-1]
 
 
 def _units(share: FloatArray, whole: int) -> IntArray:
