@@ -16,7 +16,7 @@ SOURCE = Path("src/synthstream")
 Place = tuple[int, int]  # line, column
 
 # Cosmic Ray replaces an operator by every other one: eleven mutants that nearly always die together. One or two of
-# them, the nearest, are kept. Annotations are not evaluated, and a decorator less breaks all or only speed.
+# them, the nearest, are kept. Annotations are not evaluated, and what decorators are given decides speed and form alone.
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub",
     "ReplaceBinaryOperator_Sub_Add",
@@ -106,8 +106,10 @@ def _operators(text: str) -> Iterator[tuple[Place, Place]]:
 
 
 def _annotations(text: str) -> Iterator[tuple[Place, Place]]:
-    """Where annotations begin and end."""
+    """Where annotations and decorators begin and end."""
     for node in ast.walk(ast.parse(text)):
+        for decorator in getattr(node, "decorator_list", ()):
+            yield (decorator.lineno, decorator.col_offset), (decorator.end_lineno, decorator.end_col_offset)
         for field in ("annotation", "returns"):
             found = getattr(node, field, None)
             if found is not None:
