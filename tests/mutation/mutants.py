@@ -16,7 +16,8 @@ SOURCE = Path("src/synthstream")
 Place = tuple[int, int]  # line, column
 
 # Cosmic Ray replaces an operator by every other one: eleven mutants that nearly always die together. One or two of
-# them, the nearest, are kept. Annotations are not evaluated, and what decorators are given decides speed and form alone.
+# them, the nearest, are kept. Annotations are not evaluated; what decorators are given decides
+# speed and form alone.
 OPERATORS = (
     "ReplaceBinaryOperator_Add_Sub",
     "ReplaceBinaryOperator_Sub_Add",
