@@ -19,7 +19,7 @@ demo: $(VENV)/ready
 
 demo-points: $(VENV)/ready
 	$(BIN)/synthstream run examples/earthquakes/stream.toml
-	$(BIN)/python -m synthstream.evaluate.density examples/earthquakes/stream.toml -o examples/earthquakes/state/density.png
+	$(BIN)/synthstream report examples/earthquakes/stream.toml --custodian -o examples/earthquakes/state/custodian.html
 
 # Each thing once, at the lowest level that can fail.
 test: $(VENV)/ready

@@ -131,7 +131,7 @@ def changing(codes: CodeArray, sizes: tuple[int, ...], noise: float) -> dict[str
             warnings.simplefilter("ignore")
             found = _mbi(sizes, tasks, losses)
     except ImportError:
-        return {**out, "mbi": "skipped: mbi is not installed (pip install synthstream[pgm])"}
+        return {**out, "mbi": "skipped: mbi is not installed (pip install mbi)"}
     return {**out, **found, "times_faster": round(found["mbi_seconds"] / out["seconds"], 1)}
 
 

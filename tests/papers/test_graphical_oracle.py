@@ -1,4 +1,4 @@
-"""Our graphical models against those of mbi 2.0, the reference implementation (pip install synthstream[pgm])."""
+"""Our graphical models against those of mbi 2.0, the reference implementation (pip install mbi)."""
 
 from __future__ import annotations
 

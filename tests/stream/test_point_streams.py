@@ -16,7 +16,6 @@ import synthstream
 from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
-from synthstream.evaluate.density import density
 from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.sampling import IntArray
 from synthstream.kernel.seeded import SeededGate
@@ -386,21 +385,3 @@ def test_the_papers_own_goes_on_where_it_stopped(folder: Path) -> None:
 def test_the_papers_own_says_what_it_needs(folder: Path, changes: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         opened(folder, **changes)
-
-
-@pytest.mark.parametrize("columns", [2, 1])
-def test_the_custodians_picture_is_stamped_and_for_the_owner_alone(folder: Path, columns: int) -> None:
-    second = TOML[TOML.index('[[columns]]\nname = "lon"') : TOML.index("[synth")]
-    text = TOML if columns == 2 else TOML.replace(second, "")
-    config = StreamConfig.from_toml(text, base=folder)
-    with Stream(config) as stream:
-        for _ in stream.run(until=datetime(2026, 1, 4, tzinfo=UTC)):
-            pass
-    path = folder / "density.png"
-    path.write_bytes(b"")
-    path.chmod(0o644)
-    density(config, path)
-    assert path.read_bytes()[:4] == b"\x89PNG"
-    assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ConfigError, match="'height' is not a column"):
-        density(config, path, across="height")
