@@ -159,7 +159,7 @@ def test_the_kernel_loads_nothing_else() -> None:
 # Classes that are one kind among several: only what makes them may ask which one it has.
 _KINDS = {
     "Marginals", "Epochs", "Points", "Selective", "Batchwise", "Hypercube", "Continual", "InEpochs", "FromSelection",
-    "FromBatches", "FromNodes", "FromSparseCounts", "Resumed",
+    "FromBatches", "FromNodes", "FromBothSides", "FromSparseCounts", "Resumed", "Turnstile",
 }  # fmt: skip
 
 

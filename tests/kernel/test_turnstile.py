@@ -28,7 +28,7 @@ from synthstream.release.points import PointRelease
 from synthstream.stream.recovery import adopt
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation.points import Run, grid_of
 from synthstream.synthesizers.simulation.transport import w1
@@ -56,7 +56,7 @@ def turnstile(
 
 def drawn(mechanism: Turnstile, batches: Batches, gate: Any) -> list[TurnstileMeasured]:
     """Close a tick for each batch of (cell, sign), each with the shape of the release before, as a stream does."""
-    made, state, last, history = FromNodes(mechanism=mechanism), mechanism.init(), None, []
+    made, state, last, history = FromBothSides(mechanism=mechanism), mechanism.init(), None, []
     for batch in batches:
         cells, signs = (np.array(part, dtype=np.int64) for part in (zip(*batch, strict=True) if batch else ((), ())))
         state, measured, _ = made.step(state, mechanism.count(cells, signs), gate, last, {})
@@ -190,7 +190,7 @@ def test_rows_that_take_away_are_counted_in_cells_of_their_own() -> None:
     mechanism = turnstile()
     counts = mechanism.count(np.array([3, 3, 0, 3, 7]), np.array([1, -1, 1, 1, -1]))
     assert counts.dense(2 * CELLS).tolist() == [1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]
-    assert FromNodes(mechanism=mechanism).cells == 2 * CELLS
+    assert FromBothSides(mechanism=mechanism).cells == 2 * CELLS
 
 
 def test_fingerprints_tell_sides_and_settings_apart() -> None:
@@ -204,7 +204,7 @@ def test_without_noise_what_is_there_comes_back() -> None:
     history = drawn(mechanism, batches, ExactGate())
     assert [m.total for m in history] == [72, 68, 59]
     # The last rows of each side are in an epoch that nothing has read; so three readings of all of it end the stream.
-    whole = FromNodes(mechanism=mechanism).fit(1, history.__getitem__, None, {}, seed=0)
+    whole = FromBothSides(mechanism=mechanism).fit(1, history.__getitem__, None, {}, seed=0)
     assert whole.held == pytest.approx([7, 8, 9, 9, 9, 9, 9, 8], abs=0.01)
 
 
@@ -214,12 +214,12 @@ COLUMN = '[[columns]]\nname = "{}"\ntype = "number"\nmin = 0\nmax = 1\nmissing =
 MANY, TICKS = 8_000, 8
 
 
-def synthesizer(dimension: int, delta: float) -> FromNodes:
+def synthesizer(dimension: int, delta: float) -> FromBothSides:
     head = streams.text_of("points-signed").partition("[[columns]]")[0]
     text = head.replace("delta = 0", f"delta = {delta}").replace("depth = 8", "depth = 10")
     text = text.replace("horizon = 12", "horizon = 24")
     found = synthesizer_of(StreamConfig.from_toml(text + "".join(COLUMN.format(name) for name in "xy"[:dimension])))
-    assert isinstance(found, FromNodes)
+    assert isinstance(found, FromBothSides)
     return found
 
 
@@ -354,7 +354,8 @@ def test_a_stream_begun_by_counting_net_numbers_is_refused(tmp_path: Path, monke
     """As versions before this did: readings of its state are of something else."""
     config = streams.configured(tmp_path, "points-signed")
     with monkeypatch.context() as before:
-        before.setattr("synthstream.synthesizers.assembly.Turnstile", lambda side: side)
+        one_side = lambda mechanism: FromNodes(mechanism=mechanism.side)  # noqa: E731
+        before.setattr("synthstream.synthesizers.assembly.FromBothSides", one_side)
         with Stream(config, gates=lambda tick: SeededGate(tick)) as stream:
             stream.release()
     with pytest.raises(StateMismatch):
@@ -363,8 +364,11 @@ def test_a_stream_begun_by_counting_net_numbers_is_refused(tmp_path: Path, monke
 
 def test_the_forecast_lets_events_go() -> None:
     signed, plain = (
-        Run(FromNodes(mechanism=mechanism), ticks=[4, 20], events_per_tick=2000.0).errors()
-        for mechanism in (turnstile(horizon=None), turnstile(horizon=None).side)
+        Run(made, ticks=[4, 20], events_per_tick=2000.0).errors()
+        for made in (
+            FromBothSides(mechanism=turnstile(horizon=None)),
+            FromNodes(mechanism=turnstile(horizon=None).side),
+        )
     )
     for tick in (4, 20):
         assert signed[tick].distance > plain[tick].distance

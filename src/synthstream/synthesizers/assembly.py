@@ -27,7 +27,7 @@ from synthstream.schema.coordinates import Coordinate
 from synthstream.synthesizers.bounds import picks_rule
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.papers import FromBatches, FromSelection
-from synthstream.synthesizers.points import FromNodes, FromSparseCounts
+from synthstream.synthesizers.points import FromBothSides, FromNodes, FromSparseCounts
 from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.tables import Continual, InEpochs
 from synthstream.workload import Workload
@@ -128,7 +128,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         neighbours=config.privacy.neighbours,
         schedule=Schedule(dimension=len(coordinates), kind=config.synthesizer.schedule),
     )
-    return FromNodes(mechanism=points if config.op is None else Turnstile(side=points))
+    return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
 
 
 def _literal(config: StreamConfig, partition: Partition) -> Hypercube:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol
 
 from numpy.typing import NDArray
+from typing_extensions import TypeVar
 
 from synthstream.counts import Counts
 from synthstream.errors import NotReleased
@@ -19,12 +20,16 @@ from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release.release import Model, Release
+from synthstream.release.release import Model, Release, Rows
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
-# Looks up what was measured at a tick: a ``Measured`` or ``TreeMeasured``, as the mechanism gives it.
-History = Callable[[int], Any]
+# What a kind measures at a tick, and the model that it fits. Who does not know the kind says ``Synthesizer`` alone.
+R = TypeVar("R", bound=Reading, default=Any)
+M = TypeVar("M", bound=Model, default=Any)
+
+# Looks up what was measured at a tick.
+History = Callable[[int], R]
 
 # What was fitted while a tick was drawn, as it is stored; empty for those who draw first and fit then. Public.
 Models = Mapping[str, NDArray[Any]]
@@ -90,7 +95,7 @@ class Windowed(NamedTuple):
     """
 
     measured: Measured
-    model: Any
+    model: Rows
 
 
 Measure = Literal["epsilon", "mu"]
@@ -175,11 +180,14 @@ class RowErrors:
 Piece = Callable[[], dict[int, RowErrors]]
 
 
-class Synthesizer(ABC):
+class Synthesizer(ABC, Generic[R, M]):
     """Counts rows, measures ticks, makes rows, and answers for its own accuracy."""
 
-    # What is measured, and what it costs: a :class:`Mechanism`.
-    mechanism: Any
+    if TYPE_CHECKING:  # most kinds have a field of this name
+
+        @property
+        def mechanism(self) -> Mechanism:
+            """What is measured, and what it costs."""
 
     @property
     def journaled(self) -> bool:
@@ -197,7 +205,7 @@ class Synthesizer(ABC):
         """Exact counts of rows. Linear: counts of parts add up."""
 
     @abstractmethod
-    def step(self, state: State, counts: Counts, gate: Gate, last: Any, models: Models) -> tuple[State, Any, Models]:
+    def step(self, state: State, counts: Counts, gate: Gate, last: M | None, models: Models) -> tuple[State, R, Models]:
         """Close one tick: see ``step`` of the mechanisms.
 
         Args:
@@ -208,25 +216,24 @@ class Synthesizer(ABC):
             The next state, what was measured, and what was fitted meanwhile.
         """
 
-    def replay(self, measured: Any, models: Models) -> Models:
+    def replay(self, measured: R, models: Models) -> Models:
         """What ``step`` fitted meanwhile: a pure function of what was measured, and of what the tick before fitted."""
         return {}
 
     @abstractmethod
-    def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
+    def fit(self, tick: int, history: History[R], last: M | None, models: Models, *, seed: int) -> M:
         """The model for a tick: a pure function of measurements, models, the model before, and the seed."""
 
-    def pack(self, measured: Any) -> IntArray:
+    @abstractmethod
+    def pack(self, measured: R) -> IntArray:
         """What passed the gate at one tick as integers, for the store."""
-        packed: IntArray = self.mechanism.pack(measured)
-        return packed
-
-    def unpack(self, tick: int, released: IntArray) -> Any:
-        """The measurement that ``pack`` was given."""
-        return self.mechanism.unpack(tick, released)
 
     @abstractmethod
-    def model(self, arrays: Models) -> Model:
+    def unpack(self, tick: int, released: IntArray) -> R:
+        """The measurement that ``pack`` was given."""
+
+    @abstractmethod
+    def model(self, arrays: Models) -> M:
         """The model whose ``arrays()`` these are."""
 
     @abstractmethod
@@ -316,14 +323,13 @@ class Synthesizer(ABC):
         """The synthesizer of the stream's first segment."""
         return self
 
-    def own(self, measured: Any) -> Any:
+    def own(self, measured: R) -> Reading:
         """What passed the gate at a tick, of its own segment alone."""
         return measured
 
-    def whole(self, measured: Any) -> Reading:
+    def whole(self, measured: R) -> Reading:
         """What is published as measured: over all segments."""
-        reading: Reading = measured
-        return reading
+        return measured
 
     # -- forecast -----------------------------------------------------------------------------------------------
 

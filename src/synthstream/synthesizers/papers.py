@@ -20,7 +20,7 @@ from synthstream.papers.selective import Selective
 from synthstream.synthesizers import audit_targets, windowing
 from synthstream.synthesizers.contract import History, Models, Past, Targets, Windowed
 from synthstream.synthesizers.tables import OfTables
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, IntArray
 
 _UNFORESEEN = (
     "Only the error of the total is known. That of a table depends on which tables are selected, and so on the data; "
@@ -51,6 +51,12 @@ class FromSelection(OfTables):
     @property
     def caveat(self) -> str:
         return _CAVEAT
+
+    def pack(self, measured: Measured) -> IntArray:
+        return self.mechanism.pack(measured)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        return self.mechanism.unpack(tick, released)
 
     def describe(self) -> str:
         by = f"by the counter {type(self.mechanism.counter).__name__.lower()}"
@@ -85,7 +91,9 @@ class FromSelection(OfTables):
         return Rounds(workload, self.kind, Mixture.from_arrays(workload.sizes, models) if models else None)
 
     @override
-    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+    def fit(
+        self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
+    ) -> Population:
         """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
         workload = self.mechanism.workload
         number = round(float(history(tick).marginal(())[0]))
@@ -105,6 +113,12 @@ class FromBatches(OfTables):
     @property
     def caveat(self) -> str:
         return _CAVEAT
+
+    def pack(self, measured: Measured) -> IntArray:
+        return self.mechanism.pack(measured)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        return self.mechanism.unpack(tick, released)
 
     def describe(self) -> str:
         return (
@@ -139,7 +153,9 @@ class FromBatches(OfTables):
         self.mechanism.replay(measured, rounds)
         return rounds.result().arrays()
 
-    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+    def fit(
+        self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
+    ) -> Population:
         """See :class:`Synthesizer`. Of a batch with fewer than no rows, rows like those drawn are taken away."""
         workload, rng = self.mechanism.workload, np.random.default_rng(seed)
         number = round(float(history(tick).marginal(())[0]))

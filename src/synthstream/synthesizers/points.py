@@ -25,13 +25,13 @@ from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets
-from synthstream.synthesizers.contract import History, Models, Piece, Synthesizer, Targets
+from synthstream.synthesizers.contract import History, Models, Piece, R, Synthesizer, Targets
 from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
-class _OfPoints(Synthesizer):
+class _OfPoints(Synthesizer[R, Cloud]):
     """What synthesizers of points have in common."""
 
     # Whether a simulation may leave out ticks: what is drawn at one depends on how many events have come, not on time.
@@ -79,79 +79,111 @@ class _OfPoints(Synthesizer):
         return PointRelease(**facts)
 
 
+_NO_WINDOW = "its readings begin anew whenever the number of events has doubled, so they have no difference"
+
+
 @dataclass(frozen=True, kw_only=True)
-class FromNodes(_OfPoints):
-    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together.
+class FromNodes(_OfPoints[TreeMeasured]):
+    """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
 
-    Where rows may take events away, the masses of what was taken away are fitted for themselves, and subtracted.
-    """
-
-    mechanism: Points | Turnstile
+    mechanism: Points
 
     skips_ticks = True
-    no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
+    no_window = _NO_WINDOW
 
     def describe(self) -> str:
-        if isinstance(self.mechanism, Points):
-            return _described(self.mechanism)
-        return f"rows that add and rows that take away apart, and of both: {_described(self.mechanism.side)}"
+        return _described(self.mechanism)
 
     def audit_targets(self) -> Targets:
-        if isinstance(self.mechanism, Points):
-            return audit_targets.of_points(self.mechanism)
-        side = audit_targets.of_points(self.mechanism.side)
-        return side._replace(caveat=f"{side.caveat} Rows that add were; those that take away are measured alike.")
+        return audit_targets.of_points(self.mechanism)
 
     def expected_distance(self, events: int) -> float | None:
-        """See :class:`Synthesizer`. Not known where events are taken away."""
-        return forecast(self.mechanism, events) if isinstance(self.mechanism, Points) else None
+        return forecast(self.mechanism, events)
 
     @property
     def partition(self) -> Partition:
-        """Of the box."""
         return self.mechanism.partition
 
-    def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
-        """Exact counts of events by cell; what is taken away has cells of its own."""
-        if isinstance(self.mechanism, Points):
-            return Counts.at(cells, weights)
-        return self.mechanism.count(cells, weights)
-
-    @property
-    def cells(self) -> int:
-        halves = 1 if isinstance(self.mechanism, Points) else 2
-        return halves * self.partition.cells_number
-
-    def pack(self, measured: TreeMeasured | TurnstileMeasured) -> IntArray:
+    def pack(self, measured: TreeMeasured) -> IntArray:
         return measured.pack()
 
-    def unpack(self, tick: int, released: IntArray) -> TreeMeasured | TurnstileMeasured:
-        kind = TreeMeasured if isinstance(self.mechanism, Points) else TurnstileMeasured
-        return kind.unpack(tick, released)
+    def unpack(self, tick: int, released: IntArray) -> TreeMeasured:
+        return TreeMeasured.unpack(tick, released)
 
     @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
-    ) -> tuple[State, TreeMeasured | TurnstileMeasured, Models]:
-        shape = Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
-        return *self.mechanism.step(state, counts, gate, shape), {}
+    ) -> tuple[State, TreeMeasured, Models]:
+        return *self.mechanism.step(state, counts, gate, _shape(last)), {}
 
     @override
-    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+    def fit(self, tick: int, history: History[TreeMeasured], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         now = history(tick)
-        if isinstance(self.mechanism, Points):
-            return cloud([*(history(t) for t in now.needs), now], self.mechanism)
-        came = cloud([*(history(t).came for t in now.came.needs), now.came], self.mechanism.side)
-        return came.minus(cloud([*(history(t).gone for t in now.gone.needs), now.gone], self.mechanism.side))
+        return cloud([*(history(t) for t in now.needs), now], self.mechanism)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromSparseCounts(_OfPoints):
+class FromBothSides(_OfPoints[TurnstileMeasured]):
+    """Points that are also taken away: the masses of both sides are fitted apart, and subtracted."""
+
+    mechanism: Turnstile
+
+    skips_ticks = True
+    no_window = _NO_WINDOW
+
+    def describe(self) -> str:
+        return f"rows that add and rows that take away apart, and of both: {_described(self.mechanism.side)}"
+
+    def audit_targets(self) -> Targets:
+        side = audit_targets.of_points(self.mechanism.side)
+        return side._replace(caveat=f"{side.caveat} Rows that add were; those that take away are measured alike.")
+
+    @property
+    def partition(self) -> Partition:
+        return self.mechanism.partition
+
+    @property
+    def cells(self) -> int:
+        return 2 * self.partition.cells_number
+
+    def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
+        """Exact counts of events by cell; what is taken away has cells of its own."""
+        return self.mechanism.count(cells, weights)
+
+    def pack(self, measured: TurnstileMeasured) -> IntArray:
+        return measured.pack()
+
+    def unpack(self, tick: int, released: IntArray) -> TurnstileMeasured:
+        return TurnstileMeasured.unpack(tick, released)
+
+    @override
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, TurnstileMeasured, Models]:
+        return *self.mechanism.step(state, counts, gate, _shape(last)), {}
+
+    @override
+    def fit(
+        self, tick: int, history: History[TurnstileMeasured], last: Cloud | None, models: Models, *, seed: int
+    ) -> Cloud:
+        now, side = history(tick), self.mechanism.side
+        came = cloud([*(history(t).came for t in now.came.needs), now.came], side)
+        return came.minus(cloud([*(history(t).gone for t in now.gone.needs), now.gone], side))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromSparseCounts(_OfPoints[NodeCounts]):
     """Paper 1: counts of nodes, made consistent. All points of a tick arrive at its first step; it has one for each."""
 
     mechanism: Hypercube
 
     no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
+
+    def pack(self, measured: NodeCounts) -> IntArray:
+        return self.mechanism.pack(measured)
+
+    def unpack(self, tick: int, released: IntArray) -> NodeCounts:
+        return self.mechanism.unpack(tick, released)
 
     def describe(self) -> str:
         levels = self.mechanism.depth
@@ -173,9 +205,14 @@ class FromSparseCounts(_OfPoints):
         return *self.mechanism.step(state, cells, np.zeros_like(cells), gate), {}
 
     @override
-    def fit(self, tick: int, history: History, last: Cloud | None, models: Models, *, seed: int) -> Cloud:
+    def fit(self, tick: int, history: History[NodeCounts], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         now: NodeCounts = history(tick)
         return counted_cloud(now, self.partition)
+
+
+def _shape(last: Cloud | None) -> Shape:
+    """What the newest release says of the events to come."""
+    return Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
 
 
 def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:

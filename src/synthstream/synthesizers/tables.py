@@ -36,7 +36,7 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfTables(Synthesizer):
+class OfTables(Synthesizer[Measured, Population]):
     """What synthesizers of tables have in common."""
 
     mechanism: TableMechanism
@@ -75,7 +75,9 @@ class Continual(OfTables):
         return *self.mechanism.step(state, self._dense(counts), gate), {}
 
     @override
-    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+    def fit(
+        self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
+    ) -> Population:
         return fit(history(tick), start=last, seed=seed)
 
     every_tick = True
@@ -174,7 +176,9 @@ class InEpochs(OfTables):
         return *self.mechanism.step(state, self._dense(counts), gate, guess), {}
 
     @override
-    def fit(self, tick: int, history: History, last: Population | None, models: Models, *, seed: int) -> Population:
+    def fit(
+        self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
+    ) -> Population:
         ends = [t for t in self._ends(tick) if t != tick]
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.
         known = pooled([*(history(t) for t in ends), history(tick)], signed=self.mechanism.unit.signed)
