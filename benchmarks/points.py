@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from benchmarks import offline
 from benchmarks.clouds import Cloud, points
+from benchmarks.distances import histogram, w1_sliced
 from benchmarks.environment import environment, peak_mb
 from benchmarks.online import scheduled, sparse
-from synthstream.evaluate.wasserstein import histogram, w1_grid, w1_line, w1_sliced
+from synthstream.evaluate.wasserstein import w1_grid, w1_line
 from synthstream.partition import Partition
 
 FloatArray = NDArray[np.float64]

@@ -7,7 +7,7 @@ Methods: ``marginals``, our default; ``selective`` and ``stream-mwem``, main alg
 ``independent``, columns without relations and without noise, for comparison. The number of picks follows the rule of
 Theorem 5.1 (synthstream.synthesizers.bounds.picks_rule) from public facts, unless ``--k`` says otherwise.
 
-Errors over all pairs of columns (synthstream.evaluate.metrics), mean over the last ten ticks, of what is published: of
+Errors over all pairs of columns (benchmarks.metrics), mean over the last ten ticks, of what is published: of
 our rows; of the papers' models, the expected tables, which leaves out the chance in drawing rows from them. The horizon
 is declared to be the number of ticks. Totals are private.
 """
@@ -28,9 +28,9 @@ import numpy as np
 
 from benchmarks.data import Batches, adult_batches, evictions
 from benchmarks.environment import environment, peak_mb
+from benchmarks.metrics import table_errors
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
-from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, changed_share
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured

@@ -5,7 +5,7 @@
 A small domain, batches of one public size, single counts of all pairs of columns as queries. Each tick runs MWEM on its
 batch alone (paper 2, Algorithm 2): k times choose the worst query, measure it, update the weights; the mean of the k
 weights is added to the stream. A choice and a measurement cost epsilon / 2k each. Errors are those of repeated runs
-(synthstream.evaluate.accuracy): the alpha that 95 % of runs keep, at 95 % confidence. About two minutes.
+(benchmarks.accuracy): the alpha that 95 % of runs keep, at 95 % confidence. About two minutes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.accuracy import accuracy, runs_needed
 from benchmarks.data import adult
 from benchmarks.environment import environment
 from synthstream.config.config import load
-from synthstream.evaluate.accuracy import accuracy, runs_needed
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.fit.weights import Weights, fit_weights
 from synthstream.synthesizers.bounds import baseline_bound, picks_rule

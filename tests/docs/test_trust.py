@@ -46,7 +46,6 @@ DECLARED = {
     "environment.py": "the clock",
     "errors.py": "what an error shows",
     "evaluate/custodian_page.py": "true counts",
-    "evaluate/metrics.py": "true counts",
     "evaluate/wasserstein.py": "true points",
     "state/blobs.py": "counts as bytes",
     "state/database.py": "commits",

@@ -6,12 +6,13 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from benchmarks.distances import histogram, w1_sliced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from synthstream.evaluate.wasserstein import FloatArray, histogram, w1_grid, w1_line, w1_sliced
+from synthstream.evaluate.wasserstein import FloatArray, w1_grid, w1_line
 
 
 def assigned(a: FloatArray, b: FloatArray, metric: Literal["chebyshev", "euclidean"]) -> float:

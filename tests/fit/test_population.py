@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.metrics import table_errors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthstream.evaluate.metrics import table_errors
 from synthstream.fit.population import Population, _cumulative, _layout, _resize, _search, changed_share, fit
 from synthstream.fit.targets import MEMORY, _blend, _past, _simplex, targets
 from synthstream.measured import Measured

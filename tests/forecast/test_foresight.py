@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.distances import histogram
 
 from synthstream.config.config import StreamConfig
-from synthstream.evaluate.wasserstein import histogram, w1_grid
+from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
 from synthstream.privacy import Budget

@@ -33,40 +33,9 @@ def w1_line(
     points = np.concatenate([np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)])
     if points.ndim != 1 or not np.all(np.isfinite(points)):
         raise ValueError("coordinates must be numbers, in one dimension")
-    steps = np.concatenate([_weights(weights_a, len(a)), -_weights(weights_b, len(b))])
+    steps = np.concatenate([normalised(weights_a, len(a)), -normalised(weights_b, len(b))])
     order = np.argsort(points)
     return float(np.abs(np.cumsum(steps[order])[:-1]) @ np.diff(points[order]))
-
-
-def w1_sliced(
-    a: FloatArray,
-    b: FloatArray,
-    *,
-    rng: np.random.Generator,
-    directions: int = 64,
-    weights_a: FloatArray | None = None,
-    weights_b: FloatArray | None = None,
-) -> float:
-    """Sliced W1: the mean of W1 of the points' shadows on lines of random directions.
-
-    It needs no grid and so serves three and more dimensions. It is at most the W1 of the Euclidean distance; how far
-    below depends on the data. Compare its values with each other alone.
-
-    Args:
-        a, b: shapes ``(points_a, dimension)`` and ``(points_b, dimension)``.
-        rng: for the directions, uniform on the unit sphere.
-        directions: how many.
-        weights_a, weights_b: as for :func:`w1_line`.
-
-    Raises ``ValueError`` as :func:`w1_line` does, or if the dimensions differ.
-    """
-    if np.ndim(a) != 2 or np.ndim(b) != 2 or np.shape(a)[1] != np.shape(b)[1]:
-        raise ValueError(f"points of shapes {np.shape(a)} and {np.shape(b)} are not in one space")
-    if directions < 1:
-        raise ValueError(f"directions must be at least 1, not {directions}")
-    lines = rng.normal(size=(directions, np.shape(a)[1]))
-    lines /= np.linalg.norm(lines, axis=1, keepdims=True)
-    return float(np.mean([w1_line(a @ line, b @ line, weights_a, weights_b) for line in lines]))
 
 
 def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None) -> float:
@@ -95,7 +64,7 @@ def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None
         raise ValueError(f"masses of shapes {np.shape(mass_a)} and {np.shape(mass_b)}, not on one square grid")
     cells = side * side
     # The solver's tolerances are absolute: a mean cell holds 1.
-    supply = cells * (_weights(np.ravel(mass_a), cells) - _weights(np.ravel(mass_b), cells))
+    supply = cells * (normalised(np.ravel(mass_a), cells) - normalised(np.ravel(mass_b), cells))
     if not supply.any():
         return 0.0
     tails, heads = _moves(side)
@@ -109,34 +78,8 @@ def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None
     return float(flow.fun) / cells * (1 / side if cell is None else cell)
 
 
-def histogram(points: FloatArray, bins: int, weights: FloatArray | None = None) -> FloatArray:
-    """Shares of points in the cells of a grid over the unit cube; a share stands for mass at its cell's centre.
-
-    Args:
-        points: shape ``(points, dimension)``, in the unit cube; a coordinate of 1 belongs to the last cell.
-        bins: cells along each coordinate.
-        weights: as for :func:`w1_line`.
-
-    Returns:
-        Shape ``(bins,) * dimension``; adds up to 1.
-
-    Raises:
-        ValueError: a point lies outside, or as for :func:`w1_line`.
-
-    Example:
-        >>> histogram(np.array([[0.1, 0.9], [0.2, 1.0]]), 2).tolist()
-        [[0.0, 1.0], [0.0, 0.0]]
-    """
-    if np.ndim(points) != 2 or not np.all((points >= 0) & (points <= 1)):
-        raise ValueError("points must lie in the unit cube, one a row")
-    number, dimension = np.shape(points)
-    places = np.minimum((points * bins).astype(np.int64), bins - 1)
-    shape = (bins,) * dimension
-    cells = np.ravel_multi_index(tuple(places.T), shape)
-    return np.bincount(cells, weights=_weights(weights, number), minlength=bins**dimension).reshape(shape)
-
-
-def _weights(weights: FloatArray | None, points: int) -> FloatArray:
+def normalised(weights: FloatArray | None, points: int) -> FloatArray:
+    """Weights that add up to 1; all equal if none are given. Raises ``ValueError`` if they are none."""
     if points == 0:
         raise ValueError("there are no points")
     if weights is None:

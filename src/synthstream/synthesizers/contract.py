@@ -189,15 +189,6 @@ class Synthesizer(ABC, Generic[R, M]):
         def mechanism(self) -> Mechanism:
             """What is measured, and what it costs."""
 
-    @property
-    def journaled(self) -> bool:
-        """Whether what is drawn in a tick, or whether it is, depends on what was drawn before in the same tick.
-
-        Each answer is then committed before the next is drawn: if a tick could be tried again with fresh draws, a
-        failure that depends on them would tell more than the claim covers.
-        """
-        return True
-
     # -- a tick -------------------------------------------------------------------------------------------------
 
     @abstractmethod

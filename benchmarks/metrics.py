@@ -126,7 +126,7 @@ class ErrorsOverTime:
 
         Columns: ``tick`` (from 0), ``events`` so far, the fields of :class:`TableErrors`, ``snapshot``, the largest
         error of a cell of the running counts, and ``differential``, that of what the tick added, both in events
-        (:mod:`synthstream.evaluate.accuracy`). The column ``stamp`` says that none of it is private.
+        (:mod:`benchmarks.accuracy`). The column ``stamp`` says that none of it is private.
         """
         fields = [*TableErrors.__dataclass_fields__, "snapshot", "differential"]
         schema = {"tick": pl.Int64, "events": pl.Int64, **dict.fromkeys(fields, pl.Float64)}

@@ -6,15 +6,15 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-
-from synthstream.evaluate.accuracy import (
+from benchmarks.accuracy import (
     accuracy,
     differential_errors,
     runs_needed,
     snapshot_errors,
     snapshot_from_differential,
 )
-from synthstream.evaluate.metrics import ErrorsOverTime, table_errors
+from benchmarks.metrics import ErrorsOverTime, table_errors
+
 from synthstream.kernel.counters import counter
 from synthstream.kernel.seeded import SeededGate
 from synthstream.workload import Workload
