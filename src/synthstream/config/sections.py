@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from datetime import date, datetime
+from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
-from synthstream.config.logs import SourceSection
-from synthstream.config.secrecy import EncryptionSection
-from synthstream.config.synthesis import Section, SynthesizerSection
+from synthstream.config.columns import COLUMNS, AnyColumn
+from synthstream.config.keys import Moment, Name, Place, Section
+from synthstream.config.secrecy import EncryptionConfig
+from synthstream.config.sinks import MIRRORS, MirrorConfig, PublicationConfig, SinkConfig
+from synthstream.config.sources import SOURCES, SourceConfig
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
-from synthstream.kinds import Content
-from synthstream.privacy import Neighbours
-from synthstream.schema.columns import Part
-
-
-def _moment(value: object) -> object:
-    """A TOML date is the beginning of its day."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day)
-    return value
-
-
-Moment = Annotated[datetime, BeforeValidator(_moment)]
-
-
-_URL = r"^https?://\S+$"
-
-# A path; ~ stands for a home folder, as in a shell. Variables of the environment are not replaced.
-Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
+from synthstream.privacy import Budget, Neighbours
+from synthstream.schema.clock import Clock
 
 
 class PersonSection(Section):
     """A unit of persons: the column that holds their keys, and how many events of each count."""
 
-    person: str = Field(min_length=1)
+    person: Name
     max_events: int = Field(ge=1, le=1_000_000)
     max_per_tick: int | None = Field(default=None, ge=1)
     per: str | None = None
@@ -59,6 +44,26 @@ class PrivacySection(Section):
     unit: _Unit
     neighbours: Neighbours = "add-remove"
 
+    def budget(self) -> Budget:
+        """What the custodian allows. Raises ``ValueError`` if it cannot be."""
+        return Budget(epsilon=self.epsilon, delta=self.delta)
+
+    def check_limits(self) -> None:
+        """Raise ``ConfigError`` unless the limits of a unit of persons go together."""
+        if self.unit == "event":
+            return
+        if self.neighbours != "add-remove":
+            raise ConfigError(
+                'a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
+                "takes another's place may bring another number of events, at other times"
+            )
+        per_tick, events = self.unit.max_per_tick, self.unit.max_events
+        if per_tick is not None and per_tick > events:
+            raise ConfigError(
+                f"max_per_tick = {per_tick} has no effect above max_events = {events}; leave it out, or let fewer "
+                "events count in a tick"
+            )
+
 
 class ClockSection(Section):
     """Keys of [clock]."""
@@ -70,89 +75,15 @@ class ClockSection(Section):
     timezone: str = "UTC"
     horizon: Literal["unbounded"] | int
 
-
-class _Category(Section):
-    type: Literal["category"]
-    name: str
-    values: list[str]
-    missing: str | None = None
-    other: str | None = None
-
-
-class _Boolean(Section):
-    type: Literal["boolean"]
-    name: str
-    missing: bool | None = None
-
-
-class _Integer(Section):
-    type: Literal["integer"]
-    name: str
-    min: int
-    max: int
-    bins: int | None = None
-    missing: int | None = None
-
-
-class _Number(Section):
-    type: Literal["number"]
-    name: str
-    min: float
-    max: float
-    bins: int | None = None
-    missing: float | None = None
-
-
-class _Datetime(Section):
-    type: Literal["datetime"]
-    name: str
-    part: Part | None = None
-    min: Moment | None = None
-    max: Moment | None = None
-    bins: int | None = None
-    missing: Moment | int | None = None
-    timezone: str | None = None
-
-
-Columns = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
-
-
-class _Sink(Section):
-    kind: Literal["parquet"]
-    path: Place
-    rows: Literal["total"] | Annotated[int, Field(ge=0)] = "total"
-    keep: int | None = Field(default=None, ge=1)
-
-
-class AlsoSection(Section):
-    """Keys of [[also]]: another place that gets a copy of each release."""
-
-    kind: Literal["delta", "postgres"]
-    path: str | None = Field(default=None, min_length=1)
-    table: str | None = Field(default=None, min_length=1)
-    service: str | None = Field(default=None, pattern=r"^[\w.-]+$")
-    content: Content = "rows"
-
-    def check(self) -> None:
-        """Raise ``ConfigError`` unless the keys are those of the kind."""
-        required, others = ("path", ("table", "service")) if self.kind == "delta" else ("table", ("path",))
-        for name in others:
-            if getattr(self, name) is not None:
-                raise ConfigError(f'{name}: means nothing to kind = "{self.kind}"')
-        if getattr(self, required) is None:
-            raise ConfigError(f'also.{required}: this key is required for kind = "{self.kind}"')
-
-
-class PublicationSection(Section):
-    """Keys of [publication]: what portals show beside the releases. All public, none needed."""
-
-    title: str | None = Field(default=None, min_length=1)
-    description: str | None = None
-    publisher: str | None = Field(default=None, min_length=1)
-    contact: str | None = Field(default=None, min_length=1)
-    homepage: str | None = Field(default=None, pattern=_URL)
-    licence: str | None = Field(default=None, pattern=rf"{_URL}|^[A-Za-z0-9][A-Za-z0-9.+-]*$")
-    keywords: list[str] = Field(default_factory=list)
+    def clock(self) -> Clock:
+        """The clock. Raises ``ConfigError`` if it cannot be, or its horizon ends before ``until``."""
+        horizon = None if self.horizon == "unbounded" else self.horizon
+        clock = Clock(**(self.model_dump() | {"horizon": horizon}))
+        if self.until is not None and horizon is not None:
+            ticks = replace(clock, horizon=None).ended_before(self.until)
+            if ticks > horizon:
+                raise ConfigError(f"horizon = {horizon}: there are {ticks} ticks up to until; pay for at least as many")
+        return clock
 
 
 class File(Section):
@@ -160,33 +91,29 @@ class File(Section):
 
     name: str = Field(min_length=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
     state: Place
-    op: str | None = Field(default=None, min_length=1)
+    op: Name | None = None
     privacy: PrivacySection
     clock: ClockSection
-    columns: list[Columns] = Field(min_length=1)
-    synthesizer: SynthesizerSection = SynthesizerSection()
-    source: SourceSection | None = None
-    sink: _Sink | None = None
-    also: tuple[AlsoSection, ...] = Field(default=(), strict=False)
-    encryption: EncryptionSection | None = None
-    publication: PublicationSection = PublicationSection()
+    columns: list[AnyColumn] = Field(min_length=1)
+    synthesizer: SynthesizerConfig = SynthesizerConfig()
+    source: SourceConfig | None = None
+    sink: SinkConfig | None = None
+    mirror: tuple[MirrorConfig, ...] = Field(default=(), strict=False)
+    encryption: EncryptionConfig | None = None
+    publication: PublicationConfig = PublicationConfig()
 
 
-# Every table of the file by its name, columns by their type.
+# Every table of the file by its name; where there are several, by its type or kind too.
 SECTIONS: dict[str, type[Section]] = {
     "": File,
     "privacy": PrivacySection,
-    "unit": PersonSection,
+    "privacy.person": PersonSection,
     "clock": ClockSection,
-    "synthesizer": SynthesizerSection,
-    "source": SourceSection,
-    "sink": _Sink,
-    "also": AlsoSection,
-    "encryption": EncryptionSection,
-    "publication": PublicationSection,
-    "category": _Category,
-    "boolean": _Boolean,
-    "integer": _Integer,
-    "number": _Number,
-    "datetime": _Datetime,
+    **{f"columns.{kind}": section for kind, section in COLUMNS.items()},
+    "synthesizer": SynthesizerConfig,
+    **{f"source.{kind}": section for kind, section in SOURCES.items()},
+    "sink": SinkConfig,
+    **{f"mirror.{kind}": section for kind, section in MIRRORS.items()},
+    "encryption": EncryptionConfig,
+    "publication": PublicationConfig,
 }

@@ -1,0 +1,51 @@
+"""How keys of ``stream.toml`` are read: strictly, and frozen. What is read is the configuration itself."""
+
+from __future__ import annotations
+
+import os
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticKnownError
+
+
+class Section(BaseModel):
+    """A part of ``stream.toml``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def within(self, base: Path) -> Self:
+        """The same, with paths that start from a folder."""
+        return self.model_copy(update={name: base / value for name, value in self if isinstance(value, Path)})
+
+
+def _path(value: object) -> Path:
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str):
+        raise PydanticKnownError("string_type")
+    if not value:
+        raise PydanticKnownError("string_too_short", {"min_length": 1})
+    return Path(os.path.expanduser(value))
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    return value
+
+
+# A path; ~ stands for a home folder, as in a shell. Variables of the environment are not replaced.
+Place = Annotated[Path, BeforeValidator(_path)]
+
+# A TOML date is the beginning of its day.
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+
+# What a file of the operator's calls a server of PostgreSQL: pg_service.conf.
+Service = Annotated[str, Field(pattern=r"^[\w.-]+$")]
+
+Name = Annotated[str, Field(min_length=1)]
