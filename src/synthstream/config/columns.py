@@ -58,20 +58,7 @@ class _Datetime(Section):
 
 AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
 
-_MADE: dict[str, type[Column]] = {
-    "category": Category,
-    "boolean": Boolean,
-    "integer": Integer,
-    "number": Number,
-    "datetime": Datetime,
-}
-COLUMNS: dict[str, type[Section]] = {
-    "category": _Category,
-    "boolean": _Boolean,
-    "integer": _Integer,
-    "number": _Number,
-    "datetime": _Datetime,
-}
+_MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean, Integer, Number, Datetime)}
 
 
 def column_of(section: AnyColumn, timezone: str) -> Column:

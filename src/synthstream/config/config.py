@@ -14,11 +14,12 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from synthstream.config.columns import AnyColumn, column_of, coordinate_of
+from synthstream.config.keys import keys_by_section
 from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import with_new_names
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sections import SECTIONS, ClockSection, File, PrivacySection
+from synthstream.config.sections import ClockSection, File, PrivacySection
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
 from synthstream.config.sources import Files, FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
@@ -103,7 +104,7 @@ class StreamConfig:
         Raises:
             ConfigError: all that is wrong with it.
         """
-        problems = Problems(origin, text, {name: tuple(section.model_fields) for name, section in SECTIONS.items()})
+        problems = Problems(origin, text, keys_by_section(File))
         problems.find_unfilled()
         try:
             data = tomllib.loads(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
@@ -19,6 +19,24 @@ class Section(BaseModel):
     def within(self, base: Path) -> Self:
         """The same, with paths that start from a folder."""
         return self.model_copy(update={name: base / value for name, value in self if isinstance(value, Path)})
+
+
+def keys_by_section(section: type[Section], name: str = "") -> dict[str, tuple[str, ...]]:
+    """Keys of a section and of all in it; where a place takes several, they are told apart as in ``mirror.delta``."""
+    found = {name: tuple(section.model_fields)}
+    for key, field in section.model_fields.items():
+        inside = _sections_in(field.annotation)
+        for one in inside:
+            tag = one.model_fields.get("type", one.model_fields.get("kind")) if len(inside) > 1 else None
+            parts = (name, key, *(get_args(tag.annotation) if tag else ()))
+            found |= keys_by_section(one, ".".join(filter(None, parts)))
+    return found
+
+
+def _sections_in(annotation: object) -> list[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in _sections_in(part)]
 
 
 def _path(value: object) -> Path:

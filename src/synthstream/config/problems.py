@@ -32,7 +32,7 @@ class Problems:
     Args:
         origin: what to call the text in messages.
         text: TOML.
-        sections: keys by section; where there are several, by its type or kind too, as in ``mirror.delta``.
+        sections: see :func:`synthstream.config.keys.keys_by_section`.
     """
 
     def __init__(self, origin: str, text: str, sections: Mapping[str, Sequence[str]]) -> None:
@@ -105,7 +105,8 @@ class Problems:
     def _message(self, detail: Any, path: Path, tag: str | None) -> str:
         """One of pydantic's errors in our words."""
         key, top = self._key(path, detail["type"]), str(path[0]) if path else ""
-        known = self._sections.get("" if len(path) == 1 else top if tag is None else f"{top}.{tag}", ())
+        section = ".".join(str(part) for part in path[:-1] if not isinstance(part, int))
+        known = self._sections.get(f"{section}.{tag}", self._sections.get(section, ()))
         if tag is None or top not in ("source", "mirror"):
             return _worded(detail, path, key, known)
         every = [name for section, keys in self._sections.items() if section.startswith(f"{top}.") for name in keys]

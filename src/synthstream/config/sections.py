@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from synthstream.config.columns import COLUMNS, AnyColumn
+from synthstream.config.columns import AnyColumn
 from synthstream.config.keys import Moment, Name, Place, Section
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sinks import MIRRORS, MirrorConfig, PublicationConfig, SinkConfig
-from synthstream.config.sources import SOURCES, SourceConfig
+from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
+from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget, Neighbours
@@ -101,19 +101,3 @@ class File(Section):
     mirror: tuple[MirrorConfig, ...] = Field(default=(), strict=False)
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = PublicationConfig()
-
-
-# Every table of the file by its name; where there are several, by its type or kind too.
-SECTIONS: dict[str, type[Section]] = {
-    "": File,
-    "privacy": PrivacySection,
-    "privacy.person": PersonSection,
-    "clock": ClockSection,
-    **{f"columns.{kind}": section for kind, section in COLUMNS.items()},
-    "synthesizer": SynthesizerConfig,
-    **{f"source.{kind}": section for kind, section in SOURCES.items()},
-    "sink": SinkConfig,
-    **{f"mirror.{kind}": section for kind, section in MIRRORS.items()},
-    "encryption": EncryptionConfig,
-    "publication": PublicationConfig,
-}

@@ -76,7 +76,6 @@ class PostgresMirror(Section):
 
 AnyMirror = DeltaMirror | PostgresMirror
 MirrorConfig = Annotated[AnyMirror, Field(discriminator="kind")]
-MIRRORS: dict[str, type[Section]] = {"delta": DeltaMirror, "postgres": PostgresMirror}
 
 
 def aside(mirror: AnyMirror) -> AnyMirror:

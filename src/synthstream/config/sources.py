@@ -103,10 +103,3 @@ class KafkaConfig(Section):
 FilesConfig = ParquetFiles | CsvFiles
 LogConfig = PostgresConfig | KafkaConfig
 SourceConfig = Annotated[FilesConfig | LogConfig, Field(discriminator="kind")]
-
-SOURCES: dict[str, type[Section]] = {
-    "parquet": ParquetFiles,
-    "csv": CsvFiles,
-    "postgres": PostgresConfig,
-    "kafka": KafkaConfig,
-}

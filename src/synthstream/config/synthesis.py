@@ -33,22 +33,15 @@ Measure = Literal["auto", "always", "epochs"]
 STORED = {"shares": "budget"}
 
 
-def _known_kind(name: str) -> str:
-    return _known(name, SYNTHESIZERS)
+def _one_of(names: Iterable[str]) -> AfterValidator:
+    """Of names that may still become more."""
 
+    def check(name: str) -> str:
+        if name not in names:
+            raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, names))})
+        return name
 
-def _known_counter(name: str) -> str:
-    return _known(name, COUNTERS)
-
-
-def _known(name: str, names: Iterable[str]) -> str:
-    if name not in names:
-        raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, names))})
-    return name
-
-
-CounterName = Annotated[str, AfterValidator(_known_counter)]
-KindName = Annotated[str, AfterValidator(_known_kind)]
+    return AfterValidator(check)
 
 
 class SynthesizerConfig(Section):
@@ -70,10 +63,10 @@ class SynthesizerConfig(Section):
         schedule: see :class:`synthstream.kernel.points.Points`.
     """
 
-    kind: KindName = "table"
+    kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
     order: int | None = Field(default=None, ge=1, le=8)
     marginals: Annotated[tuple[Words, ...], Field(strict=False)] | None = None
-    counter: CounterName = "auto"
+    counter: Annotated[str, _one_of(COUNTERS)] = "auto"
     shares: Split = "auto"
     measure: Measure = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
