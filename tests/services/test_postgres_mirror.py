@@ -588,7 +588,7 @@ def test_a_connection_that_is_lost_leaves_the_old_release(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", ["write to PostgreSQL", "commit to PostgreSQL"])
-def test_a_place_that_fails_is_caught_up_and_nothing_comes_twice(
+def test_a_mirror_that_fails_is_caught_up_and_nothing_comes_twice(
     server: Server, schema: str, tmp_path: Path, when: When, at: str
 ) -> None:
     config = prepared(tmp_path, mirror(schema))
@@ -641,7 +641,7 @@ def test_a_process_that_is_killed_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("keep", [None, 1])
-def test_after_weeks_without_the_place_only_the_newest_release_is_copied(
+def test_after_weeks_without_the_mirror_only_the_newest_release_is_copied(
     server: Server, schema: str, tmp_path: Path, keep: int | None
 ) -> None:
     config = prepared(tmp_path, "")

@@ -16,7 +16,7 @@ from tests.support.witnesses import drawn, kept, manifests, no_noise, prepared, 
 
 
 @pytest.mark.parametrize("mount", ["empty", "gone"])
-def test_a_place_that_is_not_mounted_when_a_snapshot_is_put_back_has_not_answered(tmp_path: Path, mount: str) -> None:
+def test_a_mirror_that_is_not_mounted_when_a_snapshot_is_put_back_has_not_answered(tmp_path: Path, mount: str) -> None:
     config = prepared(tmp_path / "s")
     lake, away = tmp_path / "s/lake", tmp_path / "away"
     run(config, 1)
@@ -36,7 +36,7 @@ def test_a_place_that_is_not_mounted_when_a_snapshot_is_put_back_has_not_answere
         run(config, 2)
 
 
-def test_a_place_that_was_emptied_on_purpose_is_made_anew_and_marked_for_good(tmp_path: Path) -> None:
+def test_a_mirror_that_was_emptied_on_purpose_is_made_anew_and_marked_for_good(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     lake = tmp_path / "s/lake"
     run(config, 1)
@@ -50,7 +50,7 @@ def test_a_place_that_was_emptied_on_purpose_is_made_anew_and_marked_for_good(tm
     assert manifests(config) == [None, ["delta 1"], ["delta 1"], None]
 
 
-def test_a_place_is_known_by_its_address(tmp_path: Path) -> None:
+def test_a_mirror_is_known_by_its_address(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     (lake,) = config.mirrors
     run(config, 1)
@@ -62,7 +62,7 @@ def test_a_place_is_known_by_its_address(tmp_path: Path) -> None:
     assert manifests(config) == [None, None]
 
 
-def test_a_place_that_goes_while_a_stream_is_open_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_mirror_that_goes_while_a_stream_is_open_is_not_made_anew(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     lake, away = tmp_path / "s/lake", tmp_path / "away"
     with Stream(config) as stream:
@@ -79,7 +79,7 @@ def test_a_place_that_goes_while_a_stream_is_open_is_not_made_anew(tmp_path: Pat
     assert manifests(config) == [None, ["delta 1"], None]
 
 
-def test_a_state_that_remembers_no_place_learns_of_it_when_it_answers(
+def test_a_state_that_remembers_no_mirror_learns_of_it_when_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = prepared(tmp_path / "s")
@@ -93,7 +93,7 @@ def test_a_state_that_remembers_no_place_learns_of_it_when_it_answers(
 
 
 @pytest.mark.parametrize("state", ["lost", "old", "new"])
-def test_adopting_remembers_places(tmp_path: Path, state: str) -> None:
+def test_adopting_remembers_mirrors(tmp_path: Path, state: str) -> None:
     config = prepared(tmp_path / "s")
     lake, away = tmp_path / "s/lake", tmp_path / "away"
     run(config, 1)

@@ -41,7 +41,7 @@ def test_what_a_snapshot_forgot_is_not_drawn_again(tmp_path: Path, kind: str) ->
     assert (found.exit_code, drawn(config)) == (2, (EARLY, 0)), "a mirror that answers always stops"
 
 
-def test_a_restored_backup_or_a_lost_state_is_not_adopted_beside_a_place_that_knows_more(tmp_path: Path) -> None:
+def test_a_restored_backup_or_a_lost_state_is_not_adopted_beside_a_mirror_that_knows_more(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     run(config, EARLY)
     restore = kept(config, tmp_path)
@@ -67,7 +67,7 @@ def test_a_restored_backup_or_a_lost_state_is_not_adopted_beside_a_place_that_kn
         run(config, LATE)
 
 
-def test_when_all_else_is_lost_the_place_still_knows(tmp_path: Path) -> None:
+def test_when_all_else_is_lost_the_mirror_still_knows(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     run(config, EARLY)
     for name in ("state", "releases"):
@@ -93,7 +93,7 @@ def test_another_draw_of_the_same_tick_is_noticed(tmp_path: Path) -> None:
     assert drawn(config) == (EARLY + 1, 0)
 
 
-def test_a_place_that_lags_or_is_empty_stops_nothing(tmp_path: Path) -> None:
+def test_a_mirror_that_lags_or_is_empty_stops_nothing(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     run(replace(config, mirrors=()), EARLY)
     run(config, EARLY + 1)
@@ -104,7 +104,7 @@ def test_a_place_that_lags_or_is_empty_stops_nothing(tmp_path: Path) -> None:
     assert verify(config).findings == []
 
 
-def test_a_place_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_path: Path) -> None:
+def test_a_mirror_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     run(config, 1)
     away = block(config)
@@ -138,7 +138,7 @@ def test_a_place_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_pa
     assert ("000001", "its head is not that of what was measured") in verify(config).findings
 
 
-def test_a_place_that_fails_later_in_the_process_delays_nothing_and_is_in_the_manifest(tmp_path: Path) -> None:
+def test_a_mirror_that_fails_later_in_the_process_delays_nothing_and_is_in_the_manifest(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     with Stream(config) as stream:
         stream.ingest()
@@ -150,7 +150,7 @@ def test_a_place_that_fails_later_in_the_process_delays_nothing_and_is_in_the_ma
     assert manifests(config) == [None, ["delta 1"]]
 
 
-def test_a_copy_that_draws_while_the_place_is_silent_says_so(tmp_path: Path) -> None:
+def test_a_copy_that_draws_while_the_mirror_is_silent_says_so(tmp_path: Path) -> None:
     """The mirror had answered both; what it learned of one of them since, the other cannot know."""
     one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
     run(one, 1)
@@ -170,7 +170,7 @@ def test_a_copy_that_draws_while_the_place_is_silent_says_so(tmp_path: Path) -> 
     assert verify(two, rebuild=True).findings == []
 
 
-def test_two_copies_that_run_at_once_meet_at_the_place_before_they_draw(tmp_path: Path) -> None:
+def test_two_copies_that_run_at_once_meet_at_the_mirror_before_they_draw(tmp_path: Path) -> None:
     one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
     run(one, 1)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
@@ -225,7 +225,7 @@ def test_simulated_runs_ask_too(tmp_path: Path) -> None:
     assert not (tmp_path / "s/state-simulated").exists()
 
 
-def test_who_only_looks_asks_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_only_looks_asks_no_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = prepared(tmp_path / "s")
     run(config, 1)
 

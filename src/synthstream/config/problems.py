@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from synthstream.errors import ConfigError, SchemaError
+from synthstream.errors import ConfigError
 
 # Stands in a draft where a person must fill in what is publicly known.
 PUBLIC_BOUND = "TODO-public"
@@ -54,7 +54,7 @@ class Problems:
         """What ``make`` returns; ``None``, and a problem noted, if it raises."""
         try:
             return make()
-        except (ConfigError, SchemaError, ValueError) as error:
+        except ValueError as error:  # so are ConfigError and SchemaError
             path = tuple(int(part) if part.isdigit() else part for part in where.split("."))
             text = str(error)
             named = re.match(r"([a-z]+\.)?([a-z]+)\b", text)
