@@ -13,13 +13,12 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from synthstream.config.columns import AnyColumn, column_of, coordinate_of
 from synthstream.config.keys import keys_by_section
 from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
-from synthstream.config.renamed import with_new_names
+from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sections import ClockSection, File, PrivacySection
+from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
 from synthstream.config.sources import Files, FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
@@ -113,7 +112,8 @@ class StreamConfig:
             raise ConfigError(
                 f"{origin}: not valid TOML: {error}. Dates are written as 2026-01-31, texts in quotes"
             ) from None
-        data, folder = with_new_names(data, problems), (base or Path.cwd()).absolute()
+        use_new_names(data, problems)
+        folder = (base or Path.cwd()).absolute()
         try:
             file = File.model_validate(data, context=folder)
         except ValidationError as error:
@@ -132,11 +132,8 @@ class StreamConfig:
             "privacy.unit": self.privacy.unit.kind,
             **self._public_unit(),
             "privacy.neighbours": self.privacy.neighbours,
-            "clock.column": clock.column,
             "clock.start": clock.start.isoformat(),
-            "clock.every": clock.every,
-            "clock.timezone": clock.timezone,
-            "clock.horizon": clock.horizon,
+            **{f"clock.{key}": getattr(clock, key) for key in ("column", "every", "timezone", "horizon")},
             **{f"synthesizer.{key}": value for key, value in self.synthesizer.public().items()},
             "synthesizer.marginals": None if self.workload is None else self.workload.marginals,
             "columns (names or their order)": list(self.schema.names),

@@ -31,11 +31,11 @@ def check_mirror(file: File, base: Path, mirror: AnyMirror) -> None:
 
 def _check_table(file: File, mirror: PostgresMirror) -> None:
     """Raise if the table is another one too. Two services may be one database: only names of tables tell them apart."""
-    name = TableName.read(mirror.table, room=len(tablenames.SIMULATED + MANIFEST))
+    ours = _written(mirror, room=len(tablenames.SIMULATED + MANIFEST))
     for other in file.mirror:
         if not isinstance(other, PostgresMirror) or other is mirror or other.service != mirror.service:
             continue
-        if _meet(name, TableName.read(other.table)):
+        if any(mine.may_be(theirs) for mine in ours for theirs in _written(other)):
             raise ConfigError(
                 f"table = {mirror.table!r}: {other.table!r} is another place, and they, or the tables beside them "
                 f"({MANIFEST}, {tablenames.SIMULATED}), may be one table. Name another one, each with its schema"
@@ -46,7 +46,7 @@ def _check_table(file: File, mirror: PostgresMirror) -> None:
             read = TableName.read(source.table, room=0)
         except ConfigError:  # no such name: the source says so when it is read
             read = None
-        if read is not None and any(read.may_be(mine) for mine in _all(name)):
+        if read is not None and any(read.may_be(mine) for mine in ours):
             raise ConfigError(
                 f"table = {mirror.table!r}: is the table of [source], or may be, or one beside it is. Events are "
                 "never overwritten: name another one, each with its schema"
@@ -57,13 +57,10 @@ def _check_table(file: File, mirror: PostgresMirror) -> None:
     refuse_columns(names)
 
 
-def _all(name: TableName) -> list[TableName]:
+def _written(mirror: PostgresMirror, *, room: int = len(MANIFEST)) -> list[TableName]:
     """All tables that are written, in real and in simulated runs."""
+    name = TableName.read(mirror.table, room=room)
     return [name.ending(simulated + beside) for simulated in ("", tablenames.SIMULATED) for beside in ("", MANIFEST)]
-
-
-def _meet(one: TableName, other: TableName) -> bool:
-    return any(mine.may_be(theirs) for mine in _all(one) for theirs in _all(other))
 
 
 def lie_apart(base: Path, state: Path, place: str | Path) -> None:

@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 from synthstream.config.problems import Problems
 from synthstream.errors import OldName
 
-# Section (none for the file itself), old and new name in it, and how a person calls both.
+# The path of an old name, the new one in its place, and how a person calls both.
 _RENAMED = (
-    ("", "also", "mirror", ("[[also]]", "[[mirror]]")),
-    ("synthesizer", "budget", "shares", ("budget in [synthesizer]", "shares")),
+    (("also",), "mirror", "[[also]]", "[[mirror]]"),
+    (("synthesizer", "budget"), "shares", "budget in [synthesizer]", "shares"),
 )
 
 
-def with_new_names(data: Mapping[str, Any], problems: Problems) -> dict[str, Any]:
-    """The tables of a ``stream.toml`` under their new names. Notes a problem where the old and the new one stand."""
-    found = dict(data)
-    for section, old, new, (before, now) in _RENAMED:
-        keys = found.get(section) if section else found
-        if not isinstance(keys, dict) or old not in keys:
+def use_new_names(data: dict[str, Any], problems: Problems) -> None:
+    """Give the tables of a ``stream.toml`` their new names. Notes a problem where the old and the new one stand."""
+    for path, new, before, now in _RENAMED:
+        keys = data if len(path) == 1 else data.get(path[0])
+        if not isinstance(keys, dict) or path[-1] not in keys:
             continue
-        path = (section,) if section else ()
+        value = keys.pop(path[-1])
         if new in keys:
-            problems.add((*path, old), f"{before} is called {now} now, and both are there. Say {now} alone")
+            problems.add(path, f"{before} is called {now} now, and both are there. Say {now} alone")
         else:
+            keys[new] = value
             warnings.warn(f"{before} is called {now} now; the old name still works", OldName, stacklevel=1)
-            problems.rename((*path, old), (*path, new))
-        renamed = {new if key == old else key: value for key, value in keys.items() if key != old or new not in keys}
-        found = found | {section: renamed} if section else renamed
-    return found
+            problems.rename(path, (*path[:-1], new))
