@@ -38,7 +38,7 @@ def main() -> None:
     rows = encode(config, frame)
     forecasts = plan(config, at_ticks=[t + 1 for t in AT]).forecasts
     with tempfile.TemporaryDirectory() as folder:
-        sink = replace(config.sink, path=Path(folder) / "releases") if config.sink else None
+        sink = config.sink.model_copy(update={"path": Path(folder) / "releases"}) if config.sink else None
         with Stream(replace(config, state=Path(folder) / "state", sink=sink)) as stream:
             for release in stream.run():
                 if release.tick not in AT:

@@ -19,7 +19,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -86,7 +86,7 @@ class Setting:
         """The section [synthesizer] of this run."""
         if self.method == "marginals":
             found = SynthesizerConfig(counter=self.counter, measure=self.measure)  # type: ignore[arg-type]
-            return replace(found, picks=self.k) if self.k else found
+            return found.model_copy(update={"picks": self.k}) if self.k else found
         return SynthesizerConfig(
             kind=self.method,
             counter=self.counter,

@@ -20,6 +20,7 @@
     │   └── RecoveryRefused   there is nothing to recover, or it cannot be done without harm
     ├── NotReleased           what is asked for is not among the releases, and cannot be made of them
     └── SinkError             the place of publication cannot be written, or holds something else
+        └── MirrorError       a mirror failed, or cannot be asked what it holds
 
 Messages say what was expected, what was found and what to do. They never carry a private value.
 """
@@ -102,7 +103,7 @@ class StateMismatch(StateError):
 
 
 class StateRolledBack(StateError):
-    """Published releases, or a copy of them in another place, are newer than the state: an old one was restored."""
+    """Published releases, or a copy of them in a mirror, are newer than the state: an old one was restored."""
 
 
 class StateCorrupt(StateError):
@@ -121,5 +122,13 @@ class SinkError(SynthstreamError):
     """The place of publication cannot be written, or holds something else."""
 
 
-class PlaceError(SinkError):
-    """Another place of publication (``[[also]]``) failed, or cannot be asked what it holds before noise is drawn."""
+class MirrorError(SinkError):
+    """A mirror (``[[mirror]]``) failed, or cannot be asked what it holds before noise is drawn."""
+
+
+# Its name while a mirror was called a place.
+PlaceError = MirrorError
+
+
+class OldName(FutureWarning):
+    """A section or key of ``stream.toml`` is called otherwise now; the old name still works. No error."""

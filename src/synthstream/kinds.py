@@ -64,7 +64,7 @@ class SynthesizerKind(NamedTuple):
 _TABLES = ("order", "marginals", "picks")
 _ROUNDS = (*_TABLES, "events_per_tick", "fit", "queries", "score")
 SYNTHESIZERS: dict[str, SynthesizerKind] = {
-    "table": SynthesizerKind((*_TABLES, "counter", "budget", "measure", "growth")),
+    "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth")),
     "selective": SynthesizerKind((*_ROUNDS, "counter")),
     "stream-mwem": SynthesizerKind(_ROUNDS),
     "points": SynthesizerKind(("depth", "schedule"), points=True),
@@ -73,7 +73,6 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
 
 # How a budget is divided among tables: synthstream.kernel.marginals.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
-SPLITS: tuple[Split, ...] = get_args(Split)
 
 # What the methods of paper 2 select, by which score, and what they fit: synthstream.papers.rounds.
 Queries = Literal["workloads", "single"]
@@ -81,11 +80,9 @@ QUERIES: tuple[Queries, ...] = get_args(Queries)
 Score = Literal["corrected", "paper"]
 SCORES: tuple[Score, ...] = get_args(Score)
 FitKind = Literal["pgm", "mw"]
-FITS: tuple[FitKind, ...] = get_args(FitKind)
 
 # Files of events.
 FileKind = Literal["parquet", "csv"]
-FILES: tuple[FileKind, ...] = get_args(FileKind)
 
 # What a mirror gets of each release.
 Content = Literal["rows", "tables"]

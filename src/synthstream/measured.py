@@ -31,7 +31,7 @@ class Reading(Protocol):
 class Committed(NamedTuple):
     """One row of the public history: a tick, its released integers and the chain head after it.
 
-    ``unchecked`` names the places of ``[[also]]`` that did not answer what they hold just before the tick was drawn.
+    ``unchecked`` names the mirrors that did not answer what they hold just before the tick was drawn.
     """
 
     tick: int

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from synthstream.config.config import StreamConfig, load
-from synthstream.errors import ConfigError, SourceError
+from synthstream.errors import ConfigError, OldName, SourceError
 from synthstream.ingest.draft import draft
 from tests.support.configs import GOOD
 
@@ -66,7 +67,7 @@ def test_a_good_one(tmp_path: Path) -> None:
         ('kind = "parquet"', 'kind = "delta"', ["sink.kind = 'delta'", "parquet"]),
         ('path = "releases"', 'path = "releases"\nkeep = 0', ["sink.keep"]),
         ("[sink]", "[[sink]]", ["line 23", "sink: must be a section. Begin it with [sink],"]),
-        ("[sink]", '[also]\nkind = "delta"\n[sink]', ["line 23", "also: must be a section. Begin it with [[also]],"]),
+        ("[sink]", '[mirror]\nkind = "delta"\n[sink]', ["line 23", "mirror: must be a section", "[[mirror]]"]),
         ("[privacy]", "[privcay]", ["privcay", "Did you mean 'privacy'?"]),
         ('path = "releases"', 'path = "state/releases"', ["line 25", "neither may lie in the other"]),
         ('path = "releases"', 'path = "x/../state"', ["sink.path", "Move one"]),
@@ -141,6 +142,37 @@ def test_what_may_change_and_what_may_not() -> None:
     assert config.differences(same.public_json()) == []
     other = StreamConfig.from_toml(GOOD.replace("epsilon = 1.0", "epsilon = 2.0").replace('"B"]', '"C"]'))
     assert config.differences(other.public_json()) == ["columns.ward", "privacy.epsilon"]
+
+
+OLD_NAMES = {
+    "[[also]] is called [[mirror]] now": ('[[also]]\nkind = "delta"\npath = "lake"\n', ("[[also]]", "[[mirror]]")),
+    "budget in [synthesizer] is called shares now": (
+        '[synthesizer]\nmeasure = "always"\nbudget = "equal"\n',
+        ("budget", "shares"),
+    ),
+}
+
+
+@pytest.mark.parametrize("notice", OLD_NAMES)
+def test_old_names_still_work_with_a_notice_and_change_no_stream(tmp_path: Path, notice: str) -> None:
+    more, names = OLD_NAMES[notice]
+    with pytest.warns(OldName, match=re.escape(f"{notice}; the old name still works")):
+        old = StreamConfig.from_toml(GOOD + more, base=tmp_path)
+    assert old == StreamConfig.from_toml(GOOD + more.replace(*names), base=tmp_path)
+    with pytest.warns(OldName), pytest.raises(ConfigError, match=r"line 27: (mirror\.0|synthesizer)\.x: "):
+        StreamConfig.from_toml(GOOD + more.replace("\n", "\nx = 1\n", 1))
+    both = GOOD + (more + more.replace(*names) if "[[" in notice else f'{more}shares = "equal"\n')
+    with pytest.raises(ConfigError, match=re.escape(notice)):
+        StreamConfig.from_toml(both)
+
+
+def test_a_chain_begins_with_the_old_names() -> None:
+    config = StreamConfig.from_toml(f'{GOOD}[synthesizer]\nmeasure = "always"\nshares = "equal"\n')
+    assert '"synthesizer.budget": "equal"' in config.public_json()
+    assert config.differences(StreamConfig.from_toml(GOOD).public_json()) == [
+        "synthesizer.measure",
+        "synthesizer.shares",
+    ]
 
 
 def test_a_draft_reads_types_only_and_does_not_load_until_filled_in(tmp_path: Path) -> None:

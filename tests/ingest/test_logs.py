@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.logs import KafkaConfig, PostgresConfig
+from synthstream.config.sources import KafkaConfig, PostgresConfig
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest.cursors import cursor_of, place_in, short
 from tests.support.streams import text_of
@@ -23,7 +23,7 @@ def read(source: str, folder: Path) -> StreamConfig:
 def test_a_table(tmp_path: Path) -> None:
     config = read('kind = "postgres"\ntable = "public.visits"\nsequence = "id"\nservice = "city"', tmp_path)
     assert config.source is None
-    assert config.log == PostgresConfig(table="public.visits", sequence="id", service="city")
+    assert config.log == PostgresConfig(kind="postgres", table="public.visits", sequence="id", service="city")
     assert config.log.name == "postgres public.visits"
     assert config.public_json() == read(_FILES, tmp_path).public_json()  # no release depends on where rows come from
 
@@ -31,7 +31,7 @@ def test_a_table(tmp_path: Path) -> None:
 def test_a_topic(tmp_path: Path) -> None:
     config = read('kind = "kafka"\ntopic = "visits"\nconfig_file = "kafka.properties"', tmp_path)
     assert config.source is None
-    assert config.log == KafkaConfig(topic="visits", config_file=tmp_path / "kafka.properties")
+    assert config.log == KafkaConfig(kind="kafka", topic="visits", config_file=tmp_path / "kafka.properties")
     assert config.log.name == "kafka visits"
 
 

@@ -38,7 +38,7 @@ TICKS = 5
 PLAIN: list[Row] = [("red", "5", "2026-01-02"), ("blue", "-7", "2026-01-04")] * 10
 PLACES = {
     "folder": "",
-    "folder and table": '[[also]]\nkind = "delta"\npath = "lake"\n',
+    "folder and table": '[[mirror]]\nkind = "delta"\npath = "lake"\n',
     "nowhere": None,
 }
 
@@ -99,10 +99,10 @@ def configuration(source: Source, places: str) -> str:
     assert section in text
     by = {"updates": "", "log": '[source]\nkind = "kafka"\ntopic = "visits"\n'}
     text = text.replace(section, by.get(source, section.replace("parquet", source)))
-    also = PLACES[places]
-    if also is None:
+    mirror = PLACES[places]
+    if mirror is None:
         return text.replace('[sink]\nkind = "parquet"\npath = "releases"\n', "")
-    return text + also
+    return text + mirror
 
 
 def told(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Another place of publication remembers what a snapshot has forgotten: no tick that it holds is ever drawn again."""
+"""A mirror remembers what a snapshot has forgotten: no tick that it holds is ever drawn again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from synthstream import Stream
 from synthstream.cli.app import app
-from synthstream.errors import PlaceError, RecoveryRefused, SinkError, StateError, StateRolledBack
+from synthstream.errors import MirrorError, RecoveryRefused, SinkError, StateError, StateRolledBack
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.mirrors import Copied, refuse_fork
 from synthstream.stream.recovery import adopt, backup
@@ -32,16 +32,16 @@ def test_what_a_snapshot_forgot_is_not_drawn_again(tmp_path: Path, kind: str) ->
     before = published(tmp_path / "s/releases")
     with (
         no_noise(),
-        pytest.raises(StateRolledBack, match=r"tick 3 that is not known here.*budget twice.*another place"),
+        pytest.raises(StateRolledBack, match=r"tick 3 that is not known here.*budget twice.*another mirror"),
     ):
         run(config, LATE)
     assert drawn(config) == (EARLY, 0)
     assert published(tmp_path / "s/releases") == before
     found = CliRunner().invoke(app, ["run", str(config.base / "stream.toml"), "--unchecked"])
-    assert (found.exit_code, drawn(config)) == (2, (EARLY, 0)), "a place that answers always stops"
+    assert (found.exit_code, drawn(config)) == (2, (EARLY, 0)), "a mirror that answers always stops"
 
 
-def test_a_restored_backup_or_a_lost_state_is_not_adopted_beside_a_place_that_knows_more(tmp_path: Path) -> None:
+def test_a_restored_backup_or_a_lost_state_is_not_adopted_beside_a_mirror_that_knows_more(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     run(config, EARLY)
     restore = kept(config, tmp_path)
@@ -67,7 +67,7 @@ def test_a_restored_backup_or_a_lost_state_is_not_adopted_beside_a_place_that_kn
         run(config, LATE)
 
 
-def test_when_all_else_is_lost_the_place_still_knows(tmp_path: Path) -> None:
+def test_when_all_else_is_lost_the_mirror_still_knows(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     run(config, EARLY)
     for name in ("state", "releases"):
@@ -93,29 +93,29 @@ def test_another_draw_of_the_same_tick_is_noticed(tmp_path: Path) -> None:
     assert drawn(config) == (EARLY + 1, 0)
 
 
-def test_a_place_that_lags_or_is_empty_stops_nothing(tmp_path: Path) -> None:
+def test_a_mirror_that_lags_or_is_empty_stops_nothing(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
-    run(replace(config, also=()), EARLY)
+    run(replace(config, mirrors=()), EARLY)
     run(config, EARLY + 1)
     assert deltalake.DeltaTable(tmp_path / "s/lake").version() == EARLY
-    run(replace(config, also=()), LATE)
+    run(replace(config, mirrors=()), LATE)
     run(config, LATE + 1)
     assert deltalake.DeltaTable(tmp_path / "s/lake").version() == LATE
     assert verify(config).findings == []
 
 
-def test_a_place_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_path: Path) -> None:
+def test_a_mirror_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     run(config, 1)
     away = block(config)
-    with no_noise(), pytest.raises(PlaceError, match=r"cannot be used.*with --unchecked"):
+    with no_noise(), pytest.raises(MirrorError, match=r"cannot be used.*with --unchecked"):
         run(config, 2)
     assert drawn(config) == (1, 0)
     with Stream(config, unchecked=True) as stream:
         assert stream.status()["unchecked"] == ["delta 1"]
         stream.ingest()
         for _ in range(2):
-            with pytest.raises(PlaceError, match="will be copied when you run again"):
+            with pytest.raises(MirrorError, match="will be copied when you run again"):
                 stream.release()
         (tmp_path / "s/lake").unlink()
         away.rename(tmp_path / "s/lake")
@@ -138,20 +138,20 @@ def test_a_place_that_cannot_be_asked_is_in_the_manifest_until_it_answers(tmp_pa
     assert ("000001", "its head is not that of what was measured") in verify(config).findings
 
 
-def test_a_place_that_fails_later_in_the_process_delays_nothing_and_is_in_the_manifest(tmp_path: Path) -> None:
+def test_a_mirror_that_fails_later_in_the_process_delays_nothing_and_is_in_the_manifest(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     with Stream(config) as stream:
         stream.ingest()
         stream.release()
         block(config)
-        with pytest.raises(PlaceError, match="will be copied"):
+        with pytest.raises(MirrorError, match="will be copied"):
             stream.release()
         assert stream.closed == 2
     assert manifests(config) == [None, ["delta 1"]]
 
 
-def test_a_copy_that_draws_while_the_place_is_silent_says_so(tmp_path: Path) -> None:
-    """The place had answered both; what it learned of one of them since, the other cannot know."""
+def test_a_copy_that_draws_while_the_mirror_is_silent_says_so(tmp_path: Path) -> None:
+    """The mirror had answered both; what it learned of one of them since, the other cannot know."""
     one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
     run(one, 1)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
@@ -163,14 +163,14 @@ def test_a_copy_that_draws_while_the_place_is_silent_says_so(tmp_path: Path) -> 
         (tmp_path / "lake").rename(tmp_path / "away")
         (tmp_path / "lake").write_text("in the way")
         for _ in range(2):
-            with pytest.raises(PlaceError, match="will be copied"):
+            with pytest.raises(MirrorError, match="will be copied"):
                 late.release()
         assert late.status()["unchecked"] == ["delta 1"]
     assert manifests(two) == [None, ["delta 1"], ["delta 1"]]
     assert verify(two, rebuild=True).findings == []
 
 
-def test_two_copies_that_run_at_once_meet_at_the_place_before_they_draw(tmp_path: Path) -> None:
+def test_two_copies_that_run_at_once_meet_at_the_mirror_before_they_draw(tmp_path: Path) -> None:
     one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
     run(one, 1)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
@@ -225,7 +225,7 @@ def test_simulated_runs_ask_too(tmp_path: Path) -> None:
     assert not (tmp_path / "s/state-simulated").exists()
 
 
-def test_who_only_looks_asks_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_only_looks_asks_no_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = prepared(tmp_path / "s")
     run(config, 1)
 
@@ -240,11 +240,11 @@ def test_who_only_looks_asks_no_place(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_history_that_no_longer_tells_the_head_is_believed_as_far_as_it_goes(tmp_path: Path) -> None:
-    place = DeltaTable(str(tmp_path), stream="x")
+    mirror = DeltaTable(str(tmp_path), stream="x")
     with pytest.raises(StateRolledBack):
-        refuse_fork(place, Copied(3, None), lambda _: None)
+        refuse_fork(mirror, Copied(3, None), lambda _: None)
     with pytest.raises(SinkError, match=r"no longer tells.*the budget was spent twice"):
-        refuse_fork(place, Copied(3, None), lambda _: "a")
+        refuse_fork(mirror, Copied(3, None), lambda _: "a")
 
 
 def test_unchecked_means_nothing_to_republish(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Streams with another place of publication, snapshots of them, and what must draw no noise."""
+"""Streams with a mirror, snapshots of them, and what must draw no noise."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from synthstream.kernel.gate import SystemGate
 from synthstream.state.store import Store
 from tests.support.streams import rows, text_of
 
-ALSO = '\n[[also]]\nkind = "delta"\npath = "{place}"\n'
+MIRROR = '\n[[mirror]]\nkind = "delta"\npath = "{place}"\n'
 EARLY, LATE = 2, 4
 
 
 def prepared(folder: Path, kind: str = "always", *, place: str = "lake") -> StreamConfig:
     folder.mkdir(exist_ok=True)
     rows(60, 1).write_parquet(folder / "rows-1.parquet")
-    text = text_of(kind) + ALSO.format(place=place)
+    text = text_of(kind) + MIRROR.format(place=place)
     (folder / "stream.toml").write_text(text)
     return StreamConfig.from_toml(text, base=folder)
 

@@ -28,7 +28,7 @@ Unchecked = Annotated[
     bool,
     typer.Option(
         "--unchecked",
-        help="Go on although a place of [[also]] cannot be asked, or holds nothing any more; manifests say so.",
+        help="Go on although a mirror ([[mirror]]) cannot be asked, or holds nothing any more; manifests say so.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]

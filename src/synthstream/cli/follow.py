@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from synthstream.cli.runtime import fail
-from synthstream.errors import FilesLeftOut, PlaceError
+from synthstream.errors import FilesLeftOut, MirrorError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ def follow_command(
 
 
 def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
-    """All releases. Another place of publication that fails is told of, and tried again with the next release."""
+    """All releases. A mirror that fails is told of, and tried again with the next release."""
     with _telling():  # what it lacks from before
         stream.publish_copies()
     going = True
@@ -83,7 +83,7 @@ def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Re
 def _telling() -> Iterator[None]:
     try:
         yield
-    except PlaceError as error:
+    except MirrorError as error:
         fail(f"{error} Following goes on.")
 
 

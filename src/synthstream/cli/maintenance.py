@@ -115,7 +115,7 @@ def recover_command(
     if adopt == republish:
         raise SystemExit(fail("say --adopt or --republish (see --help)."))
     if unchecked and not adopt:
-        raise SystemExit(fail("--unchecked is for --adopt: --republish draws nothing, and asks no place."))
+        raise SystemExit(fail("--unchecked is for --adopt: --republish draws nothing, and asks no mirror."))
     loaded = load(config)
     when_stopped(lambda: "Nothing was lost, and no noise was drawn. Say the same again to go on.")
     if republish:

@@ -13,7 +13,7 @@ import typer
 from synthstream.cli.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
 from synthstream.cli.follow import follow_command, seconds_of
 from synthstream.cli.runtime import fail, when_stopped
-from synthstream.errors import PlaceError, SynthstreamError
+from synthstream.errors import MirrorError, SynthstreamError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,9 +97,9 @@ def _refuse(*, seed: bool, spark: bool) -> None:
 
 
 def _unchecked(shown: Console, stream: Stream) -> None:
-    """Which places of publication could not be asked before noise is drawn."""
-    for place in stream.status()["unchecked"]:
-        shown.print(f"Warning: [[also]] {place} could not be asked what it holds; manifests say so.", style="bold")
+    """Which mirrors could not be asked before noise is drawn."""
+    for mirror in stream.status()["unchecked"]:
+        shown.print(f"Warning: [[mirror]] {mirror} could not be asked what it holds; manifests say so.", style="bold")
 
 
 def _announced(shown: Console, stream: Stream, first: int, due: int) -> None:
@@ -133,21 +133,21 @@ def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
     return spark.ingest(stream, new_files=new_files)
 
 
-def _released(stream: Stream, due: int, until: datetime | None) -> PlaceError | None:
-    """Close every tick that is due; what another place of publication said, if it failed."""
+def _released(stream: Stream, due: int, until: datetime | None) -> MirrorError | None:
+    """Close every tick that is due; what a mirror said, if it failed."""
     from synthstream.stream.following import released
 
     steps = bar(range(stream.closed, stream.closed + due), "closing tick")
     try:
         for _ in zip(steps, released(stream, due, until=until), strict=True):
             pass
-    except PlaceError as error:
+    except MirrorError as error:
         return error
     return None
 
 
-def _told(stream: Stream, failed: PlaceError | None) -> None:
-    """Raise what another place said, and what is wrong with files; told last, when all that is due is published."""
+def _told(stream: Stream, failed: MirrorError | None) -> None:
+    """Raise what a mirror said, and what is wrong with files; told last, when all that is due is published."""
     from synthstream.stream.following import tell
 
     if failed is None:

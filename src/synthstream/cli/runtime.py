@@ -10,7 +10,9 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from types import FrameType
@@ -18,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthstream.errors import FilesLeftOut, SynthstreamError
+from synthstream.errors import FilesLeftOut, OldName, SynthstreamError
 
 DONE, FOUND, REFUSED, UNEXPECTED, STOPPED, UNREAD = 0, 1, 2, 70, 130, 141
 
@@ -74,7 +76,8 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
         when_stopped(lambda: "Nothing was changed.")
         before = _listen()
         try:
-            command(**arguments)
+            with _notices():
+                command(**arguments)
             sys.stdout.flush()
         except (SystemExit, typer.Exit):
             raise
@@ -91,6 +94,25 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+@contextmanager
+def _notices() -> Iterator[None]:
+    """Say each old name of a section or key once, on the error stream, but for ``--quiet``."""
+    said = set[str]()
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if category is not OldName:
+                others(message, category, *where, **more)
+            elif not quiet() and str(message) not in said:
+                said.add(str(message))
+                typer.echo(f"Note: {message}.", err=True)
+
+        warnings.simplefilter("always", OldName)
+        warnings.showwarning = show
+        yield
 
 
 def _listen() -> Any:

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tomllib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from synthstream.config.logs import LogConfig, SourceSection
-from synthstream.config.mirrors import also_of, lie_apart
-from synthstream.config.outside import AlsoConfig, PublicationConfig, SinkConfig, SourceConfig
+from synthstream.config.keys import keys_by_section
+from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
-from synthstream.config.secrecy import EncryptionConfig, apart
-from synthstream.config.sections import (
-    SECTIONS,
-    ClockSection,
-    Columns,
-    File,
-    PersonSection,
-    PrivacySection,
-    PublicationSection,
-)
-from synthstream.config.synthesis import SynthesizerConfig, SynthesizerSection, partition_of, settings_of, workload_of
+from synthstream.config.renamed import use_new_names
+from synthstream.config.secrecy import EncryptionConfig
+from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
+from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
+from synthstream.config.sources import Files, FilesConfig, LogConfig
+from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import SYNTHESIZERS
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
-from synthstream.schema.clock import Clock, known_zone
-from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
-from synthstream.schema.coordinates import coordinate_of
+from synthstream.schema.clock import Clock
+from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -92,10 +84,10 @@ class StreamConfig:
     workload: Workload | None
     op: str | None = None
     synthesizer: SynthesizerConfig = field(default_factory=SynthesizerConfig)
-    source: SourceConfig | None = None
+    source: FilesConfig | None = None
     log: LogConfig | None = None
     sink: SinkConfig | None = None
-    also: tuple[AlsoConfig, ...] = ()
+    mirrors: tuple[AnyMirror, ...] = ()
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = field(default_factory=PublicationConfig)
 
@@ -111,7 +103,7 @@ class StreamConfig:
         Raises:
             ConfigError: all that is wrong with it.
         """
-        problems = Problems(origin, text, {name: tuple(section.model_fields) for name, section in SECTIONS.items()})
+        problems = Problems(origin, text, keys_by_section(File))
         problems.find_unfilled()
         try:
             data = tomllib.loads(text)
@@ -120,13 +112,15 @@ class StreamConfig:
             raise ConfigError(
                 f"{origin}: not valid TOML: {error}. Dates are written as 2026-01-31, texts in quotes"
             ) from None
+        use_new_names(data, problems)
+        folder = (base or Path.cwd()).absolute()
         try:
-            file = File.model_validate(data)
+            file = File.model_validate(data, context=folder)
         except ValidationError as error:
             problems.add_validation(error)
             _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
-        return cls(**_objects(file, (base or Path.cwd()).absolute(), problems))
+        return cls(**_objects(file, folder, problems))
 
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""
@@ -138,12 +132,9 @@ class StreamConfig:
             "privacy.unit": self.privacy.unit.kind,
             **self._public_unit(),
             "privacy.neighbours": self.privacy.neighbours,
-            "clock.column": clock.column,
             "clock.start": clock.start.isoformat(),
-            "clock.every": clock.every,
-            "clock.timezone": clock.timezone,
-            "clock.horizon": clock.horizon,
-            **{f"synthesizer.{key}": value for key, value in asdict(self.synthesizer).items()},
+            **{f"clock.{key}": getattr(clock, key) for key in ("column", "every", "timezone", "horizon")},
+            **{f"synthesizer.{key}": value for key, value in self.synthesizer.public().items()},
             "synthesizer.marginals": None if self.workload is None else self.workload.marginals,
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
@@ -170,7 +161,8 @@ class StreamConfig:
     def differences(self, stored: str) -> list[str]:
         """Keys whose value differs between this configuration and the :meth:`public_json` of another."""
         ours, theirs = json.loads(self.public_json()), json.loads(stored)
-        return sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        now = {f"synthesizer.{stored}": f"synthesizer.{name}" for name, stored in STORED.items()}
+        return sorted(now.get(key, key) for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
 
 
 def load(path: Path) -> StreamConfig:
@@ -196,92 +188,85 @@ def _check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...
     tops = {loc[0] for loc in broken}
     if "privacy" not in tops:
         privacy = PrivacySection.model_validate(data["privacy"])
-        problems.attempt("privacy", lambda: Budget(epsilon=privacy.epsilon, delta=privacy.delta))
-        problems.attempt("privacy.unit", lambda: _limits(privacy))
+        problems.attempt("privacy", privacy.budget)
+        problems.attempt("privacy.unit", privacy.check_limits)
     clock = None if "clock" in tops else ClockSection.model_validate(data["clock"])
     if clock is not None:
-        problems.attempt("clock", lambda: _clock(clock))
+        problems.attempt("clock", clock.clock)
     timezone = clock.timezone if clock else "UTC"
     synthesizer = None if "synthesizer" in tops else data.get("synthesizer", {})
-    kind = None if synthesizer is None else synthesizer.get("kind", SynthesizerSection().kind)
+    kind = None if synthesizer is None else synthesizer.get("kind", SynthesizerConfig().kind)
     for i, raw in enumerate([] if ("columns",) in broken else data["columns"]):
         if not any(loc[:2] == ("columns", i) for loc in broken):
-            column = TypeAdapter(Columns).validate_python(raw)
+            column = TypeAdapter[AnyColumn](AnyColumn).validate_python(raw)
             if kind in SYNTHESIZERS and SYNTHESIZERS[kind].points:
                 problems.attempt(f"columns.{i}", partial(coordinate_of, column, 1))
             elif kind is not None or column.type != "number":  # without its kind, nobody knows what a number needs
-                problems.attempt(f"columns.{i}", partial(_column, column, timezone))
+                problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
 
 
 def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems."""
-    privacy = problems.attempt("privacy", lambda: Budget(epsilon=file.privacy.epsilon, delta=file.privacy.delta))
-    clock = problems.attempt("clock", lambda: _clock(file.clock))
+    budget = problems.attempt("privacy", file.privacy.budget)
+    clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    partition = None
-    if file.synthesizer.points:
-        partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
-    columns: list[Column | None] = []
-    for i, section in enumerate(file.columns):
-        read: Callable[[], Column] = partial(_column, section, file.clock.timezone)
-        if file.synthesizer.points:
-            read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
-        columns.append(problems.attempt(f"columns.{i}", read))
-    sound = tuple(column for column in columns if column is not None)
-    schema = None
-    if len(sound) == len(columns):
-        schema = problems.attempt("columns", lambda: Schema(columns=sound))
+    schema = _schema(file, problems)
     workload = None
     if schema is not None and not file.synthesizer.points:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     problems.attempt("op", lambda: _of_its_own(file))
-    if file.source is not None:
-        problems.attempt("source", file.source.check)
-    settings = privacy and problems.attempt("synthesizer", lambda: settings_of(file.synthesizer, privacy))
+    if budget is not None:
+        problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
     if file.sink is not None:
         problems.attempt("sink.path", partial(lie_apart, base, file.state, file.sink.path))
-    also = [problems.attempt(f"also.{i}", partial(also_of, file, base, section)) for i, section in enumerate(file.also)]
-    encryption = file.encryption and problems.attempt("encryption", partial(_encryption, file, base))
+    for i, mirror in enumerate(file.mirror):
+        problems.attempt(f"mirror.{i}", partial(check_mirror, file, base, mirror))
+    if file.encryption is not None:
+        releases = None if file.sink is None else file.sink.path
+        problems.attempt("encryption", partial(file.encryption.check, base, file.state, releases))
     problems.raise_if_any()
-    if privacy is None or clock is None or unit is None or schema is None or settings is None:
+    if budget is None or clock is None or unit is None or schema is None:
         raise problems.error()
+    person, source = file.privacy.unit, None if file.source is None else file.source.within(base)
     return {
         "name": file.name,
         "state": base / file.state,
         "base": base,
         "privacy": PrivacyConfig(
-            budget=privacy, unit=unit, person=_person(file.privacy), neighbours=file.privacy.neighbours
+            budget=budget,
+            unit=unit,
+            person=None if person == "event" else person.person,
+            neighbours=file.privacy.neighbours,
         ),
         "clock": clock,
         "op": file.op,
         "schema": schema,
         "workload": workload,
-        "synthesizer": settings,
-        "source": file.source and _files(file.source, base),
-        "log": file.source and file.source.log(base),
-        "sink": file.sink and SinkConfig(path=base / file.sink.path, rows=file.sink.rows, keep=file.sink.keep),
-        "also": tuple(also),
-        "encryption": encryption,
-        "publication": _publication(file.publication),
+        "synthesizer": file.synthesizer,
+        "source": source if isinstance(source, Files) else None,
+        "log": None if isinstance(source, Files) else source,
+        "sink": file.sink and file.sink.within(base),
+        "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
+        "encryption": file.encryption and file.encryption.within(base),
+        "publication": file.publication,
     }
 
 
-def _publication(section: PublicationSection) -> PublicationConfig:
-    return PublicationConfig(**section.model_dump() | {"keywords": tuple(section.keywords)})
-
-
-def _files(section: SourceSection, base: Path) -> SourceConfig | None:
-    found = section.files()
-    if found is None:
+def _schema(file: File, problems: Problems) -> Schema | None:
+    """The columns; ``None``, and problems noted, if they cannot be."""
+    points, partition = file.synthesizer.points, None
+    if points:
+        partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
+    columns: list[Column] = []
+    for i, section in enumerate(file.columns):
+        read: Callable[[], Column] = partial(column_of, section, file.clock.timezone)
+        if points:
+            read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
+        if (column := problems.attempt(f"columns.{i}", read)) is not None:
+            columns.append(column)
+    if len(columns) < len(file.columns):
         return None
-    kind, path = found
-    return SourceConfig(
-        kind=kind,
-        path=base / path,
-        root=None if os.path.isabs(path) else base,
-        moved=None if section.moved is None else os.path.normpath(os.path.expanduser(section.moved)),
-        multiline=bool(section.multiline),
-    )
+    return problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
 
 
 def _of_its_own(file: File) -> None:
@@ -294,41 +279,11 @@ def _of_its_own(file: File) -> None:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
 
 
-def _encryption(file: File, base: Path) -> EncryptionConfig | None:
-    section = file.encryption
-    if section is None:
-        return None
-    if section.key_file is not None and file.sink is not None:
-        apart(base, os.path.expanduser(section.key_file), file.sink.path, which="key")
-    return section.config(base, file.state)
-
-
-def _person(section: PrivacySection) -> str | None:
-    return section.unit.person if isinstance(section.unit, PersonSection) else None
-
-
-def _limits(section: PrivacySection) -> None:
-    """Raise unless the limits of a unit of persons go together."""
-    unit = section.unit
-    if not isinstance(unit, PersonSection):
-        return
-    if section.neighbours != "add-remove":
-        raise ConfigError(
-            'a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
-            "takes another's place may bring another number of events, at other times"
-        )
-    if unit.max_per_tick is not None and unit.max_per_tick > unit.max_events:
-        raise ConfigError(
-            f"max_per_tick = {unit.max_per_tick} has no effect above max_events = {unit.max_events}; leave it "
-            "out, or let fewer events count in a tick"
-        )
-
-
 def _unit(file: File, clock: Clock | None) -> Unit:
     """Who is protected."""
-    section = file.privacy.unit
-    _limits(file.privacy)
-    if not isinstance(section, PersonSection):
+    file.privacy.check_limits()
+    person = file.privacy.unit
+    if person == "event":
         return EVENT
     if file.synthesizer.kind == "hypercube":
         raise ConfigError(
@@ -336,40 +291,7 @@ def _unit(file: File, clock: Clock | None) -> Unit:
             'more; use kind = "points", or unit = "event"'
         )
     for name, key in ((file.op, "op"), (file.clock.column, "the column of [clock]")):
-        if section.person == name:
+        if person.person == name:
             raise ConfigError(f"person = {name!r} is {key} too. Name the column that holds each person's key")
-    return Unit(
-        kind="person",
-        max_events=section.max_events,
-        max_per_tick=section.max_per_tick,
-        per=section.per,
-        period=None if section.per is None or clock is None else clock.ticks_in(section.per),
-    )
-
-
-def _clock(section: ClockSection) -> Clock:
-    horizon = None if section.horizon == "unbounded" else section.horizon
-    clock = Clock(**(section.model_dump() | {"horizon": horizon}))
-    if section.until is not None and horizon is not None:
-        ticks = replace(clock, horizon=None).ended_before(section.until)
-        if ticks > horizon:
-            raise ConfigError(f"horizon = {horizon}: there are {ticks} ticks up to until; pay for at least as many")
-    return clock
-
-
-def _column(section: Any, timezone: str) -> Column:
-    if section.type == "number" and section.bins is None:
-        raise ConfigError(
-            'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '
-            "all columns are numbers)"
-        )
-    kinds = {"category": Category, "boolean": Boolean, "integer": Integer, "number": Number, "datetime": Datetime}
-    settings = section.model_dump(exclude={"type"}, exclude_none=True)
-    if section.type == "category":
-        settings["values"] = tuple(settings["values"])
-    if section.type == "datetime":
-        settings.setdefault("timezone", timezone)
-        if section.timezone is not None and not known_zone(section.timezone):
-            raise ConfigError(f'timezone = {section.timezone!r}: not a known zone; use a name such as "UTC"')
-    column: Column = kinds[section.type](**settings)
-    return column
+    period = None if person.per is None or clock is None else clock.ticks_in(person.per)
+    return Unit(kind="person", period=period, **person.model_dump(exclude={"person"}))

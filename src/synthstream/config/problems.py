@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from synthstream.errors import ConfigError, SchemaError
-from synthstream.kinds import SPLITS
+from synthstream.errors import ConfigError
 
 # Stands in a draft where a person must fill in what is publicly known.
 PUBLIC_BOUND = "TODO-public"
@@ -18,16 +17,9 @@ PUBLIC_BOUND = "TODO-public"
 Path = tuple[str | int, ...]
 T = TypeVar("T")
 
-# What may stand in a place that takes one of a few words; for the nearest valid name.
-_WORDS: dict[str, Sequence[str]] = {
-    "type": ("category", "boolean", "integer", "number", "datetime"),
-    "neighbours": ("add-remove", "replace-one"),
-    "budget": SPLITS,
-    "part": ("hour", "weekday", "day", "month"),
-}
-
-
 _UNIT: Path = ("privacy", "unit")
+# Where in a location stands which of several sections it is, by its type or kind: that stands in no path of the file.
+_TAGS: dict[Path, int] = {("columns",): 2, ("mirror",): 2, ("source",): 1, _UNIT: 2}
 _UNITS = 'unit = "event", or unit = { person = "column", max_events = 20 }'
 
 # What a key takes that takes a word or a number.
@@ -35,7 +27,13 @@ _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of 
 
 
 class Problems:
-    """Collects what is wrong with a configuration, and says all of it at once."""
+    """Collects what is wrong with a configuration, and says all of it at once.
+
+    Args:
+        origin: what to call the text in messages.
+        text: TOML.
+        sections: see :func:`synthstream.config.keys.keys_by_section`.
+    """
 
     def __init__(self, origin: str, text: str, sections: Mapping[str, Sequence[str]]) -> None:
         self._origin, self._text, self._sections = origin, text, sections
@@ -48,11 +46,15 @@ class Problems:
         where = f"line {line}: " if line else ""
         self._found.append((line, f"{where}{message}"))
 
+    def rename(self, old: Path, new: Path) -> None:
+        """What is said of a key or section by its new name belongs to the line of the old one."""
+        self._lines |= {(*new, *path[len(old) :]): n for path, n in self._lines.items() if path[: len(old)] == old}
+
     def attempt(self, where: str, make: Callable[[], T]) -> T | None:
         """What ``make`` returns; ``None``, and a problem noted, if it raises."""
         try:
             return make()
-        except (ConfigError, SchemaError, ValueError) as error:
+        except ValueError as error:  # so are ConfigError and SchemaError
             path = tuple(int(part) if part.isdigit() else part for part in where.split("."))
             text = str(error)
             named = re.match(r"([a-z]+\.)?([a-z]+)\b", text)
@@ -82,12 +84,11 @@ class Problems:
                         loc[:2], f"{'.'.join(map(str, loc[:2]))} = {detail['input']!r}: use {_EITHER[str(loc[1])]}"
                     )
                 continue
-            # The discriminator of a column (its type) stands in the location, but not in the file.
-            # So does the kind of a unit.
-            tagged = len(loc) > 2 and (loc[0] == "columns" or loc[:2] == _UNIT)
-            path = (*loc[:2], *loc[3:]) if tagged else loc
+            path, tag = _split(loc)
+            if detail["type"].startswith("union_tag") and loc[0] != "columns":
+                path = (*path, "kind")
             if self._lines.get(path) not in unfilled:
-                self.add(path, self._message(detail, path))
+                self.add(path, self._message(detail, path, tag))
 
     def raise_if_any(self) -> None:
         """Raise ``ConfigError`` if a problem was noted."""
@@ -101,12 +102,20 @@ class Problems:
             return ConfigError(f"{self._origin}, {lines[0]}")
         return ConfigError(f"{self._origin}:\n" + "\n".join(f"  {text}" for text in lines))
 
-    def _message(self, detail: Any, path: Path) -> str:
+    def _message(self, detail: Any, path: Path, tag: str | None) -> str:
         """One of pydantic's errors in our words."""
-        loc = detail["loc"]
-        section = str(loc[2]) if len(loc) > 2 and loc[0] == "columns" else str(loc[0]) if len(loc) > 1 else ""
-        section = "unit" if path[:2] == _UNIT and len(path) > 2 else section
-        return _worded(detail, path, self._key(path, detail["type"]), self._sections.get(section, ()))
+        key, top = self._key(path, detail["type"]), str(path[0]) if path else ""
+        section = ".".join(str(part) for part in path[:-1] if not isinstance(part, int))
+        known = self._sections.get(f"{section}.{tag}", self._sections.get(section, ()))
+        if tag is None or top not in ("source", "mirror"):
+            return _worded(detail, path, key, known)
+        every = [name for section, keys in self._sections.items() if section.startswith(f"{top}.") for name in keys]
+        if detail["type"] == "missing":
+            return f'{key}: this key is required for kind = "{tag}"'
+        if detail["type"] == "extra_forbidden" and path[-1] in every:
+            knows = ", ".join(name for name in known if name != "kind")
+            return f'{".".join(map(str, path[:-1]))}: {path[-1]}: means nothing to kind = "{tag}", which knows {knows}'
+        return _worded(detail, path, key, tuple(dict.fromkeys(every)))
 
     def _key(self, path: Path, kind: str) -> str:
         """A key as a person would call it: a column by its name, where it has one."""
@@ -118,6 +127,12 @@ class Problems:
             column = f"column {name[1]!r}" if name and (*path[:2], "name") in self._lines else f"columns.{path[1]}"
             return f"{column}: {'.'.join(map(str, rest))}" if rest else column
         return ".".join(map(str, path))
+
+
+def _split(loc: Path) -> tuple[Path, str | None]:
+    """The path in the file, and which of several sections it is in, of one of pydantic's locations."""
+    at = _TAGS.get(loc[:1], _TAGS.get(loc[:2], len(loc)))
+    return (*loc[:at], *loc[at + 1 :]), str(loc[at]) if len(loc) > at else None
 
 
 # What pydantic says of a key, or of a section in other brackets, where a section must be.
@@ -134,19 +149,20 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
     if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
-        heading = f"[[{last}]], in double brackets" if last in ("also", "columns") else f"[{last}]"
+        heading = f"[[{last}]], in double brackets" if last in ("mirror", "columns") else f"[{last}]"
         return f"{key}: must be a section. Begin it with {heading}, and write its keys below"
     if last == "unit":
         return f"{key} = {found!r}: say {_UNITS}, which protects a person with at most so many events"
     if kind in ("literal_error", "union_tag_invalid"):
-        tag = detail.get("ctx", {}).get("tag", found)
-        word = "type" if kind == "union_tag_invalid" else last
-        words = _WORDS.get(word) or re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected", "")))
+        told = detail.get("ctx", {})
+        tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
+        words = re.findall(r"'([^']+)'", str(expected))
         return f"{key} = {tag!r}: must be one of {', '.join(words)}.{nearest(str(tag), words)}"
     hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
         kind, ""
     )
-    return f"{key} = {found!r}: {detail['msg'][0].lower()}{detail['msg'][1:]}{hint}"
+    said = detail["msg"].replace("valid tuple", "valid list")
+    return f"{key} = {found!r}: {said[0].lower()}{said[1:]}{hint}"
 
 
 def _why(key: str) -> str:

@@ -8,10 +8,9 @@ import shlex
 import stat
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
-from synthstream.config.synthesis import Section
+from synthstream.config.keys import Place, Section
 from synthstream.errors import ConfigError, StateError
 
 # Of a key: AES-256.
@@ -20,40 +19,35 @@ KEY_BYTES = 32
 _PATIENCE = 60.0  # seconds
 
 
-class EncryptionSection(Section):
-    """Keys of [encryption]; see :class:`EncryptionConfig`."""
-
-    key_file: str | None = None
-    key_command: str | None = None
-
-    def config(self, base: Path, state: str) -> EncryptionConfig:
-        """Where the key is, or ``ConfigError``."""
-        if (self.key_file is None) == (self.key_command is None):
-            raise ConfigError("encryption: say either key_file or key_command")
-        if self.key_file is not None:
-            place = os.path.expanduser(self.key_file)
-            apart(base, state, place, what="the key")
-            return EncryptionConfig(key_file=base / place)
-        try:
-            command = tuple(shlex.split(self.key_command or ""))
-        except ValueError:
-            command = ()
-        if not command:
-            raise ConfigError("encryption.key_command: is not a command; quotation marks come in pairs")
-        return EncryptionConfig(key_command=command)
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncryptionConfig:
-    """Where the key of a state is. Neither the configuration nor this object holds the key itself.
+class EncryptionConfig(Section):
+    """Keys of [encryption]: where the key of a state is. The key itself never stands in a configuration.
 
     Args:
         key_file: 32 bytes: raw, in 64 hexadecimal digits, or in base64. Its owner alone may read it.
         key_command: prints the same; it is run without a shell.
     """
 
-    key_file: Path | None = None
-    key_command: tuple[str, ...] = ()
+    key_file: Place | None = None
+    key_command: str | None = None
+
+    def check(self, base: Path, state: Path, releases: Path | None) -> None:
+        """Raise ``ConfigError`` unless one key is named, and its file lies apart from the state and from releases."""
+        if self.key_file is not None and releases is not None:
+            apart(base, self.key_file, releases, which="key")
+        if (self.key_file is None) == (self.key_command is None):
+            raise ConfigError("encryption: say either key_file or key_command")
+        if self.key_file is not None:
+            apart(base, state, self.key_file, what="the key")
+        elif not self.command:
+            raise ConfigError("encryption.key_command: is not a command; quotation marks come in pairs")
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The words of ``key_command``; none, if it is not a command."""
+        try:
+            return tuple(shlex.split(self.key_command or ""))
+        except ValueError:
+            return ()
 
     def key(self, state: Path) -> bytes:
         """The key.
@@ -65,7 +59,7 @@ class EncryptionConfig:
             StateError: there is none, or others can read it. What was found is never told.
         """
         if self.key_file is None:
-            return _parsed(_printed(self.key_command), "[encryption] key_command")
+            return _parsed(_printed(self.command), "[encryption] key_command")
         if self.key_file.resolve().is_relative_to(state.resolve()):
             raise StateError(f"key_file {self.key_file} lies in the state folder, which it protects. Keep them apart.")
         return _parsed(_read(self.key_file), f"key_file {self.key_file}")
@@ -122,12 +116,12 @@ def _parsed(text: bytes, origin: str) -> bytes:
     )
 
 
-def apart(base: Path, inside: str, other: str, *, what: str = "public", which: str = "state") -> None:
+def apart(base: Path, inside: str | Path, other: str | Path, *, what: str = "public", which: str = "state") -> None:
     """Raise unless what is secret (the state, its key, a backup) and releases, which are public, or the key are kept
     apart.
     """
     secret, outside = (Path(os.path.normpath(base / path)) for path in (inside, other))
     if secret.is_relative_to(outside) or outside.is_relative_to(secret):
         raise ConfigError(
-            f"{other!r} is {what}, the {which} {inside!r} is secret: neither may lie in the other. Move one"
+            f"{str(other)!r} is {what}, the {which} {str(inside)!r} is secret: neither may lie in the other. Move one"
         )

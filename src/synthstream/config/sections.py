@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import os
-from datetime import date, datetime
+from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
-from synthstream.config.logs import SourceSection
-from synthstream.config.secrecy import EncryptionSection
-from synthstream.config.synthesis import Section, SynthesizerSection
+from synthstream.config.keys import Moment, Name, Place, Section, Words
+from synthstream.config.secrecy import EncryptionConfig
+from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
+from synthstream.config.sources import SourceConfig
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
-from synthstream.kinds import Content
-from synthstream.privacy import Neighbours
-from synthstream.schema.columns import Part
-
-
-def _moment(value: object) -> object:
-    """A TOML date is the beginning of its day."""
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime(value.year, value.month, value.day)
-    return value
-
-
-Moment = Annotated[datetime, BeforeValidator(_moment)]
-
-
-_URL = r"^https?://\S+$"
-
-# A path; ~ stands for a home folder, as in a shell. Variables of the environment are not replaced.
-Place = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
+from synthstream.privacy import Budget, Neighbours
+from synthstream.schema.clock import Clock, known_zone
+from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
+from synthstream.schema.coordinates import Coordinate
 
 
 class PersonSection(Section):
     """A unit of persons: the column that holds their keys, and how many events of each count."""
 
-    person: str = Field(min_length=1)
+    person: Name
     max_events: int = Field(ge=1, le=1_000_000)
     max_per_tick: int | None = Field(default=None, ge=1)
     per: str | None = None
@@ -59,6 +45,26 @@ class PrivacySection(Section):
     unit: _Unit
     neighbours: Neighbours = "add-remove"
 
+    def budget(self) -> Budget:
+        """What the custodian allows. Raises ``ValueError`` if it cannot be."""
+        return Budget(epsilon=self.epsilon, delta=self.delta)
+
+    def check_limits(self) -> None:
+        """Raise ``ConfigError`` unless the limits of a unit of persons go together."""
+        if self.unit == "event":
+            return
+        if self.neighbours != "add-remove":
+            raise ConfigError(
+                'a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
+                "takes another's place may bring another number of events, at other times"
+            )
+        per_tick, events = self.unit.max_per_tick, self.unit.max_events
+        if per_tick is not None and per_tick > events:
+            raise ConfigError(
+                f"max_per_tick = {per_tick} has no effect above max_events = {events}; leave it out, or let fewer "
+                "events count in a tick"
+            )
+
 
 class ClockSection(Section):
     """Keys of [clock]."""
@@ -70,11 +76,21 @@ class ClockSection(Section):
     timezone: str = "UTC"
     horizon: Literal["unbounded"] | int
 
+    def clock(self) -> Clock:
+        """The clock. Raises ``ConfigError`` if it cannot be, or its horizon ends before ``until``."""
+        horizon = None if self.horizon == "unbounded" else self.horizon
+        clock = Clock(**(self.model_dump() | {"horizon": horizon}))
+        if self.until is not None and horizon is not None:
+            ticks = replace(clock, horizon=None).ended_before(self.until)
+            if ticks > horizon:
+                raise ConfigError(f"horizon = {horizon}: there are {ticks} ticks up to until; pay for at least as many")
+        return clock
+
 
 class _Category(Section):
     type: Literal["category"]
     name: str
-    values: list[str]
+    values: Words
     missing: str | None = None
     other: str | None = None
 
@@ -114,45 +130,9 @@ class _Datetime(Section):
     timezone: str | None = None
 
 
-Columns = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
+AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
 
-
-class _Sink(Section):
-    kind: Literal["parquet"]
-    path: Place
-    rows: Literal["total"] | Annotated[int, Field(ge=0)] = "total"
-    keep: int | None = Field(default=None, ge=1)
-
-
-class AlsoSection(Section):
-    """Keys of [[also]]: another place that gets a copy of each release."""
-
-    kind: Literal["delta", "postgres"]
-    path: str | None = Field(default=None, min_length=1)
-    table: str | None = Field(default=None, min_length=1)
-    service: str | None = Field(default=None, pattern=r"^[\w.-]+$")
-    content: Content = "rows"
-
-    def check(self) -> None:
-        """Raise ``ConfigError`` unless the keys are those of the kind."""
-        required, others = ("path", ("table", "service")) if self.kind == "delta" else ("table", ("path",))
-        for name in others:
-            if getattr(self, name) is not None:
-                raise ConfigError(f'{name}: means nothing to kind = "{self.kind}"')
-        if getattr(self, required) is None:
-            raise ConfigError(f'also.{required}: this key is required for kind = "{self.kind}"')
-
-
-class PublicationSection(Section):
-    """Keys of [publication]: what portals show beside the releases. All public, none needed."""
-
-    title: str | None = Field(default=None, min_length=1)
-    description: str | None = None
-    publisher: str | None = Field(default=None, min_length=1)
-    contact: str | None = Field(default=None, min_length=1)
-    homepage: str | None = Field(default=None, pattern=_URL)
-    licence: str | None = Field(default=None, pattern=rf"{_URL}|^[A-Za-z0-9][A-Za-z0-9.+-]*$")
-    keywords: list[str] = Field(default_factory=list)
+_MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean, Integer, Number, Datetime)}
 
 
 class File(Section):
@@ -160,33 +140,50 @@ class File(Section):
 
     name: str = Field(min_length=1, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
     state: Place
-    op: str | None = Field(default=None, min_length=1)
+    op: Name | None = None
     privacy: PrivacySection
     clock: ClockSection
-    columns: list[Columns] = Field(min_length=1)
-    synthesizer: SynthesizerSection = SynthesizerSection()
-    source: SourceSection | None = None
-    sink: _Sink | None = None
-    also: tuple[AlsoSection, ...] = Field(default=(), strict=False)
-    encryption: EncryptionSection | None = None
-    publication: PublicationSection = PublicationSection()
+    columns: list[AnyColumn] = Field(min_length=1)
+    synthesizer: SynthesizerConfig = SynthesizerConfig()
+    source: SourceConfig | None = None
+    sink: SinkConfig | None = None
+    mirror: tuple[MirrorConfig, ...] = Field(default=(), strict=False)
+    encryption: EncryptionConfig | None = None
+    publication: PublicationConfig = PublicationConfig()
 
 
-# Every table of the file by its name, columns by their type.
-SECTIONS: dict[str, type[Section]] = {
-    "": File,
-    "privacy": PrivacySection,
-    "unit": PersonSection,
-    "clock": ClockSection,
-    "synthesizer": SynthesizerSection,
-    "source": SourceSection,
-    "sink": _Sink,
-    "also": AlsoSection,
-    "encryption": EncryptionSection,
-    "publication": PublicationSection,
-    "category": _Category,
-    "boolean": _Boolean,
-    "integer": _Integer,
-    "number": _Number,
-    "datetime": _Datetime,
-}
+def column_of(section: AnyColumn, timezone: str) -> Column:
+    """The column of a stream of tables; times are on the wall clock of a zone, unless the section names another.
+
+    Raises:
+        ConfigError, SchemaError: there is no such column.
+    """
+    settings = section.model_dump(exclude={"type"})
+    if section.type == "number" and section.bins is None:
+        raise ConfigError(
+            'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '
+            "all columns are numbers)"
+        )
+    if section.type == "datetime" and section.timezone is None:
+        settings["timezone"] = timezone
+    elif section.type == "datetime" and not known_zone(settings["timezone"]):
+        raise ConfigError(f'timezone = {section.timezone!r}: not a known zone; use a name such as "UTC"')
+    return _MADE[section.type](**settings)
+
+
+def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:
+    """The column of a stream of points, in so many digits.
+
+    Raises:
+        ConfigError: it is no column of a points stream; SchemaError: its range cannot be.
+    """
+    if section.type != "number":
+        raise ConfigError(
+            f'type = "{section.type}": a stream of points takes numbers only. Leave this column out, or use '
+            'kind = "table"'
+        )
+    if section.bins is not None:
+        raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
+    if section.missing is None:
+        raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
+    return Coordinate(name=section.name, min=section.min, max=section.max, missing=section.missing, bits=bits)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
+from synthstream.config.keys import Section, Words
 from synthstream.config.problems import nearest
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, SYNTHESIZERS, FitKind, Queries, Score, Split
@@ -29,39 +29,45 @@ _DEEPEST_POINTS = 26
 
 Measure = Literal["auto", "always", "epochs"]
 
-
-def _known_kind(name: str) -> str:
-    return _known(name, SYNTHESIZERS)
-
-
-def _known_counter(name: str) -> str:
-    return _known(name, COUNTERS)
+# Keys that had another name when the first chains began.
+STORED = {"shares": "budget"}
 
 
-def _known(name: str, names: Iterable[str]) -> str:
-    if name not in names:
-        raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, names))})
-    return name
+def _one_of(names: Iterable[str]) -> AfterValidator:
+    """Of names that may still become more."""
+
+    def check(name: str) -> str:
+        if name not in names:
+            raise PydanticCustomError("literal_error", "{expected}", {"expected": ", ".join(map(repr, names))})
+        return name
+
+    return AfterValidator(check)
 
 
-CounterName = Annotated[str, AfterValidator(_known_counter)]
-KindName = Annotated[str, AfterValidator(_known_kind)]
+class SynthesizerConfig(Section):
+    """Keys of [synthesizer]: what is measured and how.
 
+    Args:
+        kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
+            ``hypercube``, the algorithm of paper 1.
+        order, marginals: which tables; see :func:`workload_of`.
+        counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.marginals.Marginals`.
+        measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
+        growth: see :class:`synthstream.kernel.epochs.Epochs`.
+        picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
+            :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
+        events_per_tick: a public guess for that rule.
+        fit: see :class:`synthstream.papers.fit.rounds.Rounds`.
+        queries, score: see :class:`synthstream.papers.rounds.InRounds`.
+        depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
+        schedule: see :class:`synthstream.kernel.points.Points`.
+    """
 
-class Section(BaseModel):
-    """A part of ``stream.toml``, read strictly."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class SynthesizerSection(Section):
-    """Keys of [synthesizer]; see :class:`SynthesizerConfig`."""
-
-    kind: KindName = "table"
+    kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
     order: int | None = Field(default=None, ge=1, le=8)
-    marginals: list[list[str]] | None = None
-    counter: CounterName = "auto"
-    budget: Split = "auto"
+    marginals: Annotated[tuple[Words, ...], Field(strict=False)] | None = None
+    counter: Annotated[str, _one_of(COUNTERS)] = "auto"
+    shares: Split = "auto"
     measure: Measure = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
     picks: int | None = Field(default=None, ge=1)
@@ -77,44 +83,6 @@ class SynthesizerSection(Section):
         """Whether columns are coordinates of points."""
         return SYNTHESIZERS[self.kind].points
 
-
-@dataclass(frozen=True, kw_only=True)
-class SynthesizerConfig:
-    """What is measured and how.
-
-    Args:
-        kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
-            ``hypercube``, the algorithm of paper 1.
-        counter, budget: see :class:`synthstream.kernel.marginals.Marginals`.
-        measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
-        growth: see :class:`synthstream.kernel.epochs.Epochs`.
-        picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
-            :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
-        events_per_tick: a public guess for that rule.
-        fit: see :class:`synthstream.papers.fit.rounds.Rounds`.
-        queries, score: see :class:`synthstream.papers.rounds.InRounds`.
-        depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
-        schedule: see :class:`synthstream.kernel.points.Points`.
-    """
-
-    kind: str = "table"
-    counter: str = "auto"
-    budget: Split = "auto"
-    measure: Measure = "auto"
-    growth: float = 1.5
-    picks: int | None = None
-    events_per_tick: float | None = None
-    fit: FitKind = "pgm"
-    queries: Queries = "workloads"
-    score: Score = "corrected"
-    depth: int | None = None
-    schedule: Literal["adaptive", "fixed"] = "adaptive"
-
-    @property
-    def points(self) -> bool:
-        """Whether columns are coordinates of points."""
-        return SYNTHESIZERS[self.kind].points
-
     def measures(self, budget: Budget) -> Literal["always", "epochs"]:
         """Whether all tables are measured at every tick, or some once an epoch.
 
@@ -122,42 +90,36 @@ class SynthesizerConfig:
         """
         if self.measure != "auto":
             return self.measure
-        return "epochs" if budget.pure and (self.counter, self.budget) == ("auto", "auto") else "always"
+        return "epochs" if budget.pure and (self.counter, self.shares) == ("auto", "auto") else "always"
 
+    def public(self) -> dict[str, Any]:
+        """All settings but which tables there are, under the names that the chains of streams begin with."""
+        settings = self.model_dump(exclude={"order", "marginals"})
+        return {STORED.get(key, key): value for key, value in settings.items()}
 
-def settings_of(section: SynthesizerSection, budget: Budget) -> SynthesizerConfig:
-    """The settings without the tables.
-
-    Raises:
-        ConfigError: a key has no effect with the others, or one is missing.
-    """
-    settings = SynthesizerConfig(**section.model_dump(exclude={"order", "marginals"}))
-    given = {key for key in section.model_fields_set if getattr(section, key) != "auto"}
-    for key in sorted(given - {"kind"} - set(SYNTHESIZERS[section.kind].keys)):
-        if belonging := [kind for kind, known in SYNTHESIZERS.items() if key in known.keys]:
-            belongs = " or ".join(f'"{kind}"' for kind in belonging)
-            raise ConfigError(f'{key}: has no effect with kind = "{section.kind}"; it belongs to kind = {belongs}')
-    if section.kind == "table":
-        measure = settings.measures(budget)
-        for key in sorted(given & {"always": {"growth", "picks"}, "epochs": {"counter", "budget"}}[measure]):
-            when = {"always": "at every tick", "epochs": "once an epoch"}[measure]
-            other = {"always": "epochs", "epochs": "always"}[measure]
+    def check(self, budget: Budget) -> None:
+        """Raise ``ConfigError`` if a key has no effect with the others, or one is missing."""
+        given = {key for key in self.model_fields_set if getattr(self, key) != "auto"}
+        for key in sorted(given - {"kind"} - set(SYNTHESIZERS[self.kind].keys)):
+            if belonging := [kind for kind, known in SYNTHESIZERS.items() if key in known.keys]:
+                belongs = " or ".join(f'"{kind}"' for kind in belonging)
+                raise ConfigError(f'{key}: has no effect with kind = "{self.kind}"; it belongs to kind = {belongs}')
+        if self.kind == "table":
+            measure = self.measures(budget)
+            for key in sorted(given & {"always": {"growth", "picks"}, "epochs": {"counter", "shares"}}[measure]):
+                when = {"always": "at every tick", "epochs": "once an epoch"}[measure]
+                other = {"always": "epochs", "epochs": "always"}[measure]
+                raise ConfigError(
+                    f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{other}"'
+                )
+        elif "events_per_tick" in SYNTHESIZERS[self.kind].keys and self.picks is None and self.events_per_tick is None:
             raise ConfigError(
-                f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{other}"'
+                "picks: say how many tables to select at a tick; or give events_per_tick, a public guess of how many "
+                "events a tick brings, and let a rule decide. Never look it up in the private data"
             )
-        return settings
-    if "events_per_tick" in SYNTHESIZERS[section.kind].keys and (settings.picks, settings.events_per_tick) == (
-        None,
-        None,
-    ):
-        raise ConfigError(
-            "picks: say how many tables to select at a tick; or give events_per_tick, a public guess of how many "
-            "events a tick brings, and let a rule decide. Never look it up in the private data"
-        )
-    return settings
 
 
-def partition_of(section: SynthesizerSection, columns: int) -> Partition:
+def partition_of(section: SynthesizerConfig, columns: int) -> Partition:
     """The partition of the box of a points stream.
 
     Raises:
@@ -179,7 +141,7 @@ def partition_of(section: SynthesizerSection, columns: int) -> Partition:
     return Partition(dimension=columns, depth=depth)
 
 
-def workload_of(section: SynthesizerSection, schema: Schema) -> Workload:
+def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
     """The tables that a section asks for.
 
     Raises:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from synthstream.config.outside import SourceConfig
+from synthstream.config.sources import Files
 from synthstream.errors import SourceError
 from synthstream.state.store import Store
 
@@ -39,7 +39,7 @@ class FileNames:
         base: the folder of ``stream.toml``; absolute.
     """
 
-    source: SourceConfig
+    source: Files
     base: Path
 
     def of(self, path: Path) -> str:

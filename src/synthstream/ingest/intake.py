@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.logs import LogConfig
+from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, SchemaError
 from synthstream.ingest.counting import (

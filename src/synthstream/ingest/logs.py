@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from synthstream.config.logs import LogConfig, PostgresConfig
+from synthstream.config.sources import LogConfig, PostgresConfig
 from synthstream.errors import ConfigError
 from synthstream.ingest.cursors import CursorSource
 

@@ -1,4 +1,4 @@
-"""Other places of publication: copies of what the sink has published, in order, each release once."""
+"""Mirrors, other places of publication: copies of what the sink has published, in order, each release once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from synthstream.publish.folder import ParquetSink
 
 
 class Copied(NamedTuple):
-    """The newest release that a place holds. No head: the place no longer tells it."""
+    """The newest release that a mirror holds. No head: the mirror no longer tells it."""
 
     tick: int
     head: str | None
 
 
-class Place(Protocol):
+class Mirror(Protocol):
     """A place that gets copies of releases."""
 
     @property
@@ -46,74 +46,74 @@ class Place(Protocol):
 Heads = Callable[[int], str | None]
 
 
-def refuse_fork(place: Place, known: Copied | None, heads: Heads) -> None:
-    """Raise unless the newest release that a place holds is of a chain.
+def refuse_fork(mirror: Mirror, known: Copied | None, heads: Heads) -> None:
+    """Raise unless the newest release that a mirror holds is of a chain.
 
     Args:
-        place: which.
+        mirror: which.
         known: what it holds.
         heads: of the chain.
 
     Raises:
         StateRolledBack: it is not, whoever made it.
-        SinkError: the place does not tell.
+        SinkError: the mirror does not tell.
     """
     if known is None:
         return
     own = heads(known.tick)
     if own is None or known.head not in (own, None):
         raise StateRolledBack(
-            f"{place.name} holds a release of tick {known.tick} that is not known here: state and releases are lost "
+            f"{mirror.name} holds a release of tick {known.tick} that is not known here: state and releases are lost "
             "or old copies, or another copy of them goes on elsewhere. Drawing that tick here spends the budget "
             "twice for its events. Use the newest state and releases. If they are lost, this stream ends; a successor "
-            "with another 'name', 'state' and sink has a budget of its own. To copy to another place, or to none, "
+            "with another 'name', 'state' and sink has a budget of its own. To copy to another mirror, or to none, "
             "undoes nothing: it only hides that the budget is spent twice. Nothing was copied there, and no more noise "
             "was drawn."
         )
     if known.head is None:
         raise SinkError(
-            f"{place.name}: its history no longer tells which release of tick {known.tick} it holds. Copy to another "
-            "place, once you know that no other copy of this state has run: otherwise the budget was spent twice."
+            f"{mirror.name}: its history no longer tells which release of tick {known.tick} it holds. Copy to another "
+            "mirror, once you know that no other copy of this state has run: otherwise the budget was spent twice."
         )
 
 
-def refuse_emptied(place: Place, known: Copied | None) -> None:
-    """Raise ``SinkError`` if a place that has held the stream holds nothing: what it could testify is elsewhere."""
+def refuse_emptied(mirror: Mirror, known: Copied | None) -> None:
+    """Raise ``SinkError`` if a mirror that has held the stream holds nothing: what it could testify is elsewhere."""
     if known is None:
         raise SinkError(
-            f"{place.name} holds nothing, although this stream was copied to it. Bring it back: is its disk mounted, "
+            f"{mirror.name} holds nothing, although this stream was copied to it. Bring it back: is its disk mounted, "
             "and is it the right server? If it was emptied or dropped on purpose, say --unchecked: it is made anew."
         )
 
 
-def catch_up(sink: ParquetSink, place: Place, *, held: bool = False) -> int:
-    """Copy every release that a place does not hold yet, from what the sink has published.
+def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
+    """Copy every release that a mirror does not hold yet, from what the sink has published.
 
-    A place that keeps no history gets the newest one, if it does not hold it. A release whose rows the sink has dropped
+    A mirror without history gets the newest one, if it does not hold it. A release whose rows the sink has dropped
     (``keep``) is left out where rows are wanted.
 
     Args:
         sink: what is published.
-        place: what gets copies.
+        mirror: what gets copies.
         held: it has held the stream, and must not be made anew.
 
     Returns:
         Number of releases that were copied.
 
     Raises:
-        SinkError: the place holds something else, or cannot be read or written.
+        SinkError: the mirror holds something else, or cannot be read or written.
         StateRolledBack: it holds releases of another state.
     """
-    last, known = sink.last(), place.newest()
+    last, known = sink.last(), mirror.newest()
     if held:
-        refuse_emptied(place, known)
-    refuse_fork(place, known, sink.head)
+        refuse_emptied(mirror, known)
+    refuse_fork(mirror, known, sink.head)
     first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
     copied = 0
-    for tick in range(first if place.history else max(first, end - 1), end):
-        frame = sink.content(tick, place.content)
+    for tick in range(first if mirror.history else max(first, end - 1), end):
+        frame = sink.content(tick, mirror.content)
         if frame is not None:
-            place.put(frame, tick=tick, manifest=sink.manifest(tick))
+            mirror.put(frame, tick=tick, manifest=sink.manifest(tick))
             copied += 1
     return copied
 

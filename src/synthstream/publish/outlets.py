@@ -7,13 +7,12 @@ import json
 from dataclasses import replace
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.mirrors import SIMULATED, aside
-from synthstream.config.outside import AlsoConfig, SinkConfig
+from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, SinkConfig, aside
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import Anchor, ParquetSink, Sink
-from synthstream.publish.mirrors import Place
+from synthstream.publish.mirrors import Mirror
 
 
 def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
@@ -39,29 +38,30 @@ def parquet_sink(config: SinkConfig, env: Env = REAL) -> ParquetSink:
     return ParquetSink(config.path, rows=config.rows, keep=config.keep, env=env)
 
 
-def places_of(config: StreamConfig, env: Env = REAL) -> list[Place]:
-    """Other places that get copies of what the sink publishes."""
-    return [_place(also, config.genesis, env) for also in config.also]
+def mirrors_of(config: StreamConfig, env: Env = REAL) -> list[Mirror]:
+    """Mirrors: they get copies of what the sink publishes."""
+    return [_mirror(mirror, config.genesis, env) for mirror in config.mirrors]
 
 
-def mark_of(also: AlsoConfig) -> str:
-    """What a state knows a place by: its kind and address, as a hash, wherever in ``stream.toml`` it stands."""
-    address = hashlib.sha256(json.dumps([also.place, also.service]).encode()).hexdigest()
-    return f"copied to {also.kind} {address}"
+def mark_of(mirror: AnyMirror) -> str:
+    """What a state knows a mirror by: its kind and address, as a hash, wherever in ``stream.toml`` it stands."""
+    address = hashlib.sha256(json.dumps([mirror.place, mirror.service]).encode()).hexdigest()
+    return f"copied to {mirror.kind} {address}"
 
 
-def _place(also: AlsoConfig, stream: str, env: Env) -> Place:
-    if also.kind == "delta":
-        return DeltaTable(also.place, stream=stream, content=also.content, env=env)
+def _mirror(mirror: AnyMirror, stream: str, env: Env) -> Mirror:
+    if isinstance(mirror, DeltaMirror):
+        return DeltaTable(mirror.path, stream=stream, content=mirror.content, env=env)
     try:
         from synthstream.publish.postgres_table import PostgresTable
     except ImportError:
         raise SinkError("psycopg is not installed here. Say: pip install 'synthstream[postgres]'") from None
-    return PostgresTable(also.place, stream=stream, service=also.service, content=also.content, env=env)
+    return PostgresTable(mirror.table, stream=stream, service=mirror.service, content=mirror.content, env=env)
 
 
 def simulated(config: StreamConfig) -> StreamConfig:
-    """The same configuration with places of its own for a run with simulated noise."""
-    state = config.state.with_name(config.state.name + SIMULATED)
-    sink = config.sink and replace(config.sink, path=config.sink.path.with_name(config.sink.path.name + SIMULATED))
-    return replace(config, state=state, sink=sink, also=tuple(aside(place) for place in config.also))
+    """The same configuration with folders and mirrors of its own for a run with simulated noise."""
+    state, sink = config.state.with_name(config.state.name + SIMULATED), config.sink
+    if sink is not None:
+        sink = sink.model_copy(update={"path": sink.path.with_name(sink.path.name + SIMULATED)})
+    return replace(config, state=state, sink=sink, mirrors=tuple(map(aside, config.mirrors)))

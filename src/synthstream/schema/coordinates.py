@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from synthstream.errors import ConfigError, SchemaError
+from synthstream.errors import SchemaError
 from synthstream.schema.coercion import numbers
 from synthstream.schema.columns import Column
 from synthstream.workload import CodeArray, FloatArray, IntArray
@@ -77,21 +77,3 @@ class Coordinate(Column):
         """See :meth:`Column.decode`: uniform within the cell."""
         values = self.min + (self.max - self.min) * ((codes + rng.random(codes.size)) / 2.0**self.bits)
         return pl.Series(self.name, np.minimum(values, self.max))
-
-
-def coordinate_of(section: Any, bits: int) -> Coordinate:
-    """The column that a part of ``stream.toml`` describes, in so many digits.
-
-    Raises:
-        ConfigError: it is no column of a points stream; SchemaError: its range cannot be.
-    """
-    if section.type != "number":
-        raise ConfigError(
-            f'type = "{section.type}": a stream of points takes numbers only. Leave this column out, or use '
-            'kind = "table"'
-        )
-    if section.bins is not None:
-        raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
-    if section.missing is None:
-        raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
-    return Coordinate(name=section.name, min=section.min, max=section.max, missing=section.missing, bits=bits)

@@ -51,7 +51,7 @@ class Attached:
         Raises:
             EngineError: the query failed. What was counted stays counted; what was not was not.
             BatchConflict: at the end: a batch came again with other rows. It counts as it came first; all others count.
-            PlaceError: another place of publication failed, after all that is due was published. The query goes on:
+            MirrorError: a mirror failed, after all that is due was published. The query goes on:
                 iterate again.
         """
         while not self._over(seconds=1):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import FilesLeftOut, PlaceError
+from synthstream.errors import FilesLeftOut, MirrorError
 from synthstream.release.release import Release
 
 
@@ -31,24 +31,24 @@ class Followed(Protocol):
 
 
 def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> Iterator[Release]:
-    """Close so many ticks, which are due. A place that gets copies and fails delays none of them.
+    """Close so many ticks, which are due. A mirror that fails delays none of them.
 
     Args:
         stream: an open one.
-        ticks: how many; if none, what other places lack is copied all the same.
+        ticks: how many; if none, what mirrors lack is copied all the same.
         until: see :meth:`Stream.due`.
 
     Raises:
-        PlaceError: at the end, if a place still lacks something.
+        MirrorError: at the end, if a mirror still lacks something.
     """
-    failed: PlaceError | None = None
+    failed: MirrorError | None = None
     if not ticks:
         stream.publish_copies()
     for _ in range(ticks):
         failed = None
         try:
             stream.release(until=until)
-        except PlaceError as error:
+        except MirrorError as error:
             failed = error
         if stream.last is not None:
             yield stream.last
@@ -73,8 +73,8 @@ def follow(
     """Count what comes, and close each tick when it is over, for ever or up to a moment.
 
     When a tick is over, what the source holds is counted before the tick is closed; an event that is written later
-    counts in the next one. A source that cannot be read stops it, before any tick is closed, and a place that gets
-    copies and fails stops it after all that is due was published: the same call goes on. Files that cannot be
+    counts in the next one. A source that cannot be read stops it, before any tick is closed, and a mirror that
+    fails stops it after all that is due was published: the same call goes on. Files that cannot be
     counted stop nothing; ``stream.findings`` has them after each look, and they are told when it ends.
 
     Args:

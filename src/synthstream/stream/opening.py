@@ -39,7 +39,7 @@ def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder
 
 
 def marks_of(store: Store) -> Marks:
-    """Which places of ``[[also]]`` have held the stream, as a state remembers it."""
+    """Which mirrors have held the stream, as a state remembers it."""
 
     def write(mark: str) -> None:
         with store.transaction("place"):
@@ -97,7 +97,7 @@ def begin(
 
 
 def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
-    """Raise ``StateRolledBack`` if there are releases, here or in another place, but no state; creates nothing."""
+    """Raise ``StateRolledBack`` if there are releases, here or in a mirror, but no state; creates nothing."""
     if (config.state / "store.db").exists():
         return
     last = sink.last()

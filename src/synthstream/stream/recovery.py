@@ -69,10 +69,10 @@ def adopt(
         config: of the stream.
         gates, seed, env: as for :class:`synthstream.Stream`.
         progress: wraps the loops over releases.
-        unchecked: go on although a place of ``[[also]]`` cannot be asked what it holds. Drawing will ask again.
+        unchecked: go on although a mirror cannot be asked what it holds. Drawing will ask again.
 
     Raises:
-        PlaceError: a place of ``[[also]]`` cannot be asked what it holds.
+        MirrorError: a mirror cannot be asked what it holds.
         RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
         StateLocked: the state is in use.
     """
@@ -167,10 +167,10 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
 
 
 def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Published) -> tuple[str, ...]:
-    """Raise if another place of publication holds what neither the releases nor a state as new as they know.
+    """Raise if a mirror holds what neither the releases nor a state as new as they know.
 
     Returns:
-        Marks of the places that hold the stream now, or have held it, as far as the old state remembers.
+        Marks of the mirrors that hold the stream now, or have held it, as far as the old state remembers.
     """
     whole, found = store is not None and heads_of(store.measurement)(last.tick) == last.head, set[str]()
     marks = Marks(lambda mark: mark in found or (store is not None and store.meta(mark) is not None), found.add)

@@ -59,7 +59,7 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
 
     Raises:
         ConfigError: the file is not a valid configuration.
-        StateError, PlaceError: as :class:`Stream`.
+        StateError, MirrorError: as :class:`Stream`.
     """
     config = load(Path(path))
     if simulate is None:
@@ -81,11 +81,11 @@ class Stream:
         gates: the source of noise for each tick; anything but the system's stamps every release as not private.
         seed: of simulated gates, if they have one: a state goes on only with its own.
         env: the world outside; tests choose another one.
-        unchecked: go on although a place of ``[[also]]`` cannot be asked what it holds; manifests say so.
+        unchecked: go on although a mirror cannot be asked what it holds; manifests say so.
 
     Raises:
         StateLocked, StateMismatch, StateRolledBack, StateCorrupt, StateError: the state cannot be used.
-        PlaceError: a place of ``[[also]]`` cannot be asked what it holds, or holds nothing any more.
+        MirrorError: a mirror cannot be asked what it holds, or holds nothing any more.
         BudgetExceeded: the budget does not cover the stream.
     """
 
@@ -239,8 +239,8 @@ class Stream:
         Raises:
             TickNotOver: the public clock has not reached the end of the open tick.
             HorizonExhausted: all ticks have been released.
-            PlaceError: another place of publication failed, after the tick was closed and published.
-            StateRolledBack: another place holds a release that this state did not make.
+            MirrorError: a mirror failed, after the tick was closed and published.
+            StateRolledBack: a mirror holds a release that this state did not make.
         """
         refuse_beyond(self.config.clock.horizon, self.closed)
         if self.due(until=until) == 0:
@@ -268,16 +268,16 @@ class Stream:
 
     @alone
     def publish_copies(self) -> int:
-        """Copy what is published to the other places of the configuration (``[[also]]``), as far as they lack it.
+        """Copy what is published to the mirrors of the configuration (``[[mirror]]``), as far as they lack it.
 
-        Closing a tick does it too. After a place has failed, this goes on where it stopped.
+        Closing a tick does it too. After a mirror has failed, this goes on where it stopped.
 
         Returns:
             Number of releases that were copied.
 
         Raises:
-            PlaceError: a place cannot be used. What is published stays published.
-            StateRolledBack: a place holds a release of another state. Nothing more is drawn.
+            MirrorError: a mirror cannot be used. What is published stays published.
+            StateRolledBack: a mirror holds a release of another state. Nothing more is drawn.
         """
         return self._copies.publish(self._sink) if isinstance(self._sink, ParquetSink) else 0
 
@@ -386,7 +386,7 @@ class Stream:
 
     @alone
     def status(self) -> dict[str, Any]:
-        """What was spent, how far the stream is, which places did not answer last: what is, or may be, public."""
+        """What was spent, how far the stream is, which mirrors did not answer last: what is, or may be, public."""
         last = self._published
         return {
             "name": self.config.name,

@@ -165,7 +165,7 @@ def synthesizer_for(
     }
     if settings.kind == "table":
         if settings.measures(budget) == "always":
-            return Continual(mechanism=Marginals(**common, split=settings.budget, kind=settings.counter))
+            return Continual(mechanism=Marginals(**common, split=settings.shares, kind=settings.counter))
         picks = settings.picks or len(workload.sizes)
         return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
     if settings.fit == "mw":

@@ -1,4 +1,4 @@
-"""Other places of publication: every release once, in order, whatever happens in between."""
+"""Mirrors: every release once, in order, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
-from synthstream.errors import ConfigError, PlaceError, SinkError, StateRolledBack
+from synthstream.errors import ConfigError, MirrorError, SinkError, StateRolledBack
 from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import ParquetSink
@@ -24,18 +24,18 @@ from synthstream.publish.mirrors import catch_up
 from synthstream.testing.environments import Recording, failing
 from tests.support.streams import TICKS, configured, rows, text_of
 
-ALSO = """
-[[also]]
+MIRROR = """
+[[mirror]]
 kind = "delta"
 path = "lake/rows"
-[[also]]
+[[mirror]]
 kind = "delta"
 path = "lake/tables"
 content = "tables"
 """
 
 
-def prepared(folder: Path, kind: str = "always", more: str = ALSO) -> StreamConfig:
+def prepared(folder: Path, kind: str = "always", more: str = MIRROR) -> StreamConfig:
     folder.mkdir(exist_ok=True)
     rows(300, 1).write_parquet(folder / "rows-1.parquet")
     return StreamConfig.from_toml(text_of(kind) + more, base=folder)
@@ -76,7 +76,7 @@ def test_duckdb_reads_the_newest_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_place_that_fails_is_caught_up_and_nothing_comes_twice(tmp_path: Path, when: str) -> None:
+def test_a_mirror_that_fails_is_caught_up_and_nothing_comes_twice(tmp_path: Path, when: str) -> None:
     """Failing after the commit: it was made, and reported as failed."""
     config = prepared(tmp_path)
     env = failing(5, at="commit to Delta", number=5, when=when)  # type: ignore[arg-type]
@@ -84,11 +84,11 @@ def test_a_place_that_fails_is_caught_up_and_nothing_comes_twice(tmp_path: Path,
         stream.ingest()
         for _ in range(2):
             stream.release()
-        with pytest.raises(PlaceError, match="will be copied when you run again"):
+        with pytest.raises(MirrorError, match="will be copied when you run again"):
             stream.release()
         assert stream.closed == 3, "the release is out"
     with opened(config) as stream:
-        assert stream.publish_copies() == (1 if when == "before" else 0), "the other place was not made to wait"
+        assert stream.publish_copies() == (1 if when == "before" else 0), "the other mirror was not made to wait"
         assert stream.publish_copies() == 0
         list(stream.run())
         assert stream.publish_copies() == 0
@@ -96,12 +96,12 @@ def test_a_place_that_fails_is_caught_up_and_nothing_comes_twice(tmp_path: Path,
         assert deltalake.DeltaTable(tmp_path / "lake" / name).version() == TICKS - 1
 
 
-def test_a_place_that_fails_delays_no_release(tmp_path: Path) -> None:
+def test_a_mirror_that_fails_delays_no_release(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "rows").write_text("in the way")
     for _ in range(2):
-        with opened(config, unchecked=True) as stream, pytest.raises(PlaceError, match="will be copied"):
+        with opened(config, unchecked=True) as stream, pytest.raises(MirrorError, match="will be copied"):
             list(stream.run())
         assert stream.closed == TICKS
     assert deltalake.DeltaTable(tmp_path / "lake" / "tables").version() == TICKS - 1
@@ -112,9 +112,9 @@ def test_a_place_that_fails_delays_no_release(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [[], ["--follow"]])
-def test_the_command_tells_of_a_place_that_fails_when_all_releases_are_out(tmp_path: Path, more: list[str]) -> None:
+def test_the_command_tells_of_a_mirror_that_fails_when_all_releases_are_out(tmp_path: Path, more: list[str]) -> None:
     prepared(tmp_path)
-    (tmp_path / "stream.toml").write_text(text_of("always") + ALSO)
+    (tmp_path / "stream.toml").write_text(text_of("always") + MIRROR)
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "rows").write_text("in the way")
     command = ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-04", *more]
@@ -123,7 +123,7 @@ def test_the_command_tells_of_a_place_that_fails_when_all_releases_are_out(tmp_p
     assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"
     for _ in range(2):
         found = CliRunner().invoke(app, [*command, "--unchecked"])
-        assert "Warning: [[also]] delta 1 could not be asked" in found.output
+        assert "Warning: [[mirror]] delta 1 could not be asked" in found.output
         assert found.exit_code == 2
         assert "cannot be used" in found.output
         assert (tmp_path / "releases" / "000002").is_dir()
@@ -133,7 +133,7 @@ def test_the_command_tells_of_a_place_that_fails_when_all_releases_are_out(tmp_p
     assert deltalake.DeltaTable(tmp_path / "lake" / "rows").version() == 2
 
 
-def test_a_place_that_failed_once_is_no_error_when_the_next_release_has_mended_it(tmp_path: Path) -> None:
+def test_a_mirror_that_failed_once_is_no_error_when_the_next_release_has_mended_it(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     with opened(config, failing(5, at="commit to Delta", number=5)) as stream:
         assert [release.tick for release in stream.run()] == list(range(TICKS))
@@ -141,9 +141,9 @@ def test_a_place_that_failed_once_is_no_error_when_the_next_release_has_mended_i
         assert deltalake.DeltaTable(tmp_path / "lake" / name).version() == TICKS - 1
 
 
-def test_a_place_that_is_added_later_gets_all_releases_that_have_rows(tmp_path: Path) -> None:
+def test_a_mirror_that_is_added_later_gets_all_releases_that_have_rows(tmp_path: Path) -> None:
     config = prepared(tmp_path, more="")
-    config = replace(config, sink=config.sink and replace(config.sink, keep=3))
+    config = replace(config, sink=config.sink and config.sink.model_copy(update={"keep": 3}))
     with opened(config) as stream:
         list(stream.run())
     with opened(replace(prepared(tmp_path), sink=config.sink)) as stream:
@@ -157,16 +157,16 @@ def test_what_belongs_to_another_is_refused(tmp_path: Path) -> None:
         with opened(config) as stream:
             stream.ingest()
             stream.release()
-    place = DeltaTable(str(tmp_path / "ours" / "lake" / "rows"), stream="another")
+    mirror = DeltaTable(str(tmp_path / "ours" / "lake" / "rows"), stream="another")
     with pytest.raises(SinkError, match="is another table"):
-        catch_up(ParquetSink(tmp_path / "theirs" / "releases"), place)
+        catch_up(ParquetSink(tmp_path / "theirs" / "releases"), mirror)
     rows(300, 2).write_parquet(tmp_path / "theirs" / "rows-2.parquet")
     with opened(theirs) as stream:
         stream.ingest()
         stream.release(until=datetime(2026, 1, 3, tzinfo=UTC))
-    also = replace(ours.also[0], place=theirs.also[0].place)
+    foreign = ours.mirrors[0].model_copy(update={"path": theirs.mirrors[0].place})
     with pytest.raises(StateRolledBack, match="holds a release of tick 1 that is not known here"):
-        opened(replace(ours, also=(also,)))
+        opened(replace(ours, mirrors=(foreign,)))
     (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
     (tmp_path / "broken" / "_delta_log" / f"{0:020d}.json").write_text("no log")
     with pytest.raises(SinkError, match="cannot be used"):
@@ -176,14 +176,14 @@ def test_what_belongs_to_another_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ('[[also]]\nkind = "delta"\npath = "state/lake"', "neither may lie in the other"),
-        ('[[also]]\nkind = "delta"\npath = "releases/lake"', "'releases' is another place"),
-        ('[[also]]\nkind = "delta"\npath = "a"\n[[also]]\nkind = "delta"\npath = "a/b"', "another place"),
-        ('[[also]]\nkind = "delta"\npath = "a"\nplace = "b"', "there is no such key"),
-        ('[[also]]\nkind = "delter"\npath = "a"', "'delta'"),
+        ('[[mirror]]\nkind = "delta"\npath = "state/lake"', "neither may lie in the other"),
+        ('[[mirror]]\nkind = "delta"\npath = "releases/lake"', "'releases' is another place"),
+        ('[[mirror]]\nkind = "delta"\npath = "a"\n[[mirror]]\nkind = "delta"\npath = "a/b"', "another place"),
+        ('[[mirror]]\nkind = "delta"\npath = "a"\nplace = "b"', "there is no such key"),
+        ('[[mirror]]\nkind = "delter"\npath = "a"', "'delta'"),
     ],
 )
-def test_places_that_cannot_be_are_refused(tmp_path: Path, more: str, message: str) -> None:
+def test_mirrors_that_cannot_be_are_refused(tmp_path: Path, more: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         StreamConfig.from_toml(text_of("always") + more, base=tmp_path)
 
@@ -192,9 +192,9 @@ def test_a_copy_needs_a_sink_and_addresses_are_left_as_they_are(tmp_path: Path) 
     text = text_of("always")
     without = text[: text.index("[sink]")] + text[text.index("[[columns]]") :]
     with pytest.raises(ConfigError, match=r"name a \[sink\] too"):
-        StreamConfig.from_toml(without + ALSO, base=tmp_path)
-    config = StreamConfig.from_toml(text + '[[also]]\nkind = "delta"\npath = "s3://open/rows"', base=tmp_path)
-    assert config.also[0].place == "s3://open/rows"
+        StreamConfig.from_toml(without + MIRROR, base=tmp_path)
+    config = StreamConfig.from_toml(text + '[[mirror]]\nkind = "delta"\npath = "s3://open/rows"', base=tmp_path)
+    assert config.mirrors[0].place == "s3://open/rows"
     assert config.public_json() == configured(tmp_path, "always").public_json()
 
 

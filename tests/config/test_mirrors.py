@@ -1,4 +1,4 @@
-"""[[also]] kind = "postgres" in a configuration: what is read, and what is refused before anything is made."""
+"""[[mirror]] kind = "postgres" in a configuration: what is read, and what is refused before anything is made."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.streams import configured, text_of
 SOURCE = 'kind = "parquet"\npath = "rows-*.parquet"'
 
 
-def also(table: str, more: str = "") -> str:
-    return f"[[also]]\nkind = \"postgres\"\ntable = '{table}'\n{more}\n"
+def mirror(table: str, more: str = "") -> str:
+    return f"[[mirror]]\nkind = \"postgres\"\ntable = '{table}'\n{more}\n"
 
 
 def read(folder: Path, more: str, kind: str = "always", source: str = SOURCE) -> StreamConfig:
@@ -55,32 +55,32 @@ def test_names_of_tables_are_read_as_sql_reads_them(
 
 
 def test_a_table_is_read_and_has_another_name_where_noise_is_simulated(tmp_path: Path) -> None:
-    found = read(tmp_path, also("Open.Rows", 'service = "publishing"') + also('open."t t"', 'content = "tables"'))
-    assert [(place.place, place.service, place.content) for place in found.also] == [
+    found = read(tmp_path, mirror("Open.Rows", 'service = "publishing"') + mirror('open."t t"', 'content = "tables"'))
+    assert [(one.place, one.service, one.content) for one in found.mirrors] == [
         ("open.rows", "publishing", "rows"),
         ('open."t t"', None, "tables"),
     ]
-    assert [place.place for place in simulated(found).also] == ["open.rows_simulated", 'open."t t_simulated"']
+    assert [one.place for one in simulated(found).mirrors] == ["open.rows_simulated", 'open."t t_simulated"']
     assert found.public_json() == configured(tmp_path, "always").public_json(), "no release depends on it"
     longest = "x" * 44
-    assert simulated(read(tmp_path, also(longest))).also[0].place == f"{longest}_simulated"
+    assert simulated(read(tmp_path, mirror(longest))).mirrors[0].place == f"{longest}_simulated"
 
 
 REFUSED = [
-    (also("a b"), "is not the name of a table"),
-    (also("x" * 45), "is too long"),
-    (also("é" * 30), "is not the name of a table"),
-    (also('"' + "é" * 30 + '"'), "is too long"),
-    (also("a", 'path = "b"'), 'path: means nothing to kind = "postgres"'),
-    ('[[also]]\nkind = "postgres"', 'also.table: this key is required for kind = "postgres"'),
-    ('[[also]]\nkind = "delta"', 'also.path: this key is required for kind = "delta"'),
-    ('[[also]]\nkind = "delta"\npath = "a"\nservice = "b"', "service: means nothing"),
-    (also("a", 'service = "host=x password=y"'), "service"),
-    (also("a", 'user = "me"'), "there is no such key"),
-    (also("s.a") + also("S.A"), "is another place"),
-    (also("a") + also("public.a"), "is another place"),
-    (also("s.a") + also("s.a_manifest"), "is another place"),
-    (also("s.a_simulated") + also("s.a"), "is another place"),
+    (mirror("a b"), "is not the name of a table"),
+    (mirror("x" * 45), "is too long"),
+    (mirror("é" * 30), "is not the name of a table"),
+    (mirror('"' + "é" * 30 + '"'), "is too long"),
+    (mirror("a", 'path = "b"'), 'path: means nothing to kind = "postgres"'),
+    ('[[mirror]]\nkind = "postgres"', 'mirror.0.table: this key is required for kind = "postgres"'),
+    ('[[mirror]]\nkind = "delta"', 'mirror.0.path: this key is required for kind = "delta"'),
+    ('[[mirror]]\nkind = "delta"\npath = "a"\nservice = "b"', "service: means nothing"),
+    (mirror("a", 'service = "host=x password=y"'), "service"),
+    (mirror("a", 'user = "me"'), "there is no such key"),
+    (mirror("s.a") + mirror("S.A"), "is another place"),
+    (mirror("a") + mirror("public.a"), "is another place"),
+    (mirror("s.a") + mirror("s.a_manifest"), "is another place"),
+    (mirror("s.a_simulated") + mirror("s.a"), "is another place"),
 ]
 
 
@@ -91,8 +91,8 @@ def test_tables_that_cannot_be_are_refused(tmp_path: Path, more: str, says: str)
 
 
 def test_tables_of_other_schemas_or_services_are_others(tmp_path: Path) -> None:
-    more = also("s.a") + also("r.a") + also("s.a", 'service = "mine"')
-    assert len(read(tmp_path, more).also) == 3
+    more = mirror("s.a") + mirror("r.a") + mirror("s.a", 'service = "mine"')
+    assert len(read(tmp_path, more).mirrors) == 3
 
 
 @pytest.mark.parametrize("table", ["public.events", "events", "PUBLIC.Events"])
@@ -100,17 +100,17 @@ def test_tables_of_other_schemas_or_services_are_others(tmp_path: Path) -> None:
 def test_the_table_of_the_source_is_refused(tmp_path: Path, table: str, end: str) -> None:
     source = f'kind = "postgres"\ntable = "public.events{end}"\nsequence = "id"'
     with pytest.raises(ConfigError, match=r"is the table of \[source\], or may be"):
-        read(tmp_path, also(table), source=source)
-    assert read(tmp_path, also("open.events"), source=source).also
+        read(tmp_path, mirror(table), source=source)
+    assert read(tmp_path, mirror("open.events"), source=source).mirrors
 
 
 def test_columns_that_postgresql_cannot_have_are_refused(tmp_path: Path) -> None:
     for name, says in (("xmin", "a column of its own"), ("é" * 32, "too long for PostgreSQL")):
         text = text_of("always").replace('name = "ward"', f'name = "{name}"')
         with pytest.raises(ConfigError, match=says):
-            StreamConfig.from_toml(text + also("a"), base=tmp_path)
-        assert StreamConfig.from_toml(text + also("a", 'content = "tables"'), base=tmp_path).also
+            StreamConfig.from_toml(text + mirror("a"), base=tmp_path)
+        assert StreamConfig.from_toml(text + mirror("a", 'content = "tables"'), base=tmp_path).mirrors
     text = text_of("points").replace('name = "x"', f'name = "{"x" * 60}"')
-    assert StreamConfig.from_toml(text + also("a"), base=tmp_path).also
+    assert StreamConfig.from_toml(text + mirror("a"), base=tmp_path).mirrors
     with pytest.raises(ConfigError, match="too long for PostgreSQL"):
-        StreamConfig.from_toml(text + also("a", 'content = "tables"'), base=tmp_path)
+        StreamConfig.from_toml(text + mirror("a", 'content = "tables"'), base=tmp_path)

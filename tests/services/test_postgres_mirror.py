@@ -27,7 +27,7 @@ from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.config import servers
 from synthstream.environment import REAL, Env
-from synthstream.errors import PlaceError, RecoveryRefused, SinkError, StateRolledBack
+from synthstream.errors import MirrorError, RecoveryRefused, SinkError, StateRolledBack
 from synthstream.kernel.seeded import SeededGate
 from synthstream.publish import postgres_table as place_module
 from synthstream.publish.mirrors import Copied
@@ -73,10 +73,10 @@ def schema(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.execute(f"DROP SCHEMA {name} CASCADE")
 
 
-def also(schema: str, *, tables: bool = True) -> str:
+def mirror(schema: str, *, tables: bool = True) -> str:
     """Sections for both contents."""
-    text = f'\n[[also]]\nkind = "postgres"\ntable = "{schema}.open rows"\n'.replace("open rows", '\\"Open Rows\\"')
-    return text + (f'[[also]]\nkind = "postgres"\ntable = "{schema}.t"\ncontent = "tables"\n' if tables else "")
+    text = f'\n[[mirror]]\nkind = "postgres"\ntable = "{schema}.open rows"\n'.replace("open rows", '\\"Open Rows\\"')
+    return text + (f'[[mirror]]\nkind = "postgres"\ntable = "{schema}.t"\ncontent = "tables"\n' if tables else "")
 
 
 ROWS = '"Open Rows"'
@@ -172,7 +172,7 @@ def mixed(folder: Path, more: str) -> StreamConfig:
 def test_both_tables_hold_the_newest_release_and_its_manifest(
     server: Server, schema: str, tmp_path: Path, kind: str
 ) -> None:
-    config = mixed(tmp_path, also(schema)) if kind == "mixed" else prepared(tmp_path, also(schema), kind)
+    config = mixed(tmp_path, mirror(schema)) if kind == "mixed" else prepared(tmp_path, mirror(schema), kind)
     with opened(config) as stream:
         for release in stream.run():
             for table, name in ((ROWS, "rows"), ("t", "tables")):
@@ -195,11 +195,11 @@ def test_both_tables_hold_the_newest_release_and_its_manifest(
     assert said.endswith("Its manifest: Open Rows_manifest.")
 
 
-# -- places alone ------------------------------------------------------------------------------------------------------
+# -- tables alone ------------------------------------------------------------------------------------------------------
 
 
 def facts(tick: int, head: str | None = None) -> dict[str, Any]:
-    """As much of a manifest as a place looks at."""
+    """As much of a manifest as a mirror looks at."""
     return {"name": "s", "tick": tick, "chain": {"head": head or f"head {tick}"}}
 
 
@@ -378,10 +378,10 @@ def test_a_table_that_was_dropped_is_made_anew(server: Server, schema: str) -> N
 
 
 def test_a_stream_whose_table_was_dropped_goes_on_when_told_so(tmp_path: Path, server: Server, schema: str) -> None:
-    config = prepared(tmp_path, also(schema, tables=False))
+    config = prepared(tmp_path, mirror(schema, tables=False))
     run(config)
     server.execute(f"DROP TABLE {schema}.{ROWS}")
-    with pytest.raises(PlaceError, match=r"holds nothing, although.*say --unchecked"):
+    with pytest.raises(MirrorError, match=r"holds nothing, although.*say --unchecked"):
         run(config)
     run(config, unchecked=True)
     assert same(server, f"{schema}.{ROWS}", released(config, "rows"))
@@ -588,15 +588,15 @@ def test_a_connection_that_is_lost_leaves_the_old_release(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", ["write to PostgreSQL", "commit to PostgreSQL"])
-def test_a_place_that_fails_is_caught_up_and_nothing_comes_twice(
+def test_a_mirror_that_fails_is_caught_up_and_nothing_comes_twice(
     server: Server, schema: str, tmp_path: Path, when: When, at: str
 ) -> None:
-    config = prepared(tmp_path, also(schema))
+    config = prepared(tmp_path, mirror(schema))
     with opened(config, failing(5, at=at, number=5, when=when)) as stream:
         stream.ingest()
         for _ in range(2):
             stream.release()
-        with pytest.raises(PlaceError, match="will be copied when you run again"):
+        with pytest.raises(MirrorError, match="will be copied when you run again"):
             stream.release()
         assert stream.closed == 3, "the release is out"
     with opened(config) as stream:
@@ -611,7 +611,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from synthstream.testing.environments import killed
-from tests.services.test_postgres_place import opened, prepared
+from tests.services.test_postgres_mirror import opened, prepared
 _, folder, more, at, when = sys.argv
 with opened(prepared(Path(folder), more), killed(at=at, number=5, when=when)) as stream:
     list(stream.run())
@@ -629,8 +629,8 @@ with opened(prepared(Path(folder), more), killed(at=at, number=5, when=when)) as
 def test_a_process_that_is_killed_goes_on_where_it_stopped(
     server: Server, schema: str, tmp_path: Path, at: str, when: str, missing: int
 ) -> None:
-    config = prepared(tmp_path, also(schema))
-    command = [sys.executable, "-c", KILLED, str(tmp_path), also(schema), at, when]
+    config = prepared(tmp_path, mirror(schema))
+    command = [sys.executable, "-c", KILLED, str(tmp_path), mirror(schema), at, when]
     assert subprocess.run(command, check=False).returncode == -9  # noqa: S603
     held = 2 if missing == 1 else 1
     assert same(server, f"{schema}.{ROWS}", released(config, "rows", held)), "one release, whole"
@@ -641,14 +641,14 @@ def test_a_process_that_is_killed_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("keep", [None, 1])
-def test_after_weeks_without_the_place_only_the_newest_release_is_copied(
+def test_after_weeks_without_the_mirror_only_the_newest_release_is_copied(
     server: Server, schema: str, tmp_path: Path, keep: int | None
 ) -> None:
     config = prepared(tmp_path, "")
-    config = replace(config, sink=config.sink and replace(config.sink, keep=keep))
+    config = replace(config, sink=config.sink and config.sink.model_copy(update={"keep": keep}))
     run(config)
     env = Recording()
-    with opened(replace(prepared(tmp_path, also(schema)), sink=config.sink), env) as stream:
+    with opened(replace(prepared(tmp_path, mirror(schema)), sink=config.sink), env) as stream:
         assert stream.publish_copies() == 2
     assert env.names.count("commit to PostgreSQL") == 2
     assert same(server, f"{schema}.{ROWS}", released(config, "rows"))
@@ -658,14 +658,14 @@ def test_after_weeks_without_the_place_only_the_newest_release_is_copied(
 def test_a_server_that_is_down_delays_no_release_however_often_it_is_tried(
     server: Server, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = prepared(tmp_path, also(schema))
+    config = prepared(tmp_path, mirror(schema))
     host = server.environment()["PGHOST"]
     monkeypatch.setenv("PGHOST", str(tmp_path / "nowhere"))
-    with pytest.raises(PlaceError, match=r"no server answers there.*with --unchecked"):
+    with pytest.raises(MirrorError, match=r"no server answers there.*with --unchecked"):
         run(config)
     assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"
     for _ in range(2):
-        with pytest.raises(PlaceError, match=r"no server answers there.*will be copied when you run again"):
+        with pytest.raises(MirrorError, match=r"no server answers there.*will be copied when you run again"):
             run(config, unchecked=True)
         assert manifest(config)["unchecked"] == ["postgres 1", "postgres 2"]
         assert released(config, "rows", TICKS - 1).height
@@ -678,7 +678,7 @@ def test_the_command_makes_all_releases_and_says_what_is_wrong(
     server: Server, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared(tmp_path, "")
-    (tmp_path / "stream.toml").write_text(text_of("always") + also(schema))
+    (tmp_path / "stream.toml").write_text(text_of("always") + mirror(schema))
     command = ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-04"]
     with monkeypatch.context() as patch:
         patch.setenv("PGPASSWORD", "CANARY")
@@ -696,7 +696,7 @@ def test_the_command_makes_all_releases_and_says_what_is_wrong(
 
 
 def test_what_a_snapshot_forgot_is_not_drawn_again(server: Server, schema: str, tmp_path: Path) -> None:
-    config = prepared(tmp_path / "s", also(schema))
+    config = prepared(tmp_path / "s", mirror(schema))
     with opened(config) as stream:
         stream.ingest()
         stream.release()
@@ -721,18 +721,18 @@ def ticks_of(server: Server, schema: str) -> Any:
 
 
 def test_a_simulated_run_goes_to_tables_of_its_own(server: Server, schema: str, tmp_path: Path) -> None:
-    real = prepared(tmp_path, also(schema))
+    real = prepared(tmp_path, mirror(schema))
     run(real)
     config = simulated(real)
-    assert [other.place for other in config.also] == [f'{schema}."Open Rows_simulated"', f"{schema}.t_simulated"]
+    assert [other.place for other in config.mirrors] == [f'{schema}."Open Rows_simulated"', f"{schema}.t_simulated"]
     run(config)
     assert server.execute(f"SELECT count(*) FROM {schema}.t_simulated_manifest") == [(1,)]
     assert same(server, f"{schema}.{ROWS}", released(real, "rows"))
-    with opened(replace(real, also=config.also)) as stream:
+    with opened(replace(real, mirrors=config.mirrors)) as stream:
         assert stream.publish_copies() == 0  # the same noise here; with other noise, heads differ:
     server.execute(f"UPDATE {schema}.t_simulated_manifest SET head = 'other'")
     with pytest.raises(StateRolledBack, match="is not known here"):
-        opened(replace(real, also=config.also))
+        opened(replace(real, mirrors=config.mirrors))
 
 
 def test_the_table_of_the_source_is_never_emptied(
@@ -753,7 +753,7 @@ def test_the_table_of_the_source_is_never_emptied(
         'kind = "parquet"\npath = "rows-*.parquet"',
         f'kind = "postgres"\ntable = "{schema}.events"\nsequence = "id"',
     )
-    more = f'[[also]]\nkind = "postgres"\ntable = "{schema}.events"\nservice = "mine"\n'
+    more = f'[[mirror]]\nkind = "postgres"\ntable = "{schema}.events"\nservice = "mine"\n'
     config = StreamConfig.from_toml(text + more, base=tmp_path)
     for unchecked in (False, True):
         with pytest.raises(SinkError, match="is another table, not this stream's"):
@@ -765,7 +765,7 @@ def test_the_table_of_the_source_is_never_emptied(
 def test_without_the_package_nothing_is_made_and_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make: Callable[[], Stream] = lambda: opened(prepared(tmp_path, also("open")))  # noqa: E731
+    make: Callable[[], Stream] = lambda: opened(prepared(tmp_path, mirror("open")))  # noqa: E731
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "synthstream.publish.postgres_table")
     with pytest.raises(SinkError, match=r"pip install 'synthstream\[postgres\]'"):

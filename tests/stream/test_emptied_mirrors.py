@@ -1,4 +1,4 @@
-"""A place of publication that holds nothing, although it was copied to, has not answered."""
+"""A mirror that holds nothing, although it was copied to, has not answered."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import deltalake
 import pytest
 
 from synthstream import Stream
-from synthstream.errors import PlaceError, StateRolledBack
+from synthstream.errors import MirrorError, StateRolledBack
 from synthstream.stream.recovery import adopt, backup
 from tests.support.witnesses import drawn, kept, manifests, no_noise, prepared, run
 
 
 @pytest.mark.parametrize("mount", ["empty", "gone"])
-def test_a_place_that_is_not_mounted_when_a_snapshot_is_put_back_has_not_answered(tmp_path: Path, mount: str) -> None:
+def test_a_mirror_that_is_not_mounted_when_a_snapshot_is_put_back_has_not_answered(tmp_path: Path, mount: str) -> None:
     config = prepared(tmp_path / "s")
     lake, away = tmp_path / "s/lake", tmp_path / "away"
     run(config, 1)
@@ -26,7 +26,7 @@ def test_a_place_that_is_not_mounted_when_a_snapshot_is_put_back_has_not_answere
     lake.rename(away)
     if mount == "empty":
         lake.mkdir()
-    with no_noise(), pytest.raises(PlaceError, match=r"holds nothing, although.*Bring it back.*say --unchecked"):
+    with no_noise(), pytest.raises(MirrorError, match=r"holds nothing, although.*Bring it back.*say --unchecked"):
         run(config, 2)
     assert (drawn(config), manifests(config), lake.exists()) == ((1, 0), [None], mount == "empty")
     assert mount == "gone" or not list(lake.iterdir()), "nothing is made anew in the mount point"
@@ -36,13 +36,13 @@ def test_a_place_that_is_not_mounted_when_a_snapshot_is_put_back_has_not_answere
         run(config, 2)
 
 
-def test_a_place_that_was_emptied_on_purpose_is_made_anew_and_marked_for_good(tmp_path: Path) -> None:
+def test_a_mirror_that_was_emptied_on_purpose_is_made_anew_and_marked_for_good(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     lake = tmp_path / "s/lake"
     run(config, 1)
     for ticks in (2, 3):
         shutil.rmtree(lake)
-        with no_noise(), pytest.raises(PlaceError, match="holds nothing"):
+        with no_noise(), pytest.raises(MirrorError, match="holds nothing"):
             run(config, ticks)
         run(config, ticks, unchecked=True)
         assert deltalake.DeltaTable(lake).version() == ticks - 1, "all of it is there again"
@@ -50,19 +50,19 @@ def test_a_place_that_was_emptied_on_purpose_is_made_anew_and_marked_for_good(tm
     assert manifests(config) == [None, ["delta 1"], ["delta 1"], None]
 
 
-def test_a_place_is_known_by_its_address(tmp_path: Path) -> None:
+def test_a_mirror_is_known_by_its_address(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
-    (lake,) = config.also
+    (lake,) = config.mirrors
     run(config, 1)
     (tmp_path / "s/lake").rename(tmp_path / "away")
-    fresh = replace(lake, place=str(tmp_path / "fresh"))
-    with no_noise(), pytest.raises(PlaceError, match="lake holds nothing"):
-        run(replace(config, also=(fresh, lake)), 2)
-    run(replace(config, also=(fresh,)), 2)
+    fresh = lake.model_copy(update={"path": str(tmp_path / "fresh")})
+    with no_noise(), pytest.raises(MirrorError, match="lake holds nothing"):
+        run(replace(config, mirrors=(fresh, lake)), 2)
+    run(replace(config, mirrors=(fresh,)), 2)
     assert manifests(config) == [None, None]
 
 
-def test_a_place_that_goes_while_a_stream_is_open_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_mirror_that_goes_while_a_stream_is_open_is_not_made_anew(tmp_path: Path) -> None:
     config = prepared(tmp_path / "s")
     lake, away = tmp_path / "s/lake", tmp_path / "away"
     with Stream(config) as stream:
@@ -70,7 +70,7 @@ def test_a_place_that_goes_while_a_stream_is_open_is_not_made_anew(tmp_path: Pat
         stream.release()
         lake.rename(away)
         lake.mkdir()
-        with pytest.raises(PlaceError, match="holds nothing"):
+        with pytest.raises(MirrorError, match="holds nothing"):
             stream.release()
         assert (stream.closed, stream.status()["unchecked"], list(lake.iterdir())) == (2, ["delta 1"], [])
         lake.rmdir()
@@ -79,7 +79,7 @@ def test_a_place_that_goes_while_a_stream_is_open_is_not_made_anew(tmp_path: Pat
     assert manifests(config) == [None, ["delta 1"], None]
 
 
-def test_a_state_that_remembers_no_place_learns_of_it_when_it_answers(
+def test_a_state_that_remembers_no_mirror_learns_of_it_when_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = prepared(tmp_path / "s")
@@ -88,12 +88,12 @@ def test_a_state_that_remembers_no_place_learns_of_it_when_it_answers(
         run(config, 1)
     run(config, 1)
     shutil.rmtree(tmp_path / "s/lake")
-    with no_noise(), pytest.raises(PlaceError, match="holds nothing"):
+    with no_noise(), pytest.raises(MirrorError, match="holds nothing"):
         run(config, 2)
 
 
 @pytest.mark.parametrize("state", ["lost", "old", "new"])
-def test_adopting_remembers_places(tmp_path: Path, state: str) -> None:
+def test_adopting_remembers_mirrors(tmp_path: Path, state: str) -> None:
     config = prepared(tmp_path / "s")
     lake, away = tmp_path / "s/lake", tmp_path / "away"
     run(config, 1)
@@ -106,11 +106,11 @@ def test_adopting_remembers_places(tmp_path: Path, state: str) -> None:
     if state != "lost":
         shutil.copytree(tmp_path / "backup/private", config.state)
         lake.rename(away)
-        with pytest.raises(PlaceError, match="holds nothing"):
+        with pytest.raises(MirrorError, match="holds nothing"):
             adopt(config)
         if state == "new":
             away.rename(lake)
     assert adopt(config, unchecked=state == "old").segment == (state != "new")
     shutil.rmtree(lake, ignore_errors=True)
-    with no_noise(), pytest.raises(PlaceError, match="holds nothing"):
+    with no_noise(), pytest.raises(MirrorError, match="holds nothing"):
         run(config, 3)

@@ -1,0 +1,69 @@
+"""How keys of ``stream.toml`` are read: strictly, and frozen. What is read is the configuration itself."""
+
+from __future__ import annotations
+
+import os
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Self, get_args
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticKnownError
+
+
+class Section(BaseModel):
+    """A part of ``stream.toml``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def within(self, base: Path) -> Self:
+        """The same, with paths that start from a folder."""
+        return self.model_copy(update={name: base / value for name, value in self if isinstance(value, Path)})
+
+
+def keys_by_section(section: type[Section], name: str = "") -> dict[str, tuple[str, ...]]:
+    """Keys of a section and of all in it; where a place takes several, they are told apart as in ``mirror.delta``."""
+    found = {name: tuple(section.model_fields)}
+    for key, field in section.model_fields.items():
+        inside = _sections_in(field.annotation)
+        for one in inside:
+            tag = one.model_fields.get("type", one.model_fields.get("kind")) if len(inside) > 1 else None
+            parts = (name, key, *(get_args(tag.annotation) if tag else ()))
+            found |= keys_by_section(one, ".".join(filter(None, parts)))
+    return found
+
+
+def _sections_in(annotation: object) -> list[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in _sections_in(part)]
+
+
+def _path(value: object) -> Path:
+    if isinstance(value, Path):
+        return value
+    if not isinstance(value, str):
+        raise PydanticKnownError("string_type")
+    if not value:
+        raise PydanticKnownError("string_too_short", {"min_length": 1})
+    return Path(os.path.expanduser(value))
+
+
+def _moment(value: object) -> object:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day)
+    return value
+
+
+# A path; ~ stands for a home folder, as in a shell. Variables of the environment are not replaced.
+Place = Annotated[Path, BeforeValidator(_path)]
+
+# A TOML date is the beginning of its day.
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+
+# What a file of the operator's calls a server of PostgreSQL: pg_service.conf.
+Service = Annotated[str, Field(pattern=r"^[\w.-]+$")]
+
+Name = Annotated[str, Field(min_length=1)]

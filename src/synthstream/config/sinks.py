@@ -1,0 +1,102 @@
+"""Where releases go: [sink], [[mirror]], and what portals show beside them, [publication]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field
+from typing_extensions import override
+
+from synthstream.config import tablenames
+from synthstream.config.keys import Name, Place, Section, Service, Words
+from synthstream.config.tablenames import TableName
+from synthstream.kinds import Content
+
+# Ends the names of folders of a simulated run.
+SIMULATED = "-simulated"
+
+_URL = r"^https?://\S+$"
+
+
+class SinkConfig(Section):
+    """Keys of [sink]: where releases go."""
+
+    kind: Literal["parquet"]
+    path: Place
+    rows: Literal["total"] | Annotated[int, Field(ge=0)] = "total"
+    keep: int | None = Field(default=None, ge=1)
+
+
+class DeltaMirror(Section):
+    """A Delta table that gets a copy of each release.
+
+    Args:
+        path: a folder, or an address (``s3://...``).
+    """
+
+    service: ClassVar[None] = None
+    kind: Literal["delta"]
+    path: Name
+    content: Content = "rows"
+
+    @property
+    def place(self) -> str:
+        """Folder or address."""
+        return self.path
+
+    @override
+    def within(self, base: Path) -> Self:
+        return self if "://" in self.path else self.model_copy(update={"path": str(base / self.path)})
+
+
+class PostgresMirror(Section):
+    """A table of PostgreSQL that gets a copy of each release.
+
+    Args:
+        table: its name as SQL writes it.
+        service: in the operator's ``pg_service.conf``; left out: the environment (``PGHOST``, ...).
+    """
+
+    kind: Literal["postgres"]
+    table: Name
+    service: Service | None = None
+    content: Content = "rows"
+
+    @property
+    def place(self) -> str:
+        """The table."""
+        return self.table
+
+    @override
+    def within(self, base: Path) -> Self:
+        """The same, with the name of the table as SQL prints it."""
+        return self.model_copy(update={"table": str(TableName.read(self.table))})
+
+
+AnyMirror = DeltaMirror | PostgresMirror
+MirrorConfig = Annotated[AnyMirror, Field(discriminator="kind")]
+
+
+def aside(mirror: AnyMirror) -> AnyMirror:
+    """The mirror that a simulated run has in the place of this one."""
+    if isinstance(mirror, PostgresMirror):
+        return mirror.model_copy(update={"table": str(TableName.read(mirror.table).ending(tablenames.SIMULATED))})
+    return mirror.model_copy(update={"path": mirror.path.rstrip("/") + SIMULATED})
+
+
+class PublicationConfig(Section):
+    """Keys of [publication]: what portals show beside the releases. None is needed, and no release depends on them.
+
+    Args:
+        contact: a mail address or a page.
+        licence: of the releases: an SPDX identifier, such as ``CC-BY-4.0``, or a URL.
+    """
+
+    title: Name | None = None
+    description: str | None = None
+    publisher: Name | None = None
+    contact: Name | None = None
+    homepage: str | None = Field(default=None, pattern=_URL)
+    licence: str | None = Field(default=None, pattern=rf"{_URL}|^[A-Za-z0-9][A-Za-z0-9.+-]*$")
+    keywords: Words = ()
