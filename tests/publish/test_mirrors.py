@@ -131,6 +131,13 @@ def test_the_command_tells_of_a_mirror_that_fails_when_all_releases_are_out(tmp_
     (tmp_path / "lake" / "rows").unlink()
     assert CliRunner().invoke(app, command).exit_code == 0, "nothing is due, and it is copied"
     assert deltalake.DeltaTable(tmp_path / "lake" / "rows").version() == 2
+    stream = str(tmp_path / "stream.toml")
+    told = CliRunner().invoke(app, ["verify", stream])
+    assert told.exit_code == 0
+    assert "3 release(s), the first at tick 0, were drawn while a mirror could not be asked" in told.stdout
+    assert json.loads(CliRunner().invoke(app, ["verify", stream, "--json"]).stdout)["unchecked"] == [0, 1, 2]
+    assert CliRunner().invoke(app, ["report", stream, "-o", str(tmp_path / "page.html")]).exit_code == 0
+    assert "3 releases, the first at tick 0. A mirror holds copies" in (tmp_path / "page.html").read_text()
 
 
 def test_a_mirror_that_failed_once_is_no_error_when_the_next_release_has_mended_it(tmp_path: Path) -> None:

@@ -71,9 +71,9 @@ def test_a_sound_stream_verifies_with_and_without_its_state(tmp_path: Path, kind
     rows(300, 2).write_parquet(tmp_path / "rows-1.parquet")
     with Stream(config) as stream:
         list(stream.run())
-    assert verify(config, rebuild=True) == (TICKS, TICKS, [])
+    assert verify(config, rebuild=True) == (TICKS, TICKS, [], [])
     shutil.rmtree(config.state)
-    assert verify(config, rebuild=True) == (0, TICKS, [])
+    assert verify(config, rebuild=True) == (0, TICKS, [], [])
 
 
 @pytest.fixture

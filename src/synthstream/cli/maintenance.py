@@ -58,6 +58,11 @@ def _print_verified(found: Verified, absent: Path | None) -> None:
         f"{state}, {found.releases} release(s): "
         + (f"{len(found.findings)} thing(s) wrong." if found.findings else "all as it should be.")
     )
+    if found.unchecked:
+        say(
+            f"{len(found.unchecked)} release(s), the first at tick {found.unchecked[0]}, were drawn while a mirror "
+            "could not be asked what it holds. Their manifests name it."
+        )
 
 
 def backup_command(

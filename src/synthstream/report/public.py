@@ -88,6 +88,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> st
         ledger=ledger(found),
         used=newest.tick + 1,
         chain=manifest["chain"],
+        unchecked=[tick.tick for tick in found.ticks if tick.manifest.get("unchecked")],
         gaps=gaps(found.ticks),
         without_rows=sum(not tick.has_rows for tick in found.ticks),
         releases=len(found.ticks),

@@ -30,11 +30,19 @@ class Finding(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What was looked at, and what is wrong."""
+    """What was looked at, and what is wrong.
+
+    Args:
+        ticks: number of ticks that the state has measured.
+        releases: number of published releases.
+        findings: what is wrong.
+        unchecked: ticks that were drawn while a mirror could not be asked what it holds. Not wrong, and to be known.
+    """
 
     ticks: int
     releases: int
     findings: list[Finding]
+    unchecked: list[int]
 
 
 def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = iter) -> Verified:
@@ -46,7 +54,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
             them did, and needs the same versions of this package and its libraries.
         progress: wraps the loop over releases.
     """
-    findings: list[Finding] = []
+    findings, unchecked = list[Finding](), list[int]()
     store, heads = None, dict[int, str]()
     try:
         if (config.state / "store.db").exists():
@@ -58,7 +66,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
         sink, releases = sink_of(config), 0
         if isinstance(sink, ParquetSink):
             trusted = None if findings else store  # a state that is wrong says nothing about releases
-            releases = _check_sink(config, sink, trusted, heads, findings, progress=progress)
+            releases = _check_sink(config, sink, trusted, heads, findings, unchecked, progress=progress)
             if rebuild and not findings:
                 findings += _rebuilt(config, sink, releases, progress)
         else:
@@ -68,13 +76,13 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
     finally:
         if store is not None:
             store.close()
-    return Verified(len(heads), releases, findings)
+    return Verified(len(heads), releases, findings, unchecked)
 
 
 def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = iter) -> list[Finding]:
     """What is wrong with the published releases, looked at alone."""
     findings: list[Finding] = []
-    _check_sink(config, sink, None, {}, findings, progress=progress)
+    _check_sink(config, sink, None, {}, findings, [], progress=progress)
     return findings
 
 
@@ -138,10 +146,11 @@ def _check_sink(
     store: Store | None,
     heads: dict[int, str],
     findings: list[Finding],
+    unchecked: list[int],
     *,
     progress: Progress,
 ) -> int:
-    """Number of releases; what is wrong goes to ``findings``."""
+    """Number of releases; what is wrong goes to ``findings``, ticks that were drawn unchecked to ``unchecked``."""
     findings += [Finding(name, "is no part of a release") for name in sink.strangers()]
     marked = None if store is None else store.population()  # first: another process may be at it
     try:
@@ -169,6 +178,7 @@ def _check_sink(
             findings.append(Finding(where, "its manifest is missing or cannot be read"))
             previous = None
             continue
+        unchecked += [tick] if manifest.get("unchecked") else []
         problems = [*_files(sink, tick, manifest, kept=_kept(config, tick, last.tick))]
         problems += _facts(config, builder, tick, manifest, previous)
         head = str(manifest["chain"]["head"])
