@@ -229,7 +229,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
     shutil.rmtree(folder / "state")
     alone = synthstream("verify", "stream.toml", "--json", cwd=folder)
     assert alone.returncode == 0
-    assert json.loads(alone.stdout) == {"ticks": 0, "releases": 4, "findings": [], "state": False}
+    assert json.loads(alone.stdout) == {"ticks": 0, "releases": 4, "findings": [], "unchecked": [], "state": False}
     assert "only releases were checked" in synthstream("verify", "stream.toml", cwd=folder).stdout
     (folder / "releases/000001/tables.parquet").write_bytes(b"changed")
     found = synthstream("verify", "stream.toml", "-q", cwd=folder)
