@@ -29,7 +29,7 @@ _SAME_TICK = " by another one of the same tick"
 _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
 
 
-def moved_by(neighbours: Neighbours) -> int:
+def l1_sensitivity(neighbours: Neighbours) -> int:
     """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
     return 1 if neighbours == "add-remove" else 2
 

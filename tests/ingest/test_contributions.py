@@ -20,7 +20,7 @@ from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt
 from synthstream.ingest import persons as contributions
 from synthstream.ingest.bounding import arrivals, counting, from_bytes
-from synthstream.ingest.counting import Rows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.persons import Contributions
 from synthstream.privacy import Unit
 from synthstream.state.store import Store
@@ -59,8 +59,8 @@ UNITS = st.builds(
 )
 
 
-def encoded(rows: Sequence[Row]) -> Rows:
-    return Rows(
+def encoded(rows: Sequence[Row]) -> PrivateRows:
+    return PrivateRows(
         np.array([[row.code] for row in rows], dtype=np.int32).reshape(-1, 1),
         np.array([row.tick for row in rows], dtype=np.int64),
         np.array([row.sign for row in rows], dtype=np.int64),
@@ -184,7 +184,7 @@ def test_a_flood_stays_small(tmp_path: Path) -> None:
     for _ in range(10):
         n = 5000
         who = pl.Series(["busy"] * n)
-        flood = Rows(rng.integers(0, 10**6, (n, 2)).astype(np.int32), rng.integers(0, 10**6, n), None, who)
+        flood = PrivateRows(rng.integers(0, 10**6, (n, 2)).astype(np.int32), rng.integers(0, 10**6, n), None, who)
         with store.transaction("counts"):
             people.add(flood, 0)
         assert store.db.execute("SELECT sum(number) FROM waiting").fetchone()[0] == 20
@@ -233,7 +233,7 @@ def test_no_rows_are_no_rows(tmp_path: Path) -> None:
 
 def test_rows_survive_as_bytes() -> None:
     codes = np.array([[0, 2**31 - 1], [7, 1]], dtype=np.int32)
-    rows = Rows(codes, np.array([0, 0]), np.array([1, -1]), pl.Series(["a", "b"]))
+    rows = PrivateRows(codes, np.array([0, 0]), np.array([1, -1]), pl.Series(["a", "b"]))
     found = arrivals(rows, open_tick=3, key=b"k" * 32)
     back, signs = from_bytes(b"".join(found["row"].to_list()), 2)
     assert {(*c, s) for c, s in zip(back.tolist(), signs.tolist(), strict=True)} == {
@@ -255,13 +255,13 @@ def test_rows_taken_in_the_order_of_a_chunk_are_seen(monkeypatch: pytest.MonkeyP
     unit = Unit(kind="person", max_events=2)
     assert_of_ones_own(unit, PLANTED, chunk=3)
 
-    def by_place(rows: Rows, *, open_tick: int, key: bytes) -> pl.DataFrame:
+    def by_place(rows: PrivateRows, *, open_tick: int, key: bytes) -> pl.DataFrame:
         parts = []
         for i in range(len(rows.codes)):
             assert rows.weights is not None
             assert rows.people is not None
             here = slice(i, i + 1)
-            one = Rows(rows.codes[here], rows.ticks[here], rows.weights[here], rows.people[here])
+            one = PrivateRows(rows.codes[here], rows.ticks[here], rows.weights[here], rows.people[here])
             parts.append(arrivals(one, open_tick=open_tick, key=key))
         ranks = [i.to_bytes(2, "big") + part["rank"][0] for i, part in enumerate(parts)]
         return pl.concat(parts).with_columns(rank=pl.Series(ranks, dtype=pl.Binary))
@@ -291,7 +291,7 @@ def test_rows_counted_on_arrival_are_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     arrived = itertools.count()
 
-    def first_come(rows: Rows, *, open_tick: int, key: bytes) -> pl.DataFrame:
+    def first_come(rows: PrivateRows, *, open_tick: int, key: bytes) -> pl.DataFrame:
         found, number = arrivals(rows, open_tick=open_tick, key=key), next(arrived).to_bytes(4, "big")
         return found.with_columns(rank=pl.Series([number + rank for rank in found["rank"]], dtype=pl.Binary))
 

@@ -16,7 +16,7 @@ from synthstream.errors import BudgetExceeded
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter
 from synthstream.kernel.counters.base import root_above
 from synthstream.kernel.ledger import Ledger
-from synthstream.kernel.participation import factor_of
+from synthstream.kernel.participation import participation_factor
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kinds import COUNTERS
 from synthstream.privacy import EVENT, Budget, Claim, Unit
@@ -63,7 +63,7 @@ def cost(how: Counter, base: np.ndarray, events: Sequence[Event]) -> Fraction:
 
 def promised(how: Counter, unit: Unit) -> Fraction:
     """The claim for the person: that for one event, times the factor's square."""
-    return factor_of(how, unit) ** 2 / (2 * Fraction(MULTIPLIER) ** 2)
+    return participation_factor(how, unit) ** 2 / (2 * Fraction(MULTIPLIER) ** 2)
 
 
 @pytest.mark.sparing(8)
@@ -120,7 +120,7 @@ def test_events_in_two_segments_cost_no_more(events: int, per_tick: int) -> None
     assert bound < events**2 / (2 * Fraction(MULTIPLIER) ** 2)
     found = [cost(how, base, [(t, 0, 1) for t in at]) for at in placements(events, per_tick, ticks=16)]
     assert bound * (1 - Fraction(1, 1000)) * (events % per_tick == 0) < max(found) <= bound
-    assert how.joint(3) is None  # three of eight ticks are too many for the proof
+    assert how.participation(3) is None  # three of eight ticks are too many for the proof
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_events_in_two_segments_cost_no_more(events: int, per_tick: int) -> None
     ],
 )
 def test_known_factors(how: Counter | None, unit: Unit, factor: int) -> None:
-    found = factor_of(how, unit)
+    found = participation_factor(how, unit)
     assert factor <= found < factor * (1 + Fraction(1, 10**12))
 
 
@@ -147,7 +147,7 @@ def test_known_factors(how: Counter | None, unit: Unit, factor: int) -> None:
 def test_factors_grow_with_events_and_stay_below_their_number(kind: str, horizon: int) -> None:
     how = counter(kind, horizon=horizon, noise="gaussian")
     for per_tick in (1, 2, 5):
-        found = [factor_of(how, person(m, per_tick)) for m in range(1, 30)]
+        found = [participation_factor(how, person(m, per_tick)) for m in range(1, 30)]
         assert all(a <= b for a, b in pairwise(found))
         assert all(1 <= f <= m for m, f in enumerate(found, 1))
 
@@ -159,10 +159,10 @@ def test_the_blt_norm_is_that_of_the_summed_columns(horizon: int) -> None:
     for ticks in (1, 2, 4):
         t = np.arange(horizon)
         norm = math.sqrt(math.fsum((sums[t + 1] - sums[np.maximum(0, t + 1 - ticks)]) ** 2))
-        found = how.joint(ticks)
+        found = how.participation(ticks)
         assert found is not None
         assert norm <= float(found) <= norm * 1.005
-    assert how.joint(1) == pytest.approx(how.sensitivity(), rel=1e-6)
+    assert how.participation(1) == pytest.approx(how.sensitivity(), rel=1e-6)
 
 
 def test_columns_do_not_grow_with_age() -> None:
@@ -269,7 +269,7 @@ def test_who_gives_a_joint_norm_moves_values_less_and_less(kind: str) -> None:
         how = counter(kind, horizon=12, noise="gaussian")
     except ValueError:
         return  # for Laplace noise alone
-    if how.joint(2) is None:
+    if how.participation(2) is None:
         return
     assert how.sensitivity(0) == how.sensitivity(11)
     slack = 2  # of rounding, in grid steps

@@ -14,7 +14,7 @@ from synthstream.counts import Counts
 from synthstream.errors import HorizonExhausted
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
-from synthstream.kernel.points import LEAST, UNITS, Points, Shape, _level_counter, differences
+from synthstream.kernel.points import LEAST, WHOLE, Points, Shape, _level_counter, differences
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
@@ -99,9 +99,9 @@ def test_parts_of_a_budget_never_add_up_to_more(monkeypatch: pytest.MonkeyPatch)
             for events, moving in product((0.0, 1.0, 1e12), (0.0, 1e-9, 1.0)):
                 schedule, shape = Schedule(dimension=2, kind=kind), Shape(masses, moving)  # type: ignore[arg-type]
                 plan = schedule.within(shape, events, depth, 3.0)
-                left = UNITS - plan.units.sum()
+                left = WHOLE - plan.units.sum()
                 end = schedule.end(shape, events, depth, 3.0, left)
-                assert plan.units.sum() <= UNITS // 2
+                assert plan.units.sum() <= WHOLE // 2
                 assert end.sum() <= left
                 assert min(end.min(), plan.units.min(initial=LEAST)) >= LEAST
     greedy = Schedule.end

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.ingest.counting import Rows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.intake import Intake
 from synthstream.schema.coercion import polars_frame, signs
@@ -360,7 +360,7 @@ def test_a_canary_in_any_channel_is_seen(
 ) -> None:
     honest, mark = Intake._add, str(canary(5))
 
-    def tells(self: Intake, rows: Rows, open_tick: int) -> None:
+    def tells(self: Intake, rows: PrivateRows, open_tick: int) -> None:
         honest(self, rows, open_tick)
         if channel == "error":
             raise ValueError(mark)

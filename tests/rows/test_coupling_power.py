@@ -16,7 +16,7 @@ import pytest
 from synthstream import Stream
 from synthstream.counts import Counts
 from synthstream.errors import SchemaError
-from synthstream.ingest.counting import Rows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
 from synthstream.release.release import Release, TableRelease, chain_head
@@ -34,7 +34,7 @@ def _counting(patch: Patch, tell: Callable[[int], object]) -> None:
     """Have something told about the number of rows, whenever some were counted."""
     honest = Intake._add
 
-    def add(self: Intake, rows: Rows, open_tick: int) -> None:
+    def add(self: Intake, rows: PrivateRows, open_tick: int) -> None:
         honest(self, rows, open_tick)
         tell(len(rows.codes))
 

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.ingest.counting import Rows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
@@ -79,7 +79,7 @@ def test_the_coupling_test_sees_a_leak(tmp_path: Path, monkeypatch: pytest.Monke
     """A plausible bug: telling the operator how many rows came."""
     honest = Intake._add
 
-    def talkative(self: Intake, rows: Rows, open_tick: int) -> None:
+    def talkative(self: Intake, rows: PrivateRows, open_tick: int) -> None:
         print(f"counted {len(rows.codes)} rows")
         honest(self, rows, open_tick)
 

@@ -19,7 +19,7 @@ from synthstream.privacy import (
     below,
     delta_for,
     epsilon_for,
-    moved_by,
+    l1_sensitivity,
     rho_for,
 )
 
@@ -36,8 +36,8 @@ CLAIM = Claim(
 
 
 def test_a_row_that_is_replaced_moves_a_table_twice() -> None:
-    assert moved_by("add-remove") == 1
-    assert moved_by("replace-one") == 2
+    assert l1_sensitivity("add-remove") == 1
+    assert l1_sensitivity("replace-one") == 2
 
 
 @pytest.mark.parametrize("promise", [EVENT, Budget(epsilon=1.0, delta=0.0), CLAIM], ids=lambda p: type(p).__name__)

@@ -11,7 +11,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.ingest.bounding import arrivals, counting, from_bytes
-from synthstream.ingest.counting import Rows, encode, files_of
+from synthstream.ingest.counting import PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource
 from synthstream.report.published import Cells, Progress, Published, Tick
 from synthstream.schema.coordinates import Coordinate
@@ -151,7 +151,7 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
     return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
 
 
-def _rows(config: StreamConfig, files: FileSource, last: int, progress: Progress) -> Iterator[Rows]:
+def _rows(config: StreamConfig, files: FileSource, last: int, progress: Progress) -> Iterator[PrivateRows]:
     """Rows of all files up to a tick, chunk by chunk."""
     paths = files.files()
     for i in progress(list(range(len(paths))), "reading the true events"):
@@ -160,7 +160,7 @@ def _rows(config: StreamConfig, files: FileSource, last: int, progress: Progress
             kept = rows.ticks <= last
             people = None if rows.people is None else rows.people.filter(pl.Series(kept))
             weights = None if rows.weights is None else rows.weights[kept]
-            yield Rows(rows.codes[kept], rows.ticks[kept], weights, people)
+            yield PrivateRows(rows.codes[kept], rows.ticks[kept], weights, people)
 
 
 def _bounded(config: StreamConfig, waiting: pl.DataFrame) -> tuple[CodeArray, IntArray, IntArray]:

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from synthstream.ingest.counting import Rows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.privacy import Unit
 from synthstream.workload import CodeArray, IntArray
 
@@ -30,7 +30,7 @@ _HASH = 16
 _NEVER_MORE = 2**40
 
 
-def arrivals(rows: Rows, *, open_tick: int, key: bytes) -> pl.DataFrame:
+def arrivals(rows: PrivateRows, *, open_tick: int, key: bytes) -> pl.DataFrame:
     """Rows as they wait, equal ones of a person in a tick together.
 
     Returns:

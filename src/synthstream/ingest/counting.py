@@ -28,7 +28,7 @@ _R = TypeVar("_R")
 Count = Callable[[CodeArray, IntArray | None], Counts]
 
 
-class Rows(NamedTuple):
+class PrivateRows(NamedTuple):
     """Rows in numbers.
 
     Args:
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
     people: pl.Series | None = None
 
     def __repr__(self) -> str:
-        return "Rows(private)"  # a line in a log would show them, or how many there are
+        return "PrivateRows(private)"  # a line in a log would show them, or how many there are
 
     def content(self) -> tuple[bytes, ...]:
         """All that decides what these rows count for, as bytes."""
@@ -54,12 +54,12 @@ class Rows(NamedTuple):
         keys = [key.encode() for key in self.people.to_list()]
         return (*numbers, np.array([len(key) for key in keys], dtype=np.int64).tobytes(), b"".join(keys))
 
-    def since(self, tick: int) -> Rows:
+    def since(self, tick: int) -> PrivateRows:
         """Those of a tick or later by their own time."""
         kept = self.ticks >= tick
         weights = None if self.weights is None else self.weights[kept]
         people = None if self.people is None else self.people.filter(pl.Series(kept))
-        return Rows(self.codes[kept], self.ticks[kept], weights, people)
+        return PrivateRows(self.codes[kept], self.ticks[kept], weights, people)
 
 
 def columns_of(config: StreamConfig) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def files_of(config: StreamConfig) -> FileSource | None:
     return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
 
 
-def encode(config: StreamConfig, frame: Frame) -> Rows:
+def encode(config: StreamConfig, frame: Frame) -> PrivateRows:
     """Rows of a frame in numbers. Total: no row can raise.
 
     Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
@@ -88,14 +88,14 @@ def encode(config: StreamConfig, frame: Frame) -> Rows:
     codes, ticks = config.schema.encode(frame), config.clock.ticks_of(frame)
     weights = None if config.op is None else signs(polars_frame(frame, [config.op])[config.op])
     if config.privacy.person is None:
-        return Rows(codes, ticks, weights)
+        return PrivateRows(codes, ticks, weights)
     keys, missing = texts(polars_frame(frame, [config.privacy.person])[config.privacy.person])
     known = (~missing & keys.is_not_null() & (keys != "").fill_null(value=False)).to_numpy()
     signed = None if weights is None else weights[known]
-    return Rows(codes[known], ticks[known], signed, keys.filter(pl.Series(known)))
+    return PrivateRows(codes[known], ticks[known], signed, keys.filter(pl.Series(known)))
 
 
-def counted(rows: Rows, *, count: Count) -> Iterator[tuple[int, Counts]]:
+def counted(rows: PrivateRows, *, count: Count) -> Iterator[tuple[int, Counts]]:
     """Exact counts for each tick that some of the rows belong to by their own time, ticks in order."""
     if len(rows.codes) == 0:
         return
@@ -236,7 +236,7 @@ class BatchCounting:
         """
         return self.of(encode(self._config, frame))
 
-    def of(self, rows: Rows) -> CountsByTick:
+    def of(self, rows: PrivateRows) -> CountsByTick:
         """Exact counts of rows in numbers."""
         found = {tick: counts for tick, counts in counted(rows, count=self._count) if counts.cells.size}
         return CountsByTick(stream=self._stream, cells=self._cells, ticks=found)

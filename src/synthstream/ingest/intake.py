@@ -19,7 +19,7 @@ from synthstream.ingest.counting import (
     BatchCounting,
     Count,
     CountsByTick,
-    Rows,
+    PrivateRows,
     columns_of,
     encode,
     files_of,
@@ -67,7 +67,7 @@ class Intake:
         self._lacking = 0  # files without a column, at the last look
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
-    def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None, open_tick: int) -> None:
+    def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         if isinstance(rows, str | Path):
             path, columns = Path(rows).absolute(), columns_of(self._config)
             kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
@@ -76,7 +76,7 @@ class Intake:
             chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
-        encoded = (chunk if isinstance(chunk, Rows) else encode(self._config, chunk) for chunk in chunks)
+        encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
         item = f"batch {batch_id}"
         known = None if batch_id is None else self._store.ingested(item)
         mac = self._keyed()
@@ -229,7 +229,7 @@ class Intake:
             raise CountsMismatch("these are no counts of rows; take what Counting.count gave, merged.")
         return total
 
-    def _add(self, rows: Rows, open_tick: int) -> None:
+    def _add(self, rows: PrivateRows, open_tick: int) -> None:
         if self._people is not None:
             self._people.add(rows.since(self._first) if self._first else rows, open_tick)
         elif self._counting is not None:

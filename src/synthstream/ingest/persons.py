@@ -10,7 +10,7 @@ import polars as pl
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, span_of, window_of
-from synthstream.ingest.counting import Count, Rows
+from synthstream.ingest.counting import Count, PrivateRows
 from synthstream.privacy import Unit
 from synthstream.state.store import Store
 from synthstream.workload import IntArray
@@ -92,7 +92,7 @@ class Contributions:
             "CREATE TEMP TABLE crowded (who BLOB, window INTEGER, first INTEGER, last INTEGER, used INTEGER)"
         )
 
-    def add(self, rows: Rows, open_tick: int) -> None:
+    def add(self, rows: PrivateRows, open_tick: int) -> None:
         """Let rows wait for their tick, and let go at once of those that can never count."""
         new = arrivals(rows, open_tick=open_tick, key=self._key)
         window = pl.lit(0) if self._unit.period is None else pl.col("tick") // self._unit.period

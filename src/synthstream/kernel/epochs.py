@@ -17,7 +17,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import Candidates, Guess, chosen, expected_distances, l1_scores
 from synthstream.measured import Measured
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of the budget for the total, tables of one column, the choice of larger ones, and these.
@@ -120,7 +120,7 @@ class Epochs:
     @property
     def changed(self) -> int:
         """Sum over a table's cells of the change that one unit makes: 1 if a row comes or goes, 2 if it is replaced."""
-        return moved_by(self.neighbours)
+        return l1_sensitivity(self.neighbours)
 
     @cached_property
     def total_multiplier(self) -> float:

@@ -15,7 +15,7 @@ from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import Split
 from synthstream.measured import Measured
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of a by-order budget for the total, marginals of one column, and larger ones.
@@ -112,7 +112,7 @@ class Marginals:
     @property
     def _moved(self) -> int:
         """Sum over a marginal's cells of the change that one unit makes: 1 if a row comes or goes, 2 if replaced."""
-        return moved_by(self.neighbours)
+        return l1_sensitivity(self.neighbours)
 
     @property
     def _squared(self) -> int:

@@ -8,7 +8,7 @@ from synthstream.kernel.counters import Counter
 from synthstream.privacy import Unit
 
 
-def factor_of(how: Counter | None, unit: Unit) -> Fraction:
+def participation_factor(how: Counter | None, unit: Unit) -> Fraction:
     """How much further all events of one unit move what passes the gate than one event does; exact, rounded up.
 
     Privacy:
@@ -23,9 +23,9 @@ def factor_of(how: Counter | None, unit: Unit) -> Fraction:
     Example:
         >>> from synthstream.kernel.counters import counter
         >>> unit = Unit(kind="person", max_events=16, max_per_tick=1)
-        >>> float(factor_of(counter("simple", horizon=100, noise="gaussian"), unit))
+        >>> float(participation_factor(counter("simple", horizon=100, noise="gaussian"), unit))
         4.0
-        >>> factor_of(counter("kary", horizon=100, noise="laplace"), unit)
+        >>> participation_factor(counter("kary", horizon=100, noise="laplace"), unit)
         Fraction(16, 1)
     """
     events, layers = unit.events, unit.in_a_tick
@@ -34,7 +34,9 @@ def factor_of(how: Counter | None, unit: Unit) -> Fraction:
     if how.horizon is not None:  # there are no more ticks to bring events in
         events = min(events, layers * how.horizon)
     full, rest = divmod(events, layers)
-    longer, shorter = (how.joint(n) if n and times else Fraction(0) for n, times in ((full + 1, rest), (full, layers)))
+    longer, shorter = (
+        how.participation(n) if n and times else Fraction(0) for n, times in ((full + 1, rest), (full, layers))
+    )
     if longer is None or shorter is None:
         return Fraction(unit.events)
     # Events of one person, in order of time, are dealt out to as many layers as may lie in one tick.

@@ -20,11 +20,11 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import gaussian_variance, laplace_variance
 from synthstream.measured import Block, TreeMeasured
 from synthstream.partition import Partition
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray
 
 # The budget of an epoch is divided into so many equal parts; no level gets fewer than this of them.
-UNITS, LEAST = 2**20, 2**7
+WHOLE, LEAST = 2**20, 2**7
 
 # Parts of the budget: the number of events, if it is private; an epoch.
 _PARTS = (0.04, 0.96)
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
     moving: float
 
 
-class Within(NamedTuple):
+class EpochPlan(NamedTuple):
     """What is measured while an epoch is open.
 
     Args:
@@ -70,7 +70,7 @@ class Planner(Protocol):
     def possible_steps(self, depth: int) -> Sequence[int]:
         """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
 
-    def within(self, shape: Shape, events: float, depth: int, scale: float) -> Within:
+    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
         """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
 
         Args:
@@ -164,10 +164,10 @@ class Points:
         number, epoch = (parts / parts.sum() * whole * (1 - 1e-9)).tolist()
         return number, epoch
 
-    def scale(self, cost: float, units: int = UNITS) -> float:
-        """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / UNITS``; rounded up."""
-        moved = moved_by(self.neighbours)
-        exact = moved * (UNITS / units) / cost if self.budget.pure else moved * math.sqrt(UNITS / units / cost / 2)
+    def scale(self, cost: float, units: int = WHOLE) -> float:
+        """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / WHOLE``; rounded up."""
+        moved = l1_sensitivity(self.neighbours)
+        exact = moved * (WHOLE / units) / cost if self.budget.pure else moved * math.sqrt(WHOLE / units / cost / 2)
         return exact * (1 + 1e-12)
 
     @cached_property
@@ -185,7 +185,7 @@ class Points:
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
-        moved = moved_by(self.neighbours)
+        moved = l1_sensitivity(self.neighbours)
         cost = Fraction(self.parts[1])
         if self.total is not None:
             exact = Fraction(self.scale(self.parts[0]))
@@ -218,7 +218,7 @@ class Points:
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
-        facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, UNITS]
+        facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
         facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
         facts += [LEAST, [how.facts() for how in self._possible_counters()]]
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
@@ -261,7 +261,7 @@ class Points:
         closing = self.epoch_of(total) > self.epoch_of(begun)
         needs = self._needs(after)
         if closing:
-            left = UNITS - sum(after["plan.units"].tolist())
+            left = WHOLE - sum(after["plan.units"].tolist())
             blocks = self._end(cells, total, total - begun, left, gate, shape)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
             after |= {
@@ -296,7 +296,7 @@ class Points:
         """The state with a plan for the epoch that begins: how often each level is measured while it is open."""
         begun = float(state["begun"])
         plan = self.schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
-        _refuse_overspending(plan.units, UNITS)
+        _refuse_overspending(plan.units, WHOLE)
         if not {1, *self.schedule.possible_steps(self.partition.depth)}.issuperset(plan.steps.tolist()):
             raise ValueError("a level would be measured another number of times than the claim knows of")
         after = state | {"planned": np.array(True), "plan.units": plan.units, "plan.steps": plan.steps}
@@ -318,7 +318,7 @@ class Points:
 
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
-        plan = Within(units=after["plan.units"], steps=after["plan.steps"])
+        plan = EpochPlan(units=after["plan.units"], steps=after["plan.steps"])
         # Sums that no clipping touches, or else an event could enter at one reading and leave at another. Where they
         # pass the end of 64 bits, they begin again, and their differences are right all the same.
         upper = after["plan.nodes"]

@@ -20,7 +20,7 @@ from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
 from synthstream.kinds import Queries, Score
 from synthstream.measured import Measured, pack_tables, unpack_tables
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
+from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Part of the budget for the number of rows; choices and measurements have half of the rest each.
@@ -103,7 +103,7 @@ class InRounds(ABC):
     @property
     def changed(self) -> int:
         """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
-        return moved_by(self.neighbours)
+        return l1_sensitivity(self.neighbours)
 
     @cached_property
     def choice_epsilon(self) -> float:

@@ -42,7 +42,7 @@ class Model(Protocol):
         """Share of the rows of the model before, of the same kind, that are no longer there; 0 if there were none."""
 
 
-class Rows(Model, Protocol):
+class RowModel(Model, Protocol):
     """A model that is integer rows over the schema's columns."""
 
     @property
@@ -196,7 +196,7 @@ class TableRelease(Release):
 
     workload: Workload
     measured: Measured
-    model: Rows
+    model: RowModel
 
     # Whether its tables count all events up to its tick; those of a window count what lies in it.
     running: ClassVar[bool] = True

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.errors import BatchConflict, EngineError, SynthstreamError
-from synthstream.ingest.counting import CountsByTick, Rows
+from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.release.release import Release
 from synthstream.spark.counting import count, of_persons, selected
 from synthstream.spark.sessions import refuse
@@ -190,14 +190,14 @@ class _Taker:
             self.failures.append(error)
             raise
 
-    def _found(self, frame: DataFrame) -> CountsByTick | Rows:
+    def _found(self, frame: DataFrame) -> CountsByTick | PrivateRows:
         """Counts; or rows, where the state must choose among those of a person."""
         config = self.stream.config
         return of_persons(frame, config) if config.privacy.unit.of_persons else count(frame, config)
 
-    def _add(self, found: CountsByTick | Rows, batch: str) -> None:
+    def _add(self, found: CountsByTick | PrivateRows, batch: str) -> None:
         try:
-            if isinstance(found, Rows):
+            if isinstance(found, PrivateRows):
                 self.stream.update(found, batch_id=batch)
             else:
                 self.stream.add(found, batch_id=batch)

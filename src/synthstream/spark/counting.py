@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut
-from synthstream.ingest.counting import CountsByTick, Rows, columns_of, files_of
+from synthstream.ingest.counting import CountsByTick, PrivateRows, columns_of, files_of
 from synthstream.schema.coercion import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
 from synthstream.spark.tasks import (
@@ -87,7 +87,7 @@ def count(frame: DataFrame, config: StreamConfig) -> CountsByTick:
     return total_of(Counting(config), parts)
 
 
-def of_persons(frame: DataFrame, config: StreamConfig) -> Rows:
+def of_persons(frame: DataFrame, config: StreamConfig) -> PrivateRows:
     """Rows of a Spark frame, encoded by its executors, on the driver: whose rows count is decided there.
 
     Memory: all rows of the frame, 4 bytes a cell, and the keys of their persons.

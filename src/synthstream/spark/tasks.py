@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, EngineError, FileDamaged, SchemaError, SynthstreamError
-from synthstream.ingest.counting import CountsByTick, Rows, encode, files_of
+from synthstream.ingest.counting import CountsByTick, PrivateRows, encode, files_of
 from synthstream.ingest.files import together
 from synthstream.stream.counting_elsewhere import Counting
 
@@ -97,7 +97,7 @@ def encoded(columns: int) -> str:
     return ", ".join(["who string", "tick bigint", "weight tinyint", *(f"c{i} int" for i in range(columns))])
 
 
-def table_of(rows: Rows) -> pa.Table:
+def table_of(rows: PrivateRows) -> pa.Table:
     """Rows in numbers as a table."""
     weights = np.ones(len(rows.codes)) if rows.weights is None else rows.weights
     people = [] if rows.people is None else rows.people.to_list()
@@ -105,13 +105,13 @@ def table_of(rows: Rows) -> pa.Table:
     return pa.table(columns | {f"c{i}": codes.astype(np.int32) for i, codes in enumerate(rows.codes.T)})
 
 
-def rows_of(table: pa.Table, *, signed: bool) -> Rows:
+def rows_of(table: pa.Table, *, signed: bool) -> PrivateRows:
     """What :func:`table_of` was given, in an order that does not depend on how the rows came."""
     frame = pl.DataFrame(table)
     frame = frame.sort(frame.columns)
     weights = frame["weight"].cast(pl.Int64).to_numpy() if signed else None
     codes = frame.select(frame.columns[3:]).to_numpy(order="c")
-    return Rows(codes, frame["tick"].to_numpy(), weights, frame["who"])
+    return PrivateRows(codes, frame["tick"].to_numpy(), weights, frame["who"])
 
 
 def count_files(job: Job, batches: Batches) -> Batches:

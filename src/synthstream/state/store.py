@@ -31,7 +31,7 @@ from synthstream.state.database import Closed, Database
 from synthstream.state.disk import Lock, failed
 from synthstream.state.folder import STORE, locked, make_private, refuse_exposed
 from synthstream.state.sealing import Cipher, Plain, Seal, damaged
-from synthstream.state.sums import Rows
+from synthstream.state.sums import RowSums
 from synthstream.workload import IntArray
 
 FORMAT = 3
@@ -123,7 +123,7 @@ class Store:
         self._db, store = db, secrets.token_hex(16)
         self._private: Seal = Plain(store) if key is None else Cipher(key, store)
         self.secret = secrets.token_bytes(32)
-        self._rows = Rows(db, self._private, self.secret)
+        self._rows = RowSums(db, self._private, self.secret)
         self.put_meta("id", store)
         self.put_meta("encryption", self._private.name)
         self.put_meta("key check", self._private.check if isinstance(self._private, Cipher) else "")
@@ -155,7 +155,7 @@ class Store:
         except ValueError:
             raise damaged("meta") from None
         self.secret = self.unseal(sealed, "meta secret")
-        self._rows = Rows(self._db, self._private, self.secret)
+        self._rows = RowSums(self._db, self._private, self.secret)
         self._rows.verify()
 
     def close(self) -> None:

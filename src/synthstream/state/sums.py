@@ -36,7 +36,7 @@ _SHORT = {
 _MODULUS = 1 << 256
 
 
-class Rows:
+class RowSums:
     """Writes and deletes rows, and keeps the sum.
 
     Args:

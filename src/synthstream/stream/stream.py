@@ -16,7 +16,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
-from synthstream.ingest.counting import CountsByTick, Rows
+from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, SystemGate, is_secure
@@ -153,7 +153,7 @@ class Stream:
     # -- counting -----------------------------------------------------------------------------------------------
 
     @alone
-    def update(self, rows: Frame | str | Path | Rows, *, batch_id: str | None = None) -> None:
+    def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None = None) -> None:
         """Count rows into the open tick, or the later tick of their own time. Committed on return.
 
         Args:

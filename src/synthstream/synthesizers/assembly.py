@@ -13,7 +13,7 @@ from synthstream.errors import ConfigError
 from synthstream.kernel.counters import counter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.participation import factor_of
+from synthstream.kernel.participation import participation_factor
 from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
@@ -79,7 +79,7 @@ def group_factor(config: StreamConfig) -> Fraction:
     how = None
     if unit.max_per_tick is not None and not budget.pure and _measures(config) == "always":
         how = counter(config.synthesizer.counter, horizon=config.clock.horizon, noise="gaussian")
-    return factor_of(how, unit)
+    return participation_factor(how, unit)
 
 
 def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:

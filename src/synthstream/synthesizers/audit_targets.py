@@ -25,7 +25,7 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
-from synthstream.synthesizers.contract import POWER, CounterTarget, DrawTarget, Targets
+from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Halvings of a simulated partition: finer ones cost time and are measured alike.
@@ -33,7 +33,7 @@ _DEPTH = 10
 _EPOCH = 9
 
 
-def of_marginals(mechanism: Marginals) -> Targets:
+def of_marginals(mechanism: Marginals) -> AuditTargets:
     """Of tables that are all measured at every tick.
 
     A row that comes moves one cell of every table; one that is replaced moves two, or one by two with its sign.
@@ -54,10 +54,10 @@ def of_marginals(mechanism: Marginals) -> Targets:
         claimed=math.sqrt(2 * claim.rho) if claim.pure is None else float(claim.pure),
     )
     single = _one_cell("one cell of a table", mechanism.counter, float(mechanism.multipliers.min()))
-    return Targets([single], [whole], "")
+    return AuditTargets([single], [whole], "")
 
 
-def of_epochs(mechanism: Epochs) -> Targets:
+def of_epochs(mechanism: Epochs) -> AuditTargets:
     """Of tables that are measured once an epoch."""
     total = _one_cell("the number of events", mechanism.counter, mechanism.total_multiplier)
     caveat = "Choices of tables were not audited, and count as nothing seen." if mechanism.chooses else ""
@@ -72,10 +72,10 @@ def of_epochs(mechanism: Epochs) -> Targets:
         return mechanism.step(mechanism.init(), counts, gate, guess)[1]
 
     tables = _tables(mechanism, np.array(singles + larger), measured, gaussian=False)
-    return Targets([], [total, tables], caveat)
+    return AuditTargets([], [total, tables], caveat)
 
 
-def of_rounds(mechanism: Selective | Batchwise, total: Counter) -> Targets:
+def of_rounds(mechanism: Selective | Batchwise, total: Counter) -> AuditTargets:
     """Of the methods of paper 2; ``total`` counts the rows."""
     own = _one_cell("the number of events", total, mechanism.total_multiplier)
     single = _one_cell("one cell of a table", mechanism.counter, mechanism.multiplier)
@@ -86,22 +86,22 @@ def of_rounds(mechanism: Selective | Batchwise, total: Counter) -> Targets:
     scales = np.full(mechanism.picks, mechanism.multiplier)
     tables = _tables(mechanism, scales, measured, gaussian=not mechanism.budget.pure)
     caveat = "Weaker: choices of tables were not audited, and of measured ones the first tick alone."
-    return Targets([single], [own, tables], caveat)
+    return AuditTargets([single], [own, tables], caveat)
 
 
-def of_points(mechanism: Points) -> Targets:
+def of_points(mechanism: Points) -> AuditTargets:
     """Of points measured epoch by epoch."""
     known = mechanism.total
     scale = mechanism.scale(mechanism.parts[0]) if known is not None else 1.0
     first = [] if known is None else [_one_cell("the number of events", known, scale)]
     caveat = "Weaker: of the nodes, the end of one epoch was audited; what it keeps back for its course was not."
-    return Targets([], [*first, _nodes(mechanism)], caveat)
+    return AuditTargets([], [*first, _nodes(mechanism)], caveat)
 
 
-def of_hypercube(mechanism: Hypercube) -> Targets:
+def of_hypercube(mechanism: Hypercube) -> AuditTargets:
     """Of the algorithm of paper 1."""
     caveat = "Much weaker: one canary cell was audited. Comparisons with a noisy threshold hardly show."
-    return Targets([], [_canary(mechanism)], caveat)
+    return AuditTargets([], [_canary(mechanism)], caveat)
 
 
 def _one_cell(name: str, counter: Counter, multiplier: float) -> CounterTarget:

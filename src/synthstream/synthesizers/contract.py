@@ -20,7 +20,7 @@ from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release.release import Model, Release, Rows
+from synthstream.release.release import Model, Release, RowModel
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -95,7 +95,7 @@ class Windowed(NamedTuple):
     """
 
     measured: Measured
-    model: Rows
+    model: RowModel
 
 
 Measure = Literal["epsilon", "mu"]
@@ -144,7 +144,7 @@ class DrawTarget:
     grid: tuple[float, float] | None = None
 
 
-class Targets(NamedTuple):
+class AuditTargets(NamedTuple):
     """Single counters, parts of the whole, and what was left out, in words."""
 
     counters: list[CounterTarget]
@@ -298,7 +298,7 @@ class Synthesizer(ABC, Generic[R, M]):
         """
         raise NotReleased(f"between: {self.no_window}")
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         """What of it can be audited. Raises ``TypeError`` if nothing is known."""
         raise TypeError(f"no way is known to audit a {type(self).__name__}")
 

@@ -18,7 +18,7 @@ from synthstream.papers.fit.rounds import Mixture, Rounds
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
 from synthstream.synthesizers import audit_targets, windowing
-from synthstream.synthesizers.contract import History, Models, Past, Targets, Windowed
+from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Windowed
 from synthstream.synthesizers.tables import OfTables
 from synthstream.workload import FloatArray, IntArray
 
@@ -70,7 +70,7 @@ class FromSelection(OfTables):
         always = self.mechanism.counter.variance(tick, multiplier=self.mechanism.multiplier)
         return np.where(self.mechanism.selectable, always, self.mechanism.variance(tick))
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
 
     @override
@@ -132,7 +132,7 @@ class FromBatches(OfTables):
         each = self.mechanism.variance(tick) * (tick + 1)
         return np.where(self.mechanism.selectable | total, each, np.nan)
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         return audit_targets.of_rounds(self.mechanism, self.mechanism.counter)
 
     @override

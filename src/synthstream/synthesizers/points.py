@@ -16,7 +16,7 @@ from synthstream.fit.cloud import Cloud
 from synthstream.fit.tree import NodeReading, Span, masses
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.points import UNITS, Points, Shape
+from synthstream.kernel.points import WHOLE, Points, Shape
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.papers.consistency import consistent
@@ -25,7 +25,7 @@ from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets
-from synthstream.synthesizers.contract import History, Models, Piece, R, Synthesizer, Targets
+from synthstream.synthesizers.contract import AuditTargets, History, Models, Piece, R, Synthesizer
 from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, FloatArray, IntArray
@@ -94,7 +94,7 @@ class FromNodes(_OfPoints[TreeMeasured]):
     def describe(self) -> str:
         return _described(self.mechanism)
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         return audit_targets.of_points(self.mechanism)
 
     def expected_distance(self, events: int) -> float | None:
@@ -134,7 +134,7 @@ class FromBothSides(_OfPoints[TurnstileMeasured]):
     def describe(self) -> str:
         return f"rows that add and rows that take away apart, and of both: {_described(self.mechanism.side)}"
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         side = audit_targets.of_points(self.mechanism.side)
         return side._replace(caveat=f"{side.caveat} Rows that add were; those that take away are measured alike.")
 
@@ -189,7 +189,7 @@ class FromSparseCounts(_OfPoints[NodeCounts]):
         levels = self.mechanism.depth
         return f"the paper's sparse counts in the nodes of up to {levels} levels of halves; their number is public"
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         return audit_targets.of_hypercube(self.mechanism)
 
     @property
@@ -275,7 +275,7 @@ def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
     found, whole = np.zeros(mechanism.depth_of(events)), mechanism.scale(mechanism.parts[1])
     for epoch in range(1, mechanism.epoch_of(events) + 1):
         total = 2.0**epoch / mechanism.budget.epsilon
-        depth, left = mechanism.depth_of(total), UNITS * 3 // 4
+        depth, left = mechanism.depth_of(total), WHOLE * 3 // 4
         units = mechanism.schedule.end(Shape(np.ones(1), 0.0), total / 2, depth, whole, left)
         found[: units.size] += [mechanism.variance(int(u)) for u in units]
     return found

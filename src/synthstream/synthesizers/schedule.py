@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from synthstream.kernel.points import LEAST, UNITS, Shape, Within
+from synthstream.kernel.points import LEAST, WHOLE, EpochPlan, Shape
 from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
@@ -66,9 +66,9 @@ class Schedule:
         """
         if self.kind == "fixed":
             return _units(self._falling(depth), left)
-        return _units(self._fair(shape.masses, events, depth, scale * UNITS / left)[0], left)
+        return _units(self._fair(shape.masses, events, depth, scale * WHOLE / left)[0], left)
 
-    def within(self, shape: Shape, events: float, depth: int, scale: float) -> Within:
+    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
         """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
 
         Of an epoch's budget they get between a tenth, where the newest epochs look alike, and nearly a half, where the
@@ -76,7 +76,7 @@ class Schedule:
         """
         if self.kind == "fixed":
             steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
-            return Within(_units(self._falling(depth), UNITS // 3), steps)
+            return EpochPlan(_units(self._falling(depth), WHOLE // 3), steps)
         levels, steps = depth, np.zeros(0, dtype=np.int64)
         share, part = np.zeros(0), _CALM
         while levels:
@@ -91,8 +91,8 @@ class Schedule:
                 break
             levels = deepest
         if not levels:
-            return Within(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        return Within(_units(share, int(part * UNITS)), steps)
+            return EpochPlan(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        return EpochPlan(_units(share, int(part * WHOLE)), steps)
 
     def _falling(self, depth: int) -> FloatArray:
         return np.asarray(2.0 ** ((1 - 1 / max(self.dimension, 2)) / 2 * (np.arange(depth) - depth)))

@@ -22,13 +22,13 @@ from synthstream.release.release import TableRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import (
+    AuditTargets,
     History,
     Models,
     Past,
     Piece,
     Synthesizer,
     TableMechanism,
-    Targets,
     Windowed,
 )
 from synthstream.synthesizers.simulation import simulate
@@ -105,7 +105,7 @@ class Continual(OfTables):
     def describe(self) -> str:
         return f"every table at every tick, by the counter {type(self.mechanism.counter).__name__.lower()}"
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         return audit_targets.of_marginals(self.mechanism)
 
     @override
@@ -193,7 +193,7 @@ class InEpochs(OfTables):
         "the rows of that epoch alone"
     )
 
-    def audit_targets(self) -> Targets:
+    def audit_targets(self) -> AuditTargets:
         return audit_targets.of_epochs(self.mechanism)
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:

@@ -12,7 +12,7 @@ import polars as pl
 from synthstream.ingest import counting
 from synthstream.ingest import persons as contributions
 from synthstream.ingest.bounding import arrivals
-from synthstream.ingest.counting import Rows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel import marginals
 from synthstream.kernel.counters import Kary, Simple, State, Toeplitz
@@ -222,7 +222,7 @@ def one_limit_for_all_persons(patch: Patch) -> None:
     """All rows belong to one person: whoever comes first leaves no room for others."""
     honest = arrivals
 
-    def broken(rows: Rows, **more: Any) -> pl.DataFrame:
+    def broken(rows: PrivateRows, **more: Any) -> pl.DataFrame:
         return honest(rows._replace(people=pl.Series(["one"] * len(rows.codes))), **more)
 
     patch.setattr(contributions, "arrivals", broken)

@@ -12,7 +12,7 @@ import polars as pl
 from synthstream import Stream
 from synthstream.errors import SchemaError
 from synthstream.ingest import counting
-from synthstream.ingest.counting import Rows
+from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import SystemGate
 from synthstream.kernel.seeded import SeededGate
@@ -29,7 +29,7 @@ def the_number_of_rows_in_the_manifest(patch: Patch) -> None:
     came: list[int] = []
     add, manifest, opened = Intake._add, Release.manifest, Stream._open
 
-    def counted(self: Intake, rows: Rows, *more: Any) -> None:
+    def counted(self: Intake, rows: PrivateRows, *more: Any) -> None:
         came.append(len(rows.codes))
         add(self, rows, *more)
 
@@ -47,7 +47,7 @@ def a_bad_row_is_an_error(patch: Patch) -> None:
     """A value outside of its list stops the run, and the message names it."""
     honest = counting.encode
 
-    def broken(config: Any, frame: Any) -> Rows:
+    def broken(config: Any, frame: Any) -> PrivateRows:
         wards = set(pl.DataFrame(frame)["ward"].drop_nulls()) - {"A", "B", "C"}
         if wards:
             raise SchemaError(f"ward: {sorted(wards)[0][:20]!r} is not in the list")
@@ -61,7 +61,7 @@ def a_warning_for_a_late_row(patch: Patch) -> None:
     """The operator is told of rows whose time cannot be right."""
     honest = Intake._add
 
-    def broken(self: Intake, rows: Rows, *more: Any) -> None:
+    def broken(self: Intake, rows: PrivateRows, *more: Any) -> None:
         if (rows.ticks > 5).any():
             print("rows after the end", file=sys.stderr)
         honest(self, rows, *more)

@@ -104,8 +104,8 @@ class Blt(ToeplitzCounter):
         """L2 norm of the first column over the horizon, rounding included."""
         return self._norm
 
-    def joint(self, ticks: int) -> Fraction | None:
-        """See :meth:`Counter.joint`: the norm of the sum of the first columns, what rounding may add included.
+    def participation(self, ticks: int) -> Fraction | None:
+        """See :meth:`Counter.participation`: the norm of the sum of the first columns, what rounding may add included.
 
         Geometric sums, all terms positive: no digits cancel.
         """

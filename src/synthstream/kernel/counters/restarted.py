@@ -66,9 +66,9 @@ class Restarted(Counter):
         """That of the segment in which the event lies."""
         return self.inner(self.locate(t)[0]).sensitivity()
 
-    def joint(self, ticks: int) -> Fraction | None:
-        """See :meth:`Counter.joint`: that of one segment, if segments are long enough that none gains by two."""
-        return self.inner(0).joint(ticks) if self.noise == "gaussian" and 3 * ticks <= self.length(0) else None
+    def participation(self, ticks: int) -> Fraction | None:
+        """See :class:`Counter`: that of one segment, if segments are long enough that none gains by two."""
+        return self.inner(0).participation(ticks) if self.noise == "gaussian" and 3 * ticks <= self.length(0) else None
 
     def init(self, cells: int) -> State:
         return {

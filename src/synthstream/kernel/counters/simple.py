@@ -36,8 +36,8 @@ class Simple(MatrixCounter):
         """One event changes one tick's count by one."""
         return 1.0
 
-    def joint(self, ticks: int) -> Fraction | None:
-        """See :meth:`Counter.joint`: events in different ticks move different values."""
+    def participation(self, ticks: int) -> Fraction | None:
+        """See :meth:`Counter.participation`: events in different ticks move different values."""
         return root_above(Fraction(ticks)) if self.noise == "gaussian" else None
 
     def init(self, cells: int) -> State:

@@ -61,8 +61,8 @@ class Toeplitz(ToeplitzCounter):
         squares = sum(int(c) ** 2 for c in self.coefficients)
         return math.nextafter(math.sqrt(squares), math.inf) / 2.0**self.grid_bits
 
-    def joint(self, ticks: int) -> Fraction | None:
-        """See :meth:`Counter.joint`: the norm of the sum of the first columns, from exact integers."""
+    def participation(self, ticks: int) -> Fraction | None:
+        """See :meth:`Counter.participation`: the norm of the sum of the first columns, from exact integers."""
         sums: list[int] = [0, *accumulate(self.coefficients.tolist())]
         moved = [sums[t + 1] - sums[max(0, t + 1 - ticks)] for t in range(self.horizon)]
         return root_above(Fraction(sum(value * value for value in moved), 4**self.grid_bits))
