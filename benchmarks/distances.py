@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from synthstream.evaluate.wasserstein import FloatArray, normalised, w1_line
+from synthstream.evaluate.wasserstein import normalised, w1_line
+from synthstream.workload import FloatArray
 
 
 def w1_sliced(

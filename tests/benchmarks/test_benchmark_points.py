@@ -15,9 +15,9 @@ from benchmarks.points import METHODS, Outcome, Setting, distance, run
 from benchmarks.points_report import NUMBERS, done, key, settings, write
 
 from benchmarks import offline
-from synthstream.evaluate.wasserstein import FloatArray, w1_grid
+from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.partition import Partition
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 FIRST = Setting(dim=1, points=2000, epsilon=1.0, delta=0.0, data="clustered", method="offline-pmm")
 

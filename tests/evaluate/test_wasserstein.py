@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from synthstream.evaluate.wasserstein import FloatArray, w1_grid, w1_line
+from synthstream.evaluate.wasserstein import w1_grid, w1_line
+from synthstream.workload import FloatArray
 
 
 def assigned(a: FloatArray, b: FloatArray, metric: Literal["chebyshev", "euclidean"]) -> float:

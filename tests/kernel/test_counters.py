@@ -15,11 +15,12 @@ from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, S
 from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter, Noise
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.gate import Question
-from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray
+from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.papers.counters.nodes import NodeCounter
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
+from synthstream.workload import FloatArray, IntArray
 from tests.support.counters import (
     COUNTERS,
     T,

@@ -13,14 +13,13 @@ import pytest
 from synthstream.kernel import sampling
 from synthstream.kernel.sampling import (
     Entropy,
-    FloatArray,
-    IntArray,
     discrete_gaussian,
     discrete_laplace,
     gaussian_variance,
     laplace_variance,
 )
 from synthstream.kernel.seeded import SeededGate
+from synthstream.workload import FloatArray, IntArray
 
 Sampler = Callable[..., IntArray]
 SIGN = 2**63

@@ -15,13 +15,12 @@ from scipy import stats
 
 from synthstream.kernel.gate import SystemGate
 from synthstream.kernel.sampling import (
-    FloatArray,
-    IntArray,
     discrete_gaussian,
     discrete_laplace,
     gaussian_variance,
     laplace_variance,
 )
+from synthstream.workload import FloatArray, IntArray
 from tests.support.laws import gaussian_law, laplace_law, p_value
 
 RIGHT, WRONG = 1e-13, 1e-20

@@ -11,11 +11,11 @@ import pytest
 from benchmarks.naive_hypercube import NaiveHypercube, Noise, SparseCounting
 from scipy.stats import chi2_contingency
 
-from synthstream.kernel.sampling import IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget
+from synthstream.workload import IntArray
 
 pytestmark = pytest.mark.slow
 RIGHT, WRONG = 1e-7, 1e-9

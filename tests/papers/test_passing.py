@@ -13,13 +13,13 @@ from scipy.stats import chisquare
 
 from synthstream.errors import StateCorrupt
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers import comparisons as passing
 from synthstream.papers.comparisons import Comparisons, _exp_minus, _fixed_point, _hazard, _minus_log_rest, passes
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
+from synthstream.workload import FloatArray, IntArray
 
 Runs = list[tuple[int, int]]
 

@@ -12,9 +12,9 @@ import pytest
 from synthstream.kernel.counters.base import State
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.gates import Call, ReplayingGate, TraceMismatch, TracingGate
+from synthstream.workload import FloatArray, IntArray
 
 Run = Literal["one", "two"]
 _RUNS: tuple[Run, Run] = ("one", "two")

@@ -17,10 +17,10 @@ from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.sampling import IntArray
 from synthstream.kernel.seeded import SeededGate
 from synthstream.release.points import PointRelease
 from synthstream.stream.stream import Stream
+from synthstream.workload import IntArray
 
 TOML = """
 name = "places"

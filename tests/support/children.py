@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable
 
-from synthstream.kernel.sampling import IntArray
+from synthstream.workload import IntArray
 
 
 def noise_of_a_child(draw: Callable[[], IntArray]) -> bytes:

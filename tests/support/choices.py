@@ -7,7 +7,7 @@ from itertools import chain, combinations
 
 import numpy as np
 
-from synthstream.kernel.sampling import FloatArray
+from synthstream.workload import FloatArray
 
 
 def law(scores: list[int], rate: float) -> FloatArray:

@@ -6,9 +6,9 @@ import numpy as np
 
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.testing.gates import ExactGate
+from synthstream.workload import FloatArray, IntArray
 
 T = 40
 

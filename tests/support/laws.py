@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from synthstream.kernel.sampling import (
-    FloatArray,
-    IntArray,
-)
+from synthstream.workload import FloatArray, IntArray
 
 
 def laplace_law(scale: float) -> tuple[IntArray, FloatArray]:

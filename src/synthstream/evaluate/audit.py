@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.evaluate.lower_bounds import epsilon_of, epsilon_seen, lattice, mu_seen
@@ -26,8 +25,8 @@ from synthstream.kernel.counters import Counter
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
 from synthstream.synthesizers.contract import POWER, CounterTarget, DrawTarget, Measure
+from synthstream.workload import FloatArray
 
-FloatArray = NDArray[np.float64]
 Progress = Callable[[float], None]
 # Cells of one vector of simulated counters.
 _CELLS = 200_000

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import beta, norm
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from synthstream.workload import FloatArray, IntArray
 
 
 def limits(hits: IntArray, runs: int, *, alpha: float) -> tuple[FloatArray, FloatArray]:

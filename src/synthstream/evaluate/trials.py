@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from synthstream.kernel.counters import Counter, Kary, Restarted, Simple
 from synthstream.kernel.gate import Gate
 from synthstream.papers.counters.nodes import NodeCounter, Span
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from synthstream.workload import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
-from synthstream.workload import IntArray
-
-FloatArray = NDArray[np.float64]
+from synthstream.workload import FloatArray, IntArray
 
 
 def w1_line(

@@ -12,7 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from synthstream.kernel.permute_and_flip import LARGEST_SCORE, noisy_max
-from synthstream.kernel.sampling import Entropy, FloatArray, IntArray, discrete_gaussian, discrete_laplace
+from synthstream.kernel.sampling import Entropy, discrete_gaussian, discrete_laplace
+from synthstream.workload import FloatArray, IntArray
 
 # Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),
 # so their sum stays within 64 bits, and no value can cause an error.

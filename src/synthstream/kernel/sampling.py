@@ -23,10 +23,9 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
+from synthstream.workload import FloatArray, IntArray
+
 Entropy = Callable[[int], bytes]
 
 # Above this scale the samples would still be exact, but a sum of them could come near the end of 64 bits.

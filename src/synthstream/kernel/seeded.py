@@ -6,7 +6,7 @@ import hashlib
 from itertools import count
 
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.sampling import IntArray
+from synthstream.workload import IntArray
 
 
 class SeededGate(Gate):

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import FloatArray, IntArray
-from synthstream.workload import Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # What was released so far, scaled to a number of events: expected counts over all cells of the workload.
 Guess = Callable[[float], FloatArray]

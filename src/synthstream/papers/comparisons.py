@@ -24,13 +24,12 @@ from synthstream.kernel.sampling import (
     _LN2_HIGH,
     _LN2_LOW,
     Entropy,
-    FloatArray,
-    IntArray,
     _bounds,
     _checked,
     _minus_log,
     _request,
 )
+from synthstream.workload import FloatArray, IntArray
 
 # More comparisons than this in one call are refused, so that sums of them stay within 64 bits.
 LARGEST_TOTAL = 2**62

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-from synthstream.workload import CodeArray
-
-FloatArray = NDArray[np.float64]
+from synthstream.workload import CodeArray, FloatArray
 
 
 def bins_of(values: FloatArray, edges: FloatArray, missing: int) -> CodeArray:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthstream.kernel.gate import Gate, Question, Scale
-from synthstream.kernel.sampling import IntArray
+from synthstream.workload import IntArray
 
 
 class TraceMismatch(AssertionError):

@@ -11,9 +11,9 @@ import numpy as np
 from synthstream import Stream, privacy
 from synthstream.kernel.ledger import Ledger
 from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.sampling import FloatArray
 from synthstream.privacy import Budget
 from synthstream.state.store import Store
+from synthstream.workload import FloatArray
 from tests.audit.broken import Patch, seen_by
 
 

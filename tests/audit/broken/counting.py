@@ -19,7 +19,6 @@ from synthstream.kernel.counters import Kary, Simple, State, Toeplitz
 from synthstream.kernel.counters.base import Encoded, MatrixCounter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.papers.counters import Binary
 from synthstream.papers.counters.binary import dyadic
 from synthstream.papers.counters.nodes import NodeCounter, Span
@@ -28,6 +27,7 @@ from synthstream.schema.coercion import numbers
 from synthstream.schema.schema import Schema
 from synthstream.state.store import Store
 from synthstream.testing.gates import ExactGate, TracingGate
+from synthstream.workload import FloatArray, IntArray
 from tests.audit.broken import Patch, seen_by
 
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import LARGEST_SCALE, FloatArray, IntArray, gaussian_variance, laplace_variance
+from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
+from synthstream.workload import FloatArray, IntArray
 
 State = dict[str, NDArray[Any]]
 Noise = Literal["gaussian", "laplace"]

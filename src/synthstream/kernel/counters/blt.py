@@ -15,8 +15,7 @@ from typing_extensions import override
 from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.counters.fixed import advance
-from synthstream.kernel.sampling import FloatArray
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # The longest span one factorisation serves; longer streams restart it (see restarted.py).
 LONGEST = 2**20

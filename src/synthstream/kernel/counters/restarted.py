@@ -13,7 +13,7 @@ from synthstream.kernel.counters.base import Counter, Noise, State, inner, outer
 from synthstream.kernel.counters.blt import LONGEST, Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # Kary segments: 15 ticks, then ten times as many each time (figures in docs/theorems/restarted.md).
 _FIRST, _GROWTH = 15, 10

@@ -10,7 +10,7 @@ import numpy as np
 from typing_extensions import override
 
 from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, root_above, rounded_up
-from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.workload import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

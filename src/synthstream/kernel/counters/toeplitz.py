@@ -13,7 +13,7 @@ import numpy as np
 from typing_extensions import override
 
 from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter, root_above
-from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # Beyond this, remembering every tick's counts costs more than it gains over the buffered counter.
 LONGEST = 2**13

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import FloatArray, IntArray
+from synthstream.workload import FloatArray, IntArray
 
 
 class Span(NamedTuple):

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from synthstream.kernel.counters.base import State, rounded_up
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import FloatArray, IntArray
 from synthstream.papers.comparisons import Comparisons
+from synthstream.workload import FloatArray, IntArray
 
 
 class Arrivals(NamedTuple):
