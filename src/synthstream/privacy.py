@@ -29,6 +29,11 @@ _SAME_TICK = " by another one of the same tick"
 _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
 
 
+# Factors that a scale of noise, or a cost, is rounded by: far more than what rounding of the few products that make it
+# may take away, so that the exact claim stays within the budget.
+WIDER, CHEAPER = 1 + 1e-12, 1 - 1e-12
+
+
 def l1_sensitivity(neighbours: Neighbours) -> int:
     """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
     return 1 if neighbours == "add-remove" else 2

@@ -17,7 +17,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import Candidates, Guess, chosen, expected_distances, l1_scores
 from synthstream.measured import Measured
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
+from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of the budget for the total, tables of one column, the choice of larger ones, and these.
@@ -125,7 +125,7 @@ class Epochs:
     @cached_property
     def total_multiplier(self) -> float:
         """Noise per unit of sensitivity of the total."""
-        return self.changed / (self.budget.epsilon * float(self.parts[0])) * (1 + 1e-12)
+        return self.changed / (self.budget.epsilon * float(self.parts[0])) * WIDER
 
     @cached_property
     def scales(self) -> FloatArray:
@@ -134,12 +134,12 @@ class Epochs:
         share = np.where(self.order == 1, self.parts[1] * roots / max(roots.sum(), 1.0), 0.0)
         share = np.where(self.order == 2, self.parts[3] / max(self.measured_larger, 1), share)
         share = np.where(self.order == 0, self.changed / self.budget.epsilon, share)
-        return np.asarray(self.changed / (self.budget.epsilon * share) * (1 + 1e-12))
+        return np.asarray(self.changed / (self.budget.epsilon * share) * WIDER)
 
     @property
     def choice_epsilon(self) -> float:
         """What one choice costs; 0 if there is none."""
-        return self.budget.epsilon * float(self.parts[2]) / self.measured_larger * (1 - 1e-12) if self.chooses else 0.0
+        return self.budget.epsilon * float(self.parts[2]) / self.measured_larger * CHEAPER if self.chooses else 0.0
 
     def ends(self, tick: int) -> bool:
         """Whether an epoch ends with this tick."""

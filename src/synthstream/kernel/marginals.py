@@ -15,7 +15,7 @@ from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import Split
 from synthstream.measured import Measured
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of a by-order budget for the total, marginals of one column, and larger ones.
@@ -107,7 +107,7 @@ class Marginals:
         else:
             rho = float(self.budget.rho) * self.shares
             exact = np.sqrt(self._squared / (2 * rho))
-        return np.asarray(exact * (1 + 1e-12))
+        return np.asarray(exact * WIDER)
 
     @property
     def _moved(self) -> int:

@@ -20,7 +20,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import gaussian_variance, laplace_variance
 from synthstream.measured import Block, TreeMeasured
 from synthstream.partition import Partition
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray
 
 # The budget of an epoch is divided into so many equal parts; no level gets fewer than this of them.
@@ -168,7 +168,7 @@ class Points:
         """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / WHOLE``; rounded up."""
         moved = l1_sensitivity(self.neighbours)
         exact = moved * (WHOLE / units) / cost if self.budget.pure else moved * math.sqrt(WHOLE / units / cost / 2)
-        return exact * (1 + 1e-12)
+        return exact * WIDER
 
     @cached_property
     def total(self) -> Counter | None:

@@ -20,7 +20,7 @@ from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.measured import NodeCounts
 from synthstream.papers.counters.sparse import Sparse, arrivals_at
 from synthstream.partition import DEEPEST
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit
 from synthstream.workload import FloatArray, IntArray
 
 # A stream without another limit ends here: noise scales grow with time, and there is a largest one that can be drawn.
@@ -131,7 +131,7 @@ class Hypercube:
     def closing_scales(self, level: int) -> FloatArray:
         """Scale of the noise that closes a level of time, for nodes of levels 1 on, shape ``(existing levels,)``."""
         shares = [self.share(j, level) for j in range(1, self.deepest(level) + 1)]
-        return np.asarray(2 / np.array(shares) * (1 + 1e-12))
+        return np.asarray(2 / np.array(shares) * WIDER)
 
     def deepest(self, level: int) -> int:
         """Deepest level of nodes that exist in a level of time; 0 if there are none."""

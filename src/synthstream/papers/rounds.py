@@ -20,7 +20,7 @@ from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
 from synthstream.kinds import Queries, Score
 from synthstream.measured import Measured, pack_tables, unpack_tables
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, l1_sensitivity
+from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Part of the budget for the number of rows; choices and measurements have half of the rest each.
@@ -110,14 +110,14 @@ class InRounds(ABC):
         """What one choice costs."""
         half = (1 - _TOTAL) / 2
         if self.budget.pure:
-            return self.budget.epsilon * half / self.picks * (1 - 1e-12)
-        return float(np.sqrt(2 * float(self.budget.rho) * half / self.picks)) * (1 - 1e-12)
+            return self.budget.epsilon * half / self.picks * CHEAPER
+        return float(np.sqrt(2 * float(self.budget.rho) * half / self.picks)) * CHEAPER
 
     def _multiplier(self, part: float) -> float:
         """Noise per unit of sensitivity that a part of the budget pays for."""
         if self.budget.pure:
-            return self.changed / (self.budget.epsilon * part) * (1 + 1e-12)
-        return float(self.changed / np.sqrt(2 * float(self.budget.rho) * part)) * (1 + 1e-12)
+            return self.changed / (self.budget.epsilon * part) * WIDER
+        return float(self.changed / np.sqrt(2 * float(self.budget.rho) * part)) * WIDER
 
     @cached_property
     def total_multiplier(self) -> float:
