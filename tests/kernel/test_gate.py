@@ -230,3 +230,13 @@ def test_path_cost_refuses_runs_that_differ_in_shape() -> None:
         path_cost(a, trace(gaussian=[0, 0], laplace=[0, 0]))
     with pytest.raises(TraceMismatch, match="gaussian"):
         path_cost(a, a[::-1])
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: type(gate).__name__)
+def test_noise_that_was_kept_is_added_to_several_values(gate: Gate) -> None:
+    noise = gate.noise(3, scale=50.0)
+    assert noise.dtype == np.int64
+    assert noise.shape == (3,)
+    one, two = np.array([1, 2, 3]), np.array([2**62 + 9, -5, 0])
+    assert (gate.perturb(one, noise) - noise).tolist() == [1, 2, 3]
+    assert (gate.perturb(two, np.array([-1, 4, 0]))).tolist() == [2**62 - 1, -1, 0]
