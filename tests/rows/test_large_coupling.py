@@ -98,16 +98,16 @@ def seen(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_streams_in_which_much_happens_cannot_be_told_apart(
-    kind: str, fast: Path, capfd: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows, aligned = events(1), Aligned(5)
-    one = seen(fast / "x", kind, rows, aligned, "one", capfd)
+    one = seen(tmp_path / "x", kind, rows, aligned, "one", capfd)
     assert one.ending == "returned None"
     calls = aligned.traces("one")
     assert list(calls) == list(range(TICKS))
     _something_happened(kind, calls)
     for other in (neighbour(kind, rows), unlike(kind, rows)):
-        two = seen(fast / "x", kind, other, aligned, "two", capfd)
+        two = seen(tmp_path / "x", kind, other, aligned, "two", capfd)
         assert two == one
         assert [len(calls) for calls in aligned.traces("two").values()] == [len(trace) for trace in calls.values()]
 
