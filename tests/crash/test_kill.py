@@ -62,10 +62,23 @@ def published(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("0*/*.*") if ".writing" not in str(p)}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("switches", [(), ("--simulate", "--seed", "5")], ids=["real", "simulated"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, switches: tuple[str, ...], kind: str) -> None:
+SIMULATED = ("--simulate", "--seed", "5")
+# Each kind one way with make test-all, and the other way by hand.
+ONE_WAY = [("table", SIMULATED), ("selective", ()), ("points", ()), ("hypercube", SIMULATED)]
+CASES = [
+    pytest.param(
+        kind,
+        switches,
+        marks=pytest.mark.slow if (kind, switches) in ONE_WAY else pytest.mark.soak,
+        id=f"{kind}-{'simulated' if switches else 'real'}",
+    )
+    for kind in KINDS
+    for switches in ((), SIMULATED)
+]
+
+
+@pytest.mark.parametrize(("kind", "switches"), CASES)
+def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, kind: str, switches: tuple[str, ...]) -> None:
     config = prepared(tmp_path / "broken", kind)
     releases = config.parent / ("releases-simulated" if switches else "releases")
     wait = random.Random(11)  # noqa: S311 - when to kill, nothing more
