@@ -21,6 +21,9 @@ demo-points: $(VENV)/ready
 	$(BIN)/synthstream run examples/earthquakes/stream.toml
 	$(BIN)/synthstream report examples/earthquakes/stream.toml --custodian -o examples/earthquakes/state/custodian.html
 
+# Tests start hundreds of processes; what they import is compiled once.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 # Each thing once, at the lowest level that can fail.
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import Literal
 
 from scipy.optimize import brentq, minimize_scalar
@@ -329,6 +330,7 @@ def _least(log_delta: Callable[[float], float], rho: float, epsilon: float) -> f
     return float(min(best.fun, near.fun))
 
 
+@cache
 def rho_for(epsilon: float, *, delta: float) -> float:
     """The largest rho whose zCDP implies (epsilon, delta)-DP by :func:`delta_for`, rounded down.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from synthstream import privacy
 from synthstream.kernel.counters import restarted
 from tests.audit.broken import TABLE, Broken, accounts, counting, noise, running
 from tests.audit.suites import SUITES
@@ -21,12 +22,18 @@ def test_the_healthy_package_passes(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("bug", "suite"), PLANTED, ids=[f"{bug.name}: {suite}" for bug, suite in PLANTED])
 def test_a_planted_bug_is_seen(bug: Broken, suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    restarted._inner.cache_clear()
+    forget()
     bug.plant(monkeypatch)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         SUITES[suite](tmp_path)
     monkeypatch.undo()
+    forget()
+
+
+def forget() -> None:
+    """What is computed once for a process is computed anew, with what is broken or mended."""
     restarted._inner.cache_clear()
+    privacy.rho_for.cache_clear()
 
 
 def test_the_table_is_whole() -> None:

@@ -37,6 +37,7 @@ def test_every_published_stream_has_its_runs() -> None:
             assert ("block" in {r.counter for r in own}) == ("block" in figures)
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("method", ["marginals", "selective", "stream-mwem", "independent"])
 @pytest.mark.parametrize("delta", [0.0, 1e-9])
 def test_a_run_with_hardly_any_noise_finds_the_tables(

@@ -22,7 +22,7 @@ from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.counters.sparse import Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.selective import Selective
-from tests.support.house import FILES, ROOT, SOURCE, imports_of, touches
+from tests.support.house import FILES, ROOT, SOURCE, imports_of, nodes_of, touches
 
 THEOREMS = ROOT / "docs" / "theorems"
 
@@ -40,12 +40,11 @@ def test_no_pickle() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: module_of(p))
 def test_habits(path: Path) -> None:
     text = path.read_text()
-    tree = ast.parse(text)
-    assert not [n for n in ast.walk(tree) if isinstance(n, ast.Assert)], "errors are raised, not asserted"
+    assert not [n for n in nodes_of(path) if isinstance(n, ast.Assert)], "errors are raised, not asserted"
     assert not re.search(r"np\.random\.(?!default_rng|Generator)", text), "no global randomness"
     assert not re.search(r"TO" + r"DO|FIX" + r"ME", text.replace("TODO-public", "")), "no unfinished business"
     assert len(text.splitlines()) <= 400, "a file fits in a head"
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = (node.end_lineno or 0) - node.lineno + 1
             docstring = len((ast.get_docstring(node) or "").splitlines())

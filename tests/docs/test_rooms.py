@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "synthstream"
+from tests.support.house import SOURCE, nodes_of
+
 VOCABULARY = "vocabulary"
 
 # What each room may import, itself apart. The rooms that people and engines use may import all that is above them.
@@ -59,7 +61,7 @@ MODULES = _modules()
 def imports_of(path: Path) -> set[str]:
     """The package's own modules that a file imports, wherever the import stands, also for types alone."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -69,7 +71,10 @@ def imports_of(path: Path) -> set[str]:
     return {name for name in found if name in MODULES}
 
 
-GRAPH = {name: imports_of(path) - {name} for name, path in MODULES.items()}
+@cache
+def graph() -> dict[str, set[str]]:
+    """The package's own modules that each of them imports."""
+    return {name: imports_of(path) - {name} for name, path in MODULES.items()}
 
 
 def room_of(module: str) -> str:
@@ -79,10 +84,11 @@ def room_of(module: str) -> str:
 
 def reached(module: str) -> set[str]:
     """All modules that one imports, by way of others too."""
+    edges = graph()
     found: set[str] = set()
     todo = [module]
     while todo:
-        for name in GRAPH[todo.pop()] - found:
+        for name in edges[todo.pop()] - found:
             found.add(name)
             todo.append(name)
     return found
@@ -123,7 +129,7 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
 
 
 def test_the_papers_are_imported_by_synthesizers_and_audits_alone() -> None:
-    for module, imported in GRAPH.items():
+    for module, imported in graph().items():
         if room_of(module) not in ("papers", "synthesizers", "evaluate"):
             assert not [name for name in imported if room_of(name) == "papers"], module
 
@@ -135,7 +141,7 @@ def test_few_modules_stand_at_the_root() -> None:
 def test_the_kernel_is_closed() -> None:
     for module, path in MODULES.items():
         if room_of(module) == "kernel":
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in nodes_of(path):
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
                 names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
                 for name in names:
@@ -167,7 +173,7 @@ def test_only_synthesizers_ask_which_kind_they_have() -> None:
     for module, path in MODULES.items():
         if room_of(module) == "synthesizers":
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
                 asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
                 assert not asked & _KINDS, f"{module}:{node.lineno} asks for {asked & _KINDS}"

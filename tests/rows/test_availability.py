@@ -238,12 +238,13 @@ def cases() -> Iterator[Any]:
                 yield pytest.param(source, places, how, name, id=f"{source}, {name}, {how}, {places}")
 
 
+@pytest.mark.sparing(20)
 @pytest.mark.parametrize(("source", "places", "how", "name"), list(cases()))
 def test_what_is_public_is_the_same_in_both_worlds(
-    source: Source, places: str, how: How, name: str, fast: Path, capfd: pytest.CaptureFixture[str],
+    source: Source, places: str, how: How, name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    one, two = both(fast, source, places, how, name, capfd, monkeypatch)
+    one, two = both(tmp_path, source, places, how, name, capfd, monkeypatch)
     for key in one.public:
         assert one.public[key] == two.public[key], key
     # Nothing released would be the same in both, too.
@@ -270,14 +271,14 @@ def counted(rows: Sequence[Row], folder: Path) -> int:
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_one_line_of_a_csv_file_is_one_event(name: str, fast: Path) -> None:
+def test_one_line_of_a_csv_file_is_one_event(name: str, tmp_path: Path) -> None:
     """A quotation mark that it never closes takes no other row away."""
     with_it = [*PLAIN[:3], ODD[name], *PLAIN[3:]]
-    assert counted(with_it, fast / "two") - counted(PLAIN, fast / "one") == 1
+    assert counted(with_it, tmp_path / "two") - counted(PLAIN, tmp_path / "one") == 1
 
 
 def test_a_finding_that_stops_a_run_would_be_seen(
-    fast: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test can fail: the rule that was there before, a changed file stops a run before a tick is closed."""
     ingest = Stream.ingest
@@ -289,6 +290,6 @@ def test_a_finding_that_stops_a_run_would_be_seen(
         return new
 
     monkeypatch.setattr(Stream, "ingest", stopping)
-    one, two = both(fast, "parquet", "folder", "run", "appended to a counted file", capfd, monkeypatch)
+    one, two = both(tmp_path, "parquet", "folder", "run", "appended to a counted file", capfd, monkeypatch)
     assert one.public["files"].keys() > two.public["files"].keys()
     assert one.public["status"] != two.public["status"]

@@ -100,10 +100,10 @@ def left_out(folder: Path, kind: str, content: bytes, capfd: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_file_is_left_out_whole(name: str, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_file_is_left_out_whole(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kind, make = MALFORMED[name]
     ways: list[Rows] = [("red", 1), ("canary7319000000", 7319000000)]
-    one, two = (left_out(fast / "x", kind, make(rows), capfd) for rows in ways)
+    one, two = (left_out(tmp_path / "x", kind, make(rows), capfd) for rows in ways)
     assert one == two
     assert one.ending == "returned None"
     assert one.out.splitlines()[-2:] == ["1", "21"]

@@ -154,8 +154,8 @@ def test_plain_rows_stand_for_the_places() -> None:
 
 
 @pytest.mark.parametrize("line", LINES, ids=[line.name for line in LINES])
-def test_a_broken_line_counts_as_the_rows_that_it_is(line: Line, fast: Path) -> None:
-    path, columns = fast / "x.csv", (COLUMNS["c"], COLUMNS["n"])
+def test_a_broken_line_counts_as_the_rows_that_it_is(line: Line, tmp_path: Path) -> None:
+    path, columns = tmp_path / "x.csv", (COLUMNS["c"], COLUMNS["n"])
     path.write_bytes(HEADER + line.data.replace(b"@", b"%d" % canary(0)))
     for chunk_rows in (1, 100):
         source = FileSource(kind="csv", path=path, columns=("c", "n", "t"))
@@ -220,13 +220,13 @@ def in_two_halves(frames: list[Any]) -> Feed:
 
 
 @pytest.mark.parametrize("kind", TABLE_FIRST)
-def test_bad_rows_in_frames_look_like_plain_rows(fast: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bad_rows_in_frames_look_like_plain_rows(tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
     found = list(cases())
     bad = [frame_of(case.column, case.canary) for case in found]
     plain = [twin_of([case.place]) for case in found]
     text = TOML + KINDS[kind]
-    seen = watched(fast / "x", text, in_two_halves(bad), capfd)
-    assert_same(seen, watched(fast / "x", text, in_two_halves(plain), capfd), [case.canary for case in found])
+    seen = watched(tmp_path / "x", text, in_two_halves(bad), capfd)
+    assert_same(seen, watched(tmp_path / "x", text, in_two_halves(plain), capfd), [case.canary for case in found])
 
 
 def parquet_cases() -> Iterator[tuple[Case, pa.Table]]:
@@ -246,7 +246,7 @@ def parquet_cases() -> Iterator[tuple[Case, pa.Table]]:
 @pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
 def test_bad_rows_in_parquet_files_look_like_plain_rows(
-    fast: Path, kind: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = list(parquet_cases())
     assert len(found) > 120
@@ -262,14 +262,16 @@ def test_bad_rows_in_parquet_files_look_like_plain_rows(
             frame.write_parquet(folder / INPUT / f"{number:03d}.parquet")
         print(stream.ingest())
 
-    seen = watched(fast / "x", TOML + KINDS[kind], bad, capfd)
+    seen = watched(tmp_path / "x", TOML + KINDS[kind], bad, capfd)
     marks = [case.canary for case, _ in found]
-    assert_same(seen, watched(fast / "x", TOML + KINDS[kind], plain, capfd), marks)
+    assert_same(seen, watched(tmp_path / "x", TOML + KINDS[kind], plain, capfd), marks)
 
 
 @pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
-def test_bad_rows_in_csv_files_look_like_plain_rows(fast: Path, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_bad_rows_in_csv_files_look_like_plain_rows(
+    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = texts_with_canaries()
     many = 'kind = "csv"\nmultiline = true'  # some of the texts have two lines
     text = TOML.replace('kind = "parquet"', many, 1) + KINDS[kind]
@@ -286,11 +288,11 @@ def test_bad_rows_in_csv_files_look_like_plain_rows(fast: Path, kind: str, capfd
             frame.write_csv(folder / INPUT / f"{number:03d}.csv")
         print(stream.ingest())
 
-    seen = watched(fast / "x", text, bad, capfd)
-    assert_same(seen, watched(fast / "x", text, plain, capfd), [mark for *_, mark in found])
+    seen = watched(tmp_path / "x", text, bad, capfd)
+    assert_same(seen, watched(tmp_path / "x", text, plain, capfd), [mark for *_, mark in found])
 
 
-def test_broken_lines_look_like_plain_rows(fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_broken_lines_look_like_plain_rows(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text = TOML.replace("parquet", "csv", 1).replace('op = "op"\n', "") + BROKEN
 
     def bad(stream: Stream, folder: Path) -> None:
@@ -304,30 +306,30 @@ def test_broken_lines_look_like_plain_rows(fast: Path, capfd: pytest.CaptureFixt
             plain_lines([line]).with_columns(note=pl.lit(number)).write_csv(folder / INPUT / f"{number:03d}.csv")
         print(stream.ingest())
 
-    seen = watched(fast / "x", text, bad, capfd)
+    seen = watched(tmp_path / "x", text, bad, capfd)
     marks = [str(canary(number)) for number in range(len(LINES))]
-    assert_same(seen, watched(fast / "x", text, plain, capfd), marks)
+    assert_same(seen, watched(tmp_path / "x", text, plain, capfd), marks)
 
 
 # -- rows that are odd together ---------------------------------------------------------------------------------
 
 
 def test_a_huge_batch_counts_row_by_row(
-    fast: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     found = [case.place for case in cases()] * 9
     frame = twin_of(found)
-    at_once = watched(fast / "x", TOML + TABLE, lambda stream, _: stream.update(frame), capfd)
+    at_once = watched(tmp_path / "x", TOML + TABLE, lambda stream, _: stream.update(frame), capfd)
     monkeypatch.setattr("synthstream.ingest.intake._CHUNK_ROWS", 31)
 
     def in_chunks(stream: Stream, folder: Path) -> None:
         frame.write_parquet(folder / INPUT / "x.parquet")
         stream.update(folder / INPUT / "x.parquet")
 
-    assert_same(watched(fast / "x", TOML + TABLE, in_chunks, capfd), at_once, [])
+    assert_same(watched(tmp_path / "x", TOML + TABLE, in_chunks, capfd), at_once, [])
 
 
-def test_files_with_the_same_rows_are_not_told_apart(fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_files_with_the_same_rows_are_not_told_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two days without events have the same file. One event in one of them must not be told."""
 
     def feed(rows: int) -> Feed:
@@ -338,7 +340,7 @@ def test_files_with_the_same_rows_are_not_told_apart(fast: Path, capfd: pytest.C
 
         return run
 
-    one, none = (watched(fast / "x", TOML + TABLE, feed(rows), capfd) for rows in (1, 0))
+    one, none = (watched(tmp_path / "x", TOML + TABLE, feed(rows), capfd) for rows in (1, 0))
     assert one.files != none.files  # without noise the row is seen, in the releases
     assert one.out.splitlines()[0] == none.out.splitlines()[0] == "2"
 
@@ -346,17 +348,17 @@ def test_files_with_the_same_rows_are_not_told_apart(fast: Path, capfd: pytest.C
 # -- the tests can fail -----------------------------------------------------------------------------------------
 
 
-def test_a_row_in_another_place_is_seen(fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_row_in_another_place_is_seen(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     places = [case.place for case in cases()][:30]
-    seen = watched(fast / "x", TOML + TABLE, in_two_halves([twin_of(places)]), capfd)
-    other = watched(fast / "x", TOML + TABLE, in_two_halves([twin_of([*places[:-1], NOTHING])]), capfd)
+    seen = watched(tmp_path / "x", TOML + TABLE, in_two_halves([twin_of(places)]), capfd)
+    other = watched(tmp_path / "x", TOML + TABLE, in_two_halves([twin_of([*places[:-1], NOTHING])]), capfd)
     with pytest.raises(AssertionError):
         assert_same(other, seen, [])
 
 
 @pytest.mark.parametrize("channel", ["print", "log", "warning", "error"])
 def test_a_canary_in_any_channel_is_seen(
-    channel: str, fast: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    channel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     honest, mark = Intake._add, str(canary(5))
 
@@ -372,10 +374,10 @@ def test_a_canary_in_any_channel_is_seen(
         ways[channel](mark)
 
     monkeypatch.setattr(Intake, "_add", tells)
-    (fast / "x").mkdir()
+    (tmp_path / "x").mkdir()
 
     def run() -> None:
-        with Stream(StreamConfig.from_toml(TOML + TABLE, base=fast / "x")) as stream:
+        with Stream(StreamConfig.from_toml(TOML + TABLE, base=tmp_path / "x")) as stream:
             stream.update(twin_of([NOTHING]))
 
-    assert mark in "\n".join(observe(fast / "x", run, capfd).texts())
+    assert mark in "\n".join(observe(tmp_path / "x", run, capfd).texts())

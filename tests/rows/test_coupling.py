@@ -34,19 +34,19 @@ def check(folder: Path, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_neighbours_cannot_be_told_apart(seed: int, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    check(fast, seed, capfd)
+def test_neighbours_cannot_be_told_apart(seed: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    check(tmp_path, seed, capfd)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
-def test_300_neighbours_cannot_be_told_apart(block: int, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_300_neighbours_cannot_be_told_apart(block: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for seed in range(1000 + block * 30, 1030 + block * 30):
-        check(fast, seed, capfd)
+        check(tmp_path, seed, capfd)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("block", range(100))
-def test_10000_neighbours_cannot_be_told_apart(block: int, fast: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_10000_neighbours_cannot_be_told_apart(block: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for seed in range(10_000 + block * 100, 10_100 + block * 100):
-        check(fast, seed, capfd)
+        check(tmp_path, seed, capfd)

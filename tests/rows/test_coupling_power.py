@@ -198,15 +198,15 @@ LEAKS = [
 )
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_is_seen(
-    leak: Callable[[Patch], None], ways: tuple[Way, ...], fast: Path, capfd: pytest.CaptureFixture[str]
+    leak: Callable[[Patch], None], ways: tuple[Way, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for seed in range(15):
         pair = random_pair("table", np.random.default_rng([5, seed]), way=ways[seed % len(ways)])
         with pytest.MonkeyPatch.context() as patch:
             leak(patch)
-            leaky = see(fast / "x", pair, seed, capfd)
+            leaky = see(tmp_path / "x", pair, seed, capfd)
         if leaky.differs():
-            assert see(fast / "x", pair, seed, capfd).differs() == []
+            assert see(tmp_path / "x", pair, seed, capfd).differs() == []
             return
     pytest.fail("none of 15 pairs could be told apart")
 
@@ -231,7 +231,7 @@ def test_random_neighbours_are_neighbours() -> None:
     assert different > 180
 
 
-def test_both_streams_of_a_pair_count_what_they_are_given(fast: Path) -> None:
+def test_both_streams_of_a_pair_count_what_they_are_given(tmp_path: Path) -> None:
     """Otherwise nothing could differ."""
     found = 0
     for seed in range(20):

@@ -26,6 +26,7 @@ from tests.support.streams import PERSONS, text_of
 
 TICKS, EVENTS, PEOPLE = 32, 10_000, 700
 KINDS = ("always", "epochs", "selective-mw", "stream-mwem", "points", "points-zcdp", "hypercube", PERSONS)
+QUICK = ("epochs", "points", PERSONS)  # an epoch ends, a node is opened, an event is one too many; the others are slow
 
 
 def events(seed: int) -> pl.DataFrame:
@@ -96,18 +97,18 @@ def seen(
         return observe(folder, lambda: run_of(config, rows, partial(aligned.gate, run)), capfd)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[] if k in QUICK else [pytest.mark.slow]) for k in KINDS])
 def test_streams_in_which_much_happens_cannot_be_told_apart(
-    kind: str, fast: Path, capfd: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rows, aligned = events(1), Aligned(5)
-    one = seen(fast / "x", kind, rows, aligned, "one", capfd)
+    one = seen(tmp_path / "x", kind, rows, aligned, "one", capfd)
     assert one.ending == "returned None"
     calls = aligned.traces("one")
     assert list(calls) == list(range(TICKS))
     _something_happened(kind, calls)
     for other in (neighbour(kind, rows), unlike(kind, rows)):
-        two = seen(fast / "x", kind, other, aligned, "two", capfd)
+        two = seen(tmp_path / "x", kind, other, aligned, "two", capfd)
         assert two == one
         assert [len(calls) for calls in aligned.traces("two").values()] == [len(trace) for trace in calls.values()]
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.job import SUBMIT
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -38,7 +40,7 @@ def spark(java: None) -> Iterator[SparkSession]:
     """Spark on two cores."""
     from synthstream.spark import session
 
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = SUBMIT
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark knows no newer pandas yet; it is not used here
         made = session("tests")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from synthstream import Stream
@@ -16,12 +17,18 @@ from synthstream.testing.environments import killed
 from synthstream.testing.gates import ExactGate
 from tests.support.streams import configured
 
+# On two cores. What runs for a minute is not compiled as what runs for days, and its folders lie with all others.
+SUBMIT = (
+    "--master local[2] --conf spark.sql.shuffle.partitions=2"
+    f" --conf spark.local.dir={tempfile.gettempdir()}"
+    " --driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
+)
 SCHEMA = "when timestamp_ntz, ward string, x double, y double, who bigint"
 
 
 def main(folder: Path, at: str) -> None:
     """Count, release, and be killed after the side effect ``at``, if it names one."""
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --conf spark.ui.showConsoleProgress=false pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = SUBMIT
     name, _, number = at.partition(":")
     env = killed(at=name, number=int(number), when="after") if at else REAL
     frame = session().readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "rows-*.parquet"))
