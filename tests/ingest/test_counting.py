@@ -237,7 +237,7 @@ def test_no_line_of_a_log_shows_what_is_private_or_how_much_of_it_there_is(tmp_p
     counts = Counting(configured(tmp_path, "always")).count(frame)
     dense = next(iter(counts.ticks.values())).dense(counts.cells)
     hidden = {
-        "Rows": encoded,
+        "PrivateRows": encoded,
         "Counts": Counts.of(dense),
         "Encoded": Encoded({"t": np.array(number)}, dense),
         "Arrivals": Arrivals(number, dense, dense),
