@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numba
 import numpy as np
 
-from synthstream.workload import CodeArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Cells are numbered in 32 bits where rows are kept one by one, and vectors over all cells must fit in memory.
 DEEPEST = 30
+
+# The budget of an epoch is divided into so many equal parts; no level gets fewer than this of them.
+WHOLE, LEAST = 2**20, 2**7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,3 +101,57 @@ def _separate(cells, dimension, depth):  # type: ignore[no-untyped-def]
             c = level % dimension
             out[i, c] = out[i, c] << 1 | (cells[i] >> (depth - 1 - level)) & 1
     return out
+
+
+# -- how the budget of an epoch is divided among levels ------------------------------------------------------
+
+
+class Shape(NamedTuple):
+    """What the newest release says of the events to come. Public.
+
+    Args:
+        masses: over the nodes of one level, in any unit, at least 0, float64, shape ``(2**level,)``.
+        moving: how far mass has moved between the two newest epochs, in widths of the cube.
+    """
+
+    masses: FloatArray
+    moving: float
+
+
+class EpochPlan(NamedTuple):
+    """What is measured while an epoch is open.
+
+    Args:
+        units: parts of the budget by level, int64, shape ``(levels,)``.
+        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
+    """
+
+    units: IntArray
+    steps: IntArray
+
+
+class Planner(Protocol):
+    """Divides the budget of an epoch among levels, from public facts. It spends nothing: each plan is checked."""
+
+    @property
+    def words(self) -> str:
+        """How it divides, as the end of a sentence."""
+
+    def facts(self) -> list[Any]:
+        """Every number that decides its plans."""
+
+    def possible_steps(self, depth: int) -> Sequence[int]:
+        """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
+
+    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
+        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
+
+        Args:
+            shape: the newest release.
+            events: number of events of the epoch.
+            depth: number of levels.
+            scale: noise of a level that gets the whole budget.
+        """
+
+    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
+        """Parts at the end of an epoch, int64, shape ``(depth,)``, at most ``left`` together."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import TypeVar
 
 import numba
 import numpy as np
@@ -18,6 +19,8 @@ _BLOCK_ROWS = 512
 IntArray = NDArray[np.int64]
 CodeArray = NDArray[np.int32]
 FloatArray = NDArray[np.float64]
+
+Number = TypeVar("Number", np.int64, np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +139,47 @@ class Workload:
         columns = np.array([c for m in self.marginals for c in m], dtype=np.int64)
         steps = np.array([self.strides[q, c] for q, m in enumerate(self.marginals) for c in m], dtype=np.int64)
         return starts, columns, steps, self.offsets
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What may be chosen: runs of cells, each within one table.
+
+    Args:
+        tables: position in the workload of the table of each candidate, shape ``(candidates,)``.
+        starts, lengths: its cells, shape ``(candidates,)``.
+    """
+
+    tables: IntArray
+    starts: IntArray
+    lengths: IntArray
+
+    @classmethod
+    def of_tables(cls, workload: Workload, positions: Sequence[int] | IntArray) -> Candidates:
+        """Whole tables."""
+        tables = np.asarray(positions, dtype=np.int64)
+        return cls(tables=tables, starts=workload.offsets[tables], lengths=workload.lengths[tables])
+
+    @classmethod
+    def of_cells(cls, workload: Workload, positions: Sequence[int] | IntArray) -> Candidates:
+        """Every cell of some tables on its own: single queries."""
+        tables = np.asarray(positions, dtype=np.int64)
+        starts = np.concatenate([np.arange(workload.offsets[q], workload.offsets[q + 1]) for q in tables])
+        return cls(tables=np.repeat(tables, workload.lengths[tables]), starts=starts, lengths=np.ones_like(starts))
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def cells(self, position: int) -> slice:
+        """Where the cells of one candidate lie."""
+        return slice(int(self.starts[position]), int(self.starts[position] + self.lengths[position]))
+
+    def sums(self, values: NDArray[Number]) -> NDArray[Number]:
+        """Sum of each candidate's cells, shape ``(candidates,)``."""
+        # Differences of running sums: integers may pass 64 bits on the way, and come back.
+        running = np.concatenate([np.zeros(1, dtype=values.dtype), np.cumsum(values)])
+        sums: NDArray[Number] = running[self.starts + self.lengths] - running[self.starts]
+        return sums
 
 
 @numba.njit(cache=True, nogil=True)

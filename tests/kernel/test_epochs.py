@@ -13,12 +13,12 @@ from synthstream.fit.pooling import pooled
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
+from synthstream.kernel.select import GRID, distances, expected_distances, l1_scores
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.tables import InEpochs
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import Candidates, IntArray, Workload
 from tests.support.epochs import (
     PURE,
     SIZES,

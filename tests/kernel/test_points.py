@@ -14,10 +14,10 @@ from synthstream.counts import Counts
 from synthstream.errors import HorizonExhausted
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
-from synthstream.kernel.points import LEAST, WHOLE, Points, Shape, _level_counter, differences
+from synthstream.kernel.points import Points, _level_counter, differences
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
-from synthstream.partition import Partition
+from synthstream.partition import LEAST, WHOLE, Partition, Shape
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.points import FromNodes, cloud
 from synthstream.synthesizers.schedule import Schedule, standing_out

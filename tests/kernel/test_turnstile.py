@@ -18,11 +18,11 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import StateMismatch
 from synthstream.fit.cloud import Cloud
-from synthstream.kernel.points import Points, Shape
+from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TurnstileMeasured
-from synthstream.partition import Partition
+from synthstream.partition import Partition, Shape
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.release.points import PointRelease
 from synthstream.stream.recovery import adopt

@@ -13,7 +13,7 @@ import pytest
 from synthstream.counts import Counts
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
-from synthstream.kernel.select import GRID, Candidates, l1_scores
+from synthstream.kernel.select import GRID, l1_scores
 from synthstream.kinds import COUNTERS, QUERIES, SCORES, FitKind, Queries, Score
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
@@ -24,7 +24,7 @@ from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import Candidates, IntArray, Workload
 
 SIZES = (2, 3, 2)
 WORKLOAD = Workload.all_up_to(2, sizes=SIZES)

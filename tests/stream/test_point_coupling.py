@@ -9,10 +9,10 @@ import pytest
 
 from synthstream.counts import Counts
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.points import Points, Shape
+from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
-from synthstream.partition import Partition
+from synthstream.partition import Partition, Shape
 from synthstream.privacy import Budget, Neighbours
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.schedule import Schedule

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,10 +13,10 @@ from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kernel.select import Candidates, Guess, chosen, expected_distances, l1_scores
+from synthstream.kernel.select import Guess, chosen, expected_distances, l1_scores
 from synthstream.measured import Measured
-from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
-from synthstream.workload import FloatArray, IntArray, Workload
+from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of, l1_sensitivity
+from synthstream.workload import Candidates, FloatArray, IntArray, Workload
 
 # Parts of the budget for the total, tables of one column, the choice of larger ones, and these.
 _PARTS = (0.12, 0.40, 0.08, 0.40)
@@ -186,7 +184,7 @@ class Epochs:
         return np.where(self.order == 0, total, ended * self.variance(t))
 
     def fingerprint(self) -> str:
-        """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
+        """Hash of every number that decides what is drawn and with how much noise."""
         facts = [
             self.total_multiplier,
             self.scales.tolist(),
@@ -197,7 +195,7 @@ class Epochs:
             self.workload.marginals,
             *(["signed"] if self.unit.signed else []),
         ]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +13,17 @@ from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import Split
 from synthstream.measured import Measured
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
+from synthstream.privacy import (
+    EVENT,
+    WIDER,
+    Budget,
+    Claim,
+    Neighbours,
+    Unit,
+    fingerprint_of,
+    l1_sensitivity,
+    squared_l2_sensitivity,
+)
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of a by-order budget for the total, marginals of one column, and larger ones.
@@ -103,31 +111,22 @@ class Marginals:
         """Noise per unit of sensitivity for each marginal, shape ``(marginals,)``, rounded up to fit the budget."""
         if self.budget.pure:
             epsilon = self.budget.epsilon * self.shares
-            exact = self._moved / epsilon
+            exact = l1_sensitivity(self.neighbours) / epsilon
         else:
             rho = float(self.budget.rho) * self.shares
-            exact = np.sqrt(self._squared / (2 * rho))
+            exact = np.sqrt(squared_l2_sensitivity(self.neighbours, signed=self.unit.signed) / (2 * rho))
         return np.asarray(exact * WIDER)
-
-    @property
-    def _moved(self) -> int:
-        """Sum over a marginal's cells of the change that one unit makes: 1 if a row comes or goes, 2 if replaced."""
-        return l1_sensitivity(self.neighbours)
-
-    @property
-    def _squared(self) -> int:
-        """Sum of the squared changes: a row replaced moves two cells by one, or one by two if its sign turns."""
-        return self._moved**2 if self.unit.signed else self._moved
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
         exact = [Fraction(float(m)) for m in self.multipliers]
         pure: Fraction | None = None
         if self.counter.noise == "laplace":
-            pure = sum((self._moved / m for m in exact), Fraction(0))
+            pure = sum((l1_sensitivity(self.neighbours) / m for m in exact), Fraction(0))
             rho = pure * pure / 2
         else:
-            rho = sum((self._squared / (2 * m * m) for m in exact), Fraction(0))
+            squared = squared_l2_sensitivity(self.neighbours, signed=self.unit.signed)
+            rho = sum((squared / (2 * m * m) for m in exact), Fraction(0))
         return Claim(
             unit=self.unit,
             neighbours=self.neighbours,
@@ -169,7 +168,7 @@ class Marginals:
         """
         facts = [self.multipliers.tolist(), self.counter.facts(), self.resolution, self.workload.marginals]
         facts += ["signed"] if self.unit.signed else []
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return fingerprint_of(facts)
 
     def init(self) -> State:
         """The state before the first tick."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -19,69 +16,15 @@ from synthstream.kernel.counters.base import Noise, clip, inner, outer, refuse_b
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import gaussian_variance, laplace_variance
 from synthstream.measured import Block, TreeMeasured
-from synthstream.partition import Partition
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
-from synthstream.workload import FloatArray, IntArray
-
-# The budget of an epoch is divided into so many equal parts; no level gets fewer than this of them.
-WHOLE, LEAST = 2**20, 2**7
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Planner, Shape
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of, l1_sensitivity
+from synthstream.workload import IntArray
 
 # Parts of the budget: the number of events, if it is private; an epoch.
 _PARTS = (0.04, 0.96)
 
 # The count of one of n cells or nodes is kept within this size over n, so that their sum stays within 64 bits.
 _LARGEST_SUM = 2**62
-
-
-class Shape(NamedTuple):
-    """What the newest release says of the events to come. Public.
-
-    Args:
-        masses: over the nodes of one level, in any unit, at least 0, float64, shape ``(2**level,)``.
-        moving: how far mass has moved between the two newest epochs, in widths of the cube.
-    """
-
-    masses: FloatArray
-    moving: float
-
-
-class EpochPlan(NamedTuple):
-    """What is measured while an epoch is open.
-
-    Args:
-        units: parts of the budget by level, int64, shape ``(levels,)``.
-        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
-    """
-
-    units: IntArray
-    steps: IntArray
-
-
-class Planner(Protocol):
-    """Divides the budget of an epoch among levels, from public facts. It spends nothing: each plan is checked."""
-
-    @property
-    def words(self) -> str:
-        """How it divides, as the end of a sentence."""
-
-    def facts(self) -> list[Any]:
-        """Every number that decides its plans."""
-
-    def possible_steps(self, depth: int) -> Sequence[int]:
-        """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
-
-    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
-        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
-
-        Args:
-            shape: the newest release.
-            events: number of events of the epoch.
-            depth: number of levels.
-            scale: noise of a level that gets the whole budget.
-        """
-
-    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
-        """Parts at the end of an epoch, int64, shape ``(depth,)``, at most ``left`` together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,11 +83,6 @@ class Points:
             )
 
     # -- public facts -------------------------------------------------------------------------------------------
-
-    @property
-    def depth(self) -> int:
-        """Number of levels of the partition."""
-        return self.partition.depth
 
     @property
     def noise(self) -> Literal["laplace", "gaussian"]:
@@ -217,11 +155,11 @@ class Points:
         return laplace_variance(scale) if self.budget.pure else gaussian_variance(scale)
 
     def fingerprint(self) -> str:
-        """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
+        """Hash of every number that decides what is drawn and with how much noise."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
         facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
         facts += [LEAST, [how.facts() for how in self._possible_counters()]]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
 

@@ -2,70 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TypeVar
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from synthstream.kernel.gate import Gate
-from synthstream.workload import FloatArray, IntArray, Workload
+from synthstream.workload import Candidates, FloatArray, IntArray
 
 # What was released so far, scaled to a number of events: expected counts over all cells of the workload.
 Guess = Callable[[float], FloatArray]
 
 # Guesses are rounded to this fraction of an event, so that scores are exact integers.
 GRID = 2**10
-
-Number = TypeVar("Number", np.int64, np.float64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidates:
-    """What may be chosen: runs of cells, each within one table.
-
-    Args:
-        tables: position in the workload of the table of each candidate, shape ``(candidates,)``.
-        starts, lengths: its cells, shape ``(candidates,)``.
-    """
-
-    tables: IntArray
-    starts: IntArray
-    lengths: IntArray
-
-    @classmethod
-    def of_tables(cls, workload: Workload, positions: Sequence[int] | IntArray) -> Candidates:
-        """Whole tables."""
-        tables = np.asarray(positions, dtype=np.int64)
-        return cls(tables=tables, starts=workload.offsets[tables], lengths=workload.lengths[tables])
-
-    @classmethod
-    def of_cells(cls, workload: Workload, positions: Sequence[int] | IntArray) -> Candidates:
-        """Every cell of some tables on its own: single queries."""
-        tables = np.asarray(positions, dtype=np.int64)
-        starts = np.concatenate([np.arange(workload.offsets[q], workload.offsets[q + 1]) for q in tables])
-        return cls(tables=np.repeat(tables, workload.lengths[tables]), starts=starts, lengths=np.ones_like(starts))
-
-    def __len__(self) -> int:
-        return len(self.tables)
-
-    def cells(self, position: int) -> slice:
-        """Where the cells of one candidate lie."""
-        return slice(int(self.starts[position]), int(self.starts[position] + self.lengths[position]))
-
-    def sums(self, values: NDArray[Number]) -> NDArray[Number]:
-        """Sum of each candidate's cells, shape ``(candidates,)``."""
-        # Differences of running sums: integers may pass 64 bits on the way, and come back.
-        running = np.concatenate([np.zeros(1, dtype=values.dtype), np.cumsum(values)])
-        sums: NDArray[Number] = running[self.starts + self.lengths] - running[self.starts]
-        return sums
-
-    @cached_property
-    def limit(self) -> int:
-        """Counts and guesses are limited to this size, so that no sum of a candidate leaves 64 bits."""
-        return int(2**59 // (GRID * int(self.lengths.max())))
 
 
 def distances(candidates: Candidates, exact: IntArray, guess: FloatArray) -> IntArray:
@@ -74,7 +22,7 @@ def distances(candidates: Candidates, exact: IntArray, guess: FloatArray) -> Int
     One cell that changes by one moves a distance by at most ``GRID``, whatever the guess: exact counts and rounded
     guesses are limited, which brings no two counts further apart, and a guess that is no number counts as 0.
     """
-    limit = candidates.limit
+    limit = 2**59 // (GRID * int(candidates.lengths.max()))  # no sum of a candidate leaves 64 bits
     rounded = np.rint(np.clip(np.nan_to_num(guess, nan=0.0), -limit, limit) * GRID).astype(np.int64)
     gaps = np.abs(np.clip(exact, -limit, limit) * GRID - rounded)
     return candidates.sums(gaps)

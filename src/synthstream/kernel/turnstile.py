@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,10 +10,10 @@ import numpy as np
 from synthstream.counts import Counts
 from synthstream.kernel.counters.base import State, inner, outer
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.points import Points, Shape
+from synthstream.kernel.points import Points
 from synthstream.measured import TurnstileMeasured
-from synthstream.partition import Partition
-from synthstream.privacy import Budget, Claim
+from synthstream.partition import Shape
+from synthstream.privacy import Budget, Claim, fingerprint_of
 from synthstream.workload import IntArray
 
 _SIDES = ("came", "gone")
@@ -55,11 +53,6 @@ class Turnstile:
             raise ValueError("the events of a turnstile are signed")
 
     @property
-    def partition(self) -> Partition:
-        """Of the unit cube."""
-        return self.side.partition
-
-    @property
     def budget(self) -> Budget:
         """What all releases together may cost."""
         return self.side.budget
@@ -69,14 +62,14 @@ class Turnstile:
         return self.side.claim()
 
     def fingerprint(self) -> str:
-        """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
-        return hashlib.sha256(json.dumps([_SIDES, self.side.fingerprint()]).encode()).hexdigest()
+        """Hash of every number that decides what is drawn and with how much noise."""
+        return fingerprint_of([_SIDES, self.side.fingerprint()])
 
     def count(self, cells: IntArray, weights: IntArray | None) -> Counts:
         """Exact counts of events that lie in cells of the partition; a weight below 0 takes away. All are above 0."""
         if weights is None:
             return Counts.at(cells)
-        return Counts.at(np.where(weights < 0, cells + self.partition.cells_number, cells), np.abs(weights))
+        return Counts.at(np.where(weights < 0, cells + self.side.partition.cells_number, cells), np.abs(weights))
 
     def init(self) -> State:
         """The state before the first tick."""
@@ -96,7 +89,7 @@ class Turnstile:
         Raises:
             HorizonExhausted: all ticks have been released.
         """
-        number, tick = self.partition.cells_number, state["t"]
+        number, tick = self.side.partition.cells_number, state["t"]
         border = np.searchsorted(counts.cells, number)
         parts = (
             Counts(counts.cells[:border], counts.numbers[:border]),

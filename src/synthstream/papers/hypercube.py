@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,7 +18,7 @@ from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.measured import NodeCounts
 from synthstream.papers.counters.sparse import Sparse, arrivals_at
 from synthstream.partition import DEEPEST
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of
 from synthstream.workload import FloatArray, IntArray
 
 # A stream without another limit ends here: noise scales grow with time, and there is a largest one that can be drawn.
@@ -165,7 +163,7 @@ class Hypercube:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
         facts: list[Any] = [self.dimension, self.depth, self.budget.epsilon, self.most_points, self.threshold_factor]
         facts += [self.closing_scales(min(self.depth, self.levels[-1])).tolist() if self.levels else []]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,11 +15,11 @@ from numpy.typing import NDArray
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kernel.select import GRID, Candidates, distances, expected_distances, l1_scores
+from synthstream.kernel.select import GRID, distances, expected_distances, l1_scores
 from synthstream.kinds import Queries, Score
 from synthstream.measured import Measured, pack_tables, unpack_tables
-from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
-from synthstream.workload import FloatArray, IntArray, Workload
+from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of, l1_sensitivity
+from synthstream.workload import Candidates, FloatArray, IntArray, Workload
 
 # Part of the budget for the number of rows; choices and measurements have half of the rest each.
 _TOTAL = 0.05
@@ -164,7 +162,7 @@ class InRounds(ABC):
             [counter.facts() for counter in self._counters],
             self.workload.marginals,
         ]
-        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return fingerprint_of(facts)
 
     @cached_property
     def selectable(self) -> NDArray[np.bool_]:

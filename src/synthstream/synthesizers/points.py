@@ -16,12 +16,12 @@ from synthstream.fit.cloud import Cloud
 from synthstream.fit.tree import NodeReading, Span, masses
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.points import WHOLE, Points, Shape
+from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.papers.consistency import consistent
 from synthstream.papers.hypercube import Hypercube
-from synthstream.partition import Partition
+from synthstream.partition import WHOLE, Partition, Shape
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets
@@ -140,7 +140,7 @@ class FromBothSides(_OfPoints[TurnstileMeasured]):
 
     @property
     def partition(self) -> Partition:
-        return self.mechanism.partition
+        return self.mechanism.side.partition
 
     @property
     def cells(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from synthstream.kernel.points import LEAST, WHOLE, EpochPlan, Shape
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Shape
 from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.

@@ -67,7 +67,7 @@ class Counter(ABC):
         L2 for Gaussian noise, L1 for Laplace noise.
         """
 
-    def participation(self, ticks: int) -> Fraction | None:  # noqa: ARG002
+    def participation(self, ticks: int) -> Fraction | None:
         """Norm of the change that events in so many ticks make, one in each, to the values of one cell, at most.
 
         In counts, rounded up; ``None`` if nothing better is known than the sum of their sensitivities. A number is

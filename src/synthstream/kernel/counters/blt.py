@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
-from typing_extensions import override
 
 from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
@@ -98,7 +97,6 @@ class Blt(ToeplitzCounter):
     def facts(self) -> list[Any]:
         return [*super().facts(), *(part.tolist() for part in self._c)]
 
-    @override
     def sensitivity(self, t: int = 0) -> float:
         """L2 norm of the first column over the horizon, rounding included."""
         return self._norm

@@ -7,7 +7,6 @@ from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from typing_extensions import override
 
 from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
@@ -56,7 +55,6 @@ class Kary(Counter):
     def facts(self) -> list[Any]:
         return [*super().facts(), self.arity, self.levels]
 
-    @override
     def sensitivity(self, t: int = 0) -> float:
         """One event lies in at most one node of each level."""
         return float(self.levels)

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-from typing_extensions import override
 
 from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, root_above, rounded_up
 from synthstream.workload import FloatArray, IntArray
@@ -31,7 +30,6 @@ class Simple(MatrixCounter):
     horizon: int | None = None
     noise: Noise = "laplace"
 
-    @override
     def sensitivity(self, t: int = 0) -> float:
         """One event changes one tick's count by one."""
         return 1.0

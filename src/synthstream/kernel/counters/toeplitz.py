@@ -10,7 +10,6 @@ from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
-from typing_extensions import override
 
 from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter, root_above
 from synthstream.workload import FloatArray, IntArray
@@ -55,7 +54,6 @@ class Toeplitz(ToeplitzCounter):
     def facts(self) -> list[Any]:
         return [*super().facts(), *self.coefficients.tolist()]
 
-    @override
     def sensitivity(self, t: int = 0) -> float:
         """The L2 norm of the rounded first column, from an exact integer sum."""
         squares = sum(int(c) ** 2 for c in self.coefficients)
