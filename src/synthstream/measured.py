@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -293,3 +295,8 @@ def unpack_tables(released: IntArray, *, resolution: float = 1.0) -> tuple[list[
     number = int(released[0])
     values = released[number + 1 :]
     return released[1 : number + 1].tolist(), np.where(values == _NOT_MEASURED, np.nan, values * resolution)
+
+
+def fingerprint_of(facts: list[Any]) -> str:
+    """Hash of numbers and texts that a running stream may not change: SHA-256, hexadecimal."""
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

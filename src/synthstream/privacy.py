@@ -5,14 +5,12 @@ A budget is what the custodian allows; a claim is what a mechanism promises, and
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from scipy.optimize import brentq, minimize_scalar
 
@@ -45,11 +43,6 @@ def l1_sensitivity(neighbours: Neighbours) -> int:
 def squared_l2_sensitivity(neighbours: Neighbours, *, signed: bool) -> int:
     """The same as a sum of squares: a row that is replaced moves two cells by one, or one by two if its sign turns."""
     return l1_sensitivity(neighbours) ** 2 if signed else l1_sensitivity(neighbours)
-
-
-def fingerprint_of(facts: list[Any]) -> str:
-    """Hash of numbers and texts that a running stream may not change: SHA-256, hexadecimal."""
-    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

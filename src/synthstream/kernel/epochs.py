@@ -14,8 +14,8 @@ from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import Guess, chosen, expected_distances, l1_scores
-from synthstream.measured import Measured
-from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of, l1_sensitivity
+from synthstream.measured import Measured, fingerprint_of
+from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import Candidates, FloatArray, IntArray, Workload
 
 # Parts of the budget for the total, tables of one column, the choice of larger ones, and these.
