@@ -12,18 +12,8 @@ import numpy as np
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import Split
-from synthstream.measured import Measured
-from synthstream.privacy import (
-    EVENT,
-    WIDER,
-    Budget,
-    Claim,
-    Neighbours,
-    Unit,
-    fingerprint_of,
-    l1_sensitivity,
-    squared_l2_sensitivity,
-)
+from synthstream.measured import Measured, fingerprint_of
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity, squared_l2_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of a by-order budget for the total, marginals of one column, and larger ones.

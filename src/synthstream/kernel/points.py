@@ -15,9 +15,9 @@ from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.counters.base import Noise, clip, inner, outer, refuse_beyond
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import gaussian_variance, laplace_variance
-from synthstream.measured import Block, TreeMeasured
+from synthstream.measured import Block, TreeMeasured, fingerprint_of
 from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Planner, Shape
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of, l1_sensitivity
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import IntArray
 
 # Parts of the budget: the number of events, if it is private; an epoch.

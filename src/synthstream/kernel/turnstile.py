@@ -11,9 +11,9 @@ from synthstream.counts import Counts
 from synthstream.kernel.counters.base import State, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
-from synthstream.measured import TurnstileMeasured
+from synthstream.measured import TurnstileMeasured, fingerprint_of
 from synthstream.partition import Shape
-from synthstream.privacy import Budget, Claim, fingerprint_of
+from synthstream.privacy import Budget, Claim
 from synthstream.workload import IntArray
 
 _SIDES = ("came", "gone")

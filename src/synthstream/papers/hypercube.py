@@ -15,10 +15,10 @@ from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters.base import State, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.measured import NodeCounts
+from synthstream.measured import NodeCounts, fingerprint_of
 from synthstream.papers.counters.sparse import Sparse, arrivals_at
 from synthstream.partition import DEEPEST
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit
 from synthstream.workload import FloatArray, IntArray
 
 # A stream without another limit ends here: noise scales grow with time, and there is a largest one that can be drawn.

@@ -17,8 +17,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import GRID, distances, expected_distances, l1_scores
 from synthstream.kinds import Queries, Score
-from synthstream.measured import Measured, pack_tables, unpack_tables
-from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, fingerprint_of, l1_sensitivity
+from synthstream.measured import Measured, fingerprint_of, pack_tables, unpack_tables
+from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import Candidates, FloatArray, IntArray, Workload
 
 # Part of the budget for the number of rows; choices and measurements have half of the rest each.
