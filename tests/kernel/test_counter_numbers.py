@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from synthstream.kernel import counters
-from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter, restarted
+from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, blt, counter, restarted
 from synthstream.kernel.counters.base import LAST_TICK, ToeplitzCounter, clip, root_above, rounded_up
 from synthstream.kernel.counters.fixed import advance
 from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kinds import COUNTERS as COUNTER_NAMES
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.papers.counters.nodes import NodeCounter, Span
 from tests.support.counters import COUNTERS, T, name
@@ -49,7 +50,12 @@ def test_what_decides_how_counts_are_encoded(c: Counter) -> None:
 @every
 def test_noise_is_asked_about_up_to_the_last_tick(c: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(type(c), "reach", lambda _, last: asked.append(last) or 1.0)
+
+    def reach(_: Counter, last: int) -> float:
+        asked.append(last)
+        return 1.0
+
+    monkeypatch.setattr(type(c), "reach", reach)
     assert c.draws(1.0)
     assert asked == [LAST_TICK if c.horizon is None else T - 1]
 
@@ -102,8 +108,8 @@ def test_what_is_below_a_grid_step_is_cut_off() -> None:
     """A weight one unit of 2^-64 below a step of the grid, and the next one."""
     for weight, expected in ((2**44 - 1, 0), (2**44, 1), (3 * 2**44 - 1, 2)):
         hi, lo, value = np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.uint64), np.zeros(1, dtype=np.int64)
-        factors = [np.array([number], dtype=np.uint64) for number in (2**63, weight)]
-        advance(hi, lo, *factors, np.array([1]), 20, value)
+        decay, factor = (np.array([number], dtype=np.uint64) for number in (2**63, weight))
+        advance(hi, lo, decay, factor, np.array([1]), 20, value)
         assert value.tolist() == [expected]
 
 
@@ -119,7 +125,7 @@ def test_a_counter_is_loaded_when_it_is_first_asked_for(monkeypatch: pytest.Monk
         loaded.append(kind)
         monkeypatch.setitem(counters._SERVED, kind, served)
 
-    monkeypatch.setattr(counters.COUNTERS, "load", load)
+    monkeypatch.setattr(COUNTER_NAMES, "load", load)
     assert isinstance(counter("binary", horizon=4, noise="laplace"), Binary)
     assert isinstance(counter("binary", horizon=5, noise="laplace"), Binary)
     assert loaded == ["binary"]
@@ -266,7 +272,7 @@ def signed(n: int, k: int, levels: int) -> list[int]:
     return found[::-1]
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 12, 13, 40, 41, 100, 977])
+@pytest.mark.parametrize("horizon", [1, 2, 12, 13, 29, 30, 40, 41, 77, 100, 509, 866, 977])
 def test_kary_arity_and_levels_make_the_mean_variance_least(horizon: int) -> None:
     c = Kary(horizon=horizon)
 
@@ -275,11 +281,30 @@ def test_kary_arity_and_levels_make_the_mean_variance_least(horizon: int) -> Non
 
     def mean(k: int) -> Fraction:
         digits = [sum(map(abs, signed(n, k, levels(k)))) for n in range(1, horizon + 1)]
-        return 2 * levels(k) ** 2 * Fraction(sum(digits), horizon)
+        return levels(k) ** 2 * Fraction(sum(digits), horizon)
 
     assert c.levels == levels(c.arity)
     assert mean(c.arity) == min(mean(k) for k in range(3, 60, 2))
     assert c.facts() == ["Kary", horizon, "laplace", 0, float(c.levels), c.arity, c.levels]
+
+
+def test_kary_arity_is_odd_and_stays_for_long_horizons() -> None:
+    """There it is the best for 4,096 evenly spread prefixes."""
+    assert all(Kary(horizon=horizon).arity % 2 for horizon in range(1, 100))
+    for horizon, expected in ((1486122, (21, 5)), (79674516, (25, 6)), (137363554, (27, 6))):
+        assert (Kary(horizon=horizon).arity, Kary(horizon=horizon).levels) == expected
+
+
+@pytest.mark.parametrize("horizon", [13, 100, 1500])
+def test_kary_nodes_make_up_a_prefix(horizon: int) -> None:
+    """Node j of a level holds the ticks from j to j + 1 of its spans: added in the lower half of its parent's nodes."""
+    c = Kary(horizon=horizon)
+    k, wide = c.arity, 2 * c.arity**c.levels
+    for n in range(1, horizon + 1, 1 + horizon // 200):
+        ticks = np.zeros(wide, dtype=np.int64)
+        for level, j in c._nodes(n):
+            ticks[j * k**level : (j + 1) * k**level] += 1 if j % k < k // 2 else -1
+        assert ticks.tolist() == [1] * n + [0] * (wide - n)
 
 
 def test_kary_digits_are_signed_and_add_up() -> None:
@@ -317,9 +342,23 @@ def test_toeplitz_coefficients_are_those_of_the_square_root(horizon: int) -> Non
     assert square < Fraction(c.sensitivity()) ** 2 < square * (1 + Fraction(1, 2**50))
 
 
+@pytest.mark.parametrize("horizon", [1, 2, 40])
+def test_toeplitz_joint_norm_is_that_of_the_summed_columns(horizon: int) -> None:
+    c = Toeplitz(horizon=horizon)
+    column = c.coefficients.tolist()
+    for ticks in range(1, horizon + 1):
+        moved = [sum(column[t - at] for at in range(ticks) if at <= t) for t in range(horizon)]
+        assert c.joint(ticks) == root_above(Fraction(sum(value**2 for value in moved), 4**20))
+
+
+def test_toeplitz_keeps_nothing_before_the_first_tick() -> None:
+    shapes = {key: value.shape for key, value in Toeplitz(horizon=5).init(3).items()}
+    assert shapes == {"t": (), "counts": (0, 3), "released": (0, 3)}
+
+
 @pytest.mark.parametrize("c", TOEPLITZ, ids=name)
 def test_toeplitz_horizons_begin_at_one_tick_and_end(c: ToeplitzCounter) -> None:
-    longest = {Toeplitz: 2**13, Blt: 2**20}[type(c)]  # type: ignore[index]
+    longest = {Toeplitz: 2**13, Blt: 2**20}[type(c)]
     for horizon in (1, longest):
         assert type(c)(horizon=horizon).horizon == horizon
     for horizon in (0, longest + 1):
@@ -337,8 +376,64 @@ def test_blt_sensitivity_is_the_norm_of_its_column_and_what_rounding_may_add(hor
         sum((w * d**j for w, d in zip(weights, decays, strict=True)), Fraction(0)) for j in range(min(horizon, 40))
     ]
     assert c.coefficients[:40].tolist() == pytest.approx([float(value) for value in column], rel=1e-12)
-    # Each of the buffers, and each of their products, is cut off below 2^-64; the sum of them at a grid step.
-    slack = Fraction(1, 2**20) + 2 * len(decays) * (1 / (1 - max(decays)) + 1) / 2**64
     norm = math.sqrt(math.fsum(c.coefficients**2)) * (1 + 1e-9)
-    assert c.sensitivity() == pytest.approx(norm + math.sqrt(horizon) * float(slack), rel=1e-13)
+    assert c.sensitivity() == pytest.approx(norm + math.sqrt(horizon) * c._slack, rel=1e-13)
     assert c.facts() == ["Blt", horizon, "gaussian", 20, c.sensitivity(), *(part.tolist() for part in c._c)]
+
+
+@pytest.mark.parametrize("horizon", [64, 2**20])
+def test_blt_rounding_is_of_every_buffer_and_product_and_of_the_grid(horizon: int) -> None:
+    """Each buffer is cut off below 2^-64, tick by tick, and so is its product with its weight; the sum at the grid."""
+    c = Blt(horizon=horizon)
+    decays = [Fraction(int(part), 2**64) for part in c._c[1]]
+    cut = 2 * len(decays) * (1 / (1 - max(decays)) + 1) / 2**64
+    assert float(Fraction(c._slack) - Fraction(1, 2**20)) == pytest.approx(float(cut), rel=1e-9, abs=1e-21)
+
+
+@pytest.mark.parametrize("slack", [0.0, 1.0])
+def test_blt_joint_norm_is_that_of_the_summed_columns_and_what_rounding_may_add(slack: float) -> None:
+    c = Blt(horizon=40)
+    c.__dict__["_slack"] = slack
+    column = c.coefficients.tolist()
+    for ticks in (1, 2, 5, 40):
+        moved = [math.fsum(column[t - at] for at in range(ticks) if at <= t) for t in range(40)]
+        norm = math.sqrt(math.fsum(value**2 for value in moved))
+        found = c.joint(ticks)
+        assert found is not None
+        assert float(found) == pytest.approx((norm + ticks * math.sqrt(40) * slack) * (1 + 1e-9), rel=1e-12)
+
+
+def test_blt_sums_must_stay_below_two_to_the_11() -> None:
+    for total, fits in ((2047.9, True), (2048.0, False)):
+        c = Blt(horizon=1)
+        c.__dict__["coefficients"] = np.array([total])
+        if fits:
+            assert c.sensitivity() > total
+        else:
+            with pytest.raises(ArithmeticError, match="64 bits"):
+                c.sensitivity()
+
+
+def test_blt_decays_must_be_positive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it came about: their weights would be positive all the same."""
+    monkeypatch.setattr(blt, "brentq", lambda *_, **__: -0.5)
+    with pytest.raises(ArithmeticError, match="not completely monotone"):
+        _ = Blt(horizon=64)._c
+
+
+# To the last bit: a running stream goes on with the numbers that it began with, and is refused if they change.
+RUNNING = {
+    64: [
+        [1813705088097051904, 1333193420550531840, 1091659804037121792],
+        [2188127539305019904, 12195894292492609536, 17664248633801723904],
+    ],
+    1024: [
+        [3090217366637160960, 1546946116518088960, 636497552454823936, 381258715869677376],
+        [3683923917575238656, 14757104224125444096, 17874794872744470528, 18395561894792237056],
+    ],
+}
+
+
+@pytest.mark.parametrize("horizon", RUNNING)
+def test_blt_streams_that_run_can_go_on(horizon: int) -> None:
+    assert [part.tolist() for part in Blt(horizon=horizon)._c] == RUNNING[horizon]
