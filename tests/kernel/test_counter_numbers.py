@@ -13,6 +13,7 @@ import pytest
 from synthstream.kernel import counters
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, blt, counter, restarted
 from synthstream.kernel.counters.base import LAST_TICK, ToeplitzCounter, clip, root_above, rounded_up
+from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.counters.fixed import advance
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kinds import COUNTERS as COUNTER_NAMES
@@ -414,10 +415,15 @@ def test_blt_sums_must_stay_below_two_to_the_11() -> None:
                 c.sensitivity()
 
 
-def test_blt_decays_must_be_positive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it came about: their weights would be positive all the same."""
-    monkeypatch.setattr(blt, "brentq", lambda *_, **__: -0.5)
-    with pytest.raises(ArithmeticError, match="not completely monotone"):
+@pytest.mark.parametrize(("decay", "sign"), [(-0.5, 1), (1.5, -1), (0.5, -1), (math.exp(-1 / 1.05223), 1)], ids=str)
+def test_blt_sums_must_fade_and_weigh_more_than_nothing(
+    decay: float, sign: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it came about: decays outside of 0 to 1, weights below 0, and a decay at a pole, whose weight is 0."""
+    times, weights = PARAMETERS[64]
+    monkeypatch.setitem(PARAMETERS, 64, (times, tuple(sign * weight for weight in weights)))
+    monkeypatch.setattr(blt, "brentq", lambda *_, **__: decay)
+    with np.errstate(all="ignore"), pytest.raises(ArithmeticError, match="not completely monotone"):
         _ = Blt(horizon=64)._c
 
 

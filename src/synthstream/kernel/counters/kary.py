@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from typing_extensions import override
@@ -12,6 +12,8 @@ from typing_extensions import override
 from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import FloatArray, IntArray
+
+N = TypeVar("N", int, IntArray)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +65,7 @@ class Kary(Counter):
 
     def digits(self, n: int) -> list[int]:
         """Signed digits of ``n``, lowest first."""
-        k, r = self.arity, self.arity // 2
-        found = []
-        for _ in range(self.levels):
-            d = (n + r) % k - r
-            found.append(d)
-            n = (n - d) // k
-        return found
+        return _digits(n, self.arity, self.levels)
 
     def init(self, cells: int) -> State:
         r = self.arity // 2
@@ -127,6 +123,16 @@ def _signed_noise(left: IntArray, right: IntArray, level: int, digit: int) -> In
     return np.asarray(left[level] if digit > 0 else -right[level].sum(axis=0))
 
 
+def _digits(n: N, k: int, levels: int) -> list[N]:
+    """Signed digits in base ``k``, lowest first."""
+    found = []
+    for _ in range(levels):
+        d = (n + k // 2) % k - k // 2
+        found.append(d)
+        n = (n - d) // k
+    return found
+
+
 def _levels(k: int, horizon: int) -> int:
     h = 1
     while k**h // 2 < horizon:
@@ -143,12 +149,7 @@ def _best_arity(horizon: int) -> int:
     prefixes = np.unique(np.linspace(1, horizon, 4096).astype(np.int64))
 
     def mean_variance(k: int) -> float:
-        h, r = _levels(k, horizon), k // 2
-        rest, size = prefixes.copy(), 0.0
-        for _ in range(h):
-            d = (rest + r) % k - r
-            size += float(np.abs(d).mean())
-            rest = (rest - d) // k
-        return h * h * size
+        h = _levels(k, horizon)
+        return h * h * sum(float(np.abs(d).mean()) for d in _digits(prefixes, k, h))
 
     return min(range(3, 61, 2), key=mean_variance)
