@@ -145,9 +145,15 @@ def test_each_step_left_is_compared_once_with_what_came_before_it() -> None:
 
 def test_a_tree_of_segments_has_no_rows_before_one_has_ended() -> None:
     nodes = Sparse(horizon=4, scale=np.ones(3), threshold=np.array([5, 6, 7]))
-    state = nodes.init(ExactGate())
+    state = {name: array.copy() for name, array in nodes.init(ExactGate()).items()}
     assert state["room"].tolist() == [5, 6, 7]
     assert state["exact"].shape == state["noisy"].shape == (0, 3)
+    for ended, rows in ((1, 1), (2, 2), (3, 2), (4, 3)):
+        state["segment"][:] = 1
+        nodes._end(state, np.arange(3), ExactGate())
+        assert state["ended"].tolist() == [ended] * 3
+        assert state["noisy"].shape == (rows, 3)
+        assert state["noisy"].sum(axis=0).tolist() == [ended] * 3
 
 
 def test_probabilities_of_patterns_add_up() -> None:
