@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt
 from synthstream.ingest import persons as contributions
-from synthstream.ingest.bounding import arrivals, counting, from_bytes
+from synthstream.ingest.bounding import arrivals, counting, from_bytes, span_of, window_of
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.persons import Contributions
 from synthstream.privacy import Unit
@@ -135,6 +136,87 @@ def assert_of_ones_own(unit: Unit, rows: Sequence[Row], *, chunk: int = 5) -> No
     people = sorted({row.who for row in rows})
     alone = [counted(unit, [row for row in rows if row.who == who], chunk=chunk) for who in people]
     assert counted(unit, rows, chunk=chunk) == added(alone)
+
+
+# -- what a running stream has in its state -------------------------------------------------------------------------
+
+
+def test_who_and_rank_are_keyed_hashes_of_16_bytes() -> None:
+    """As a running stream has them in its state: with others, rows that wait would be taken in another order."""
+    codes = np.array([[3, 2**31 - 1], [3, 2**31 - 1], [0, 5]], dtype=np.int32)
+    key = b"k" * 32
+    found = arrivals(PrivateRows(codes, np.array([2, 2, 9]), None, pl.Series(["a", "a", "b"])), open_tick=4, key=key)
+    expected = set()
+    for name, tick, (one, two), number in (("a", 4, (3, 2**31 - 1), 2), ("b", 9, (0, 5), 1)):
+        who = blake2b(name.encode(), digest_size=16, key=key, person=b"who").digest()
+        row = bytes([1]) + one.to_bytes(4, "little") + two.to_bytes(4, "little")
+        rank = blake2b(who + tick.to_bytes(8, "big") + row, digest_size=16, key=key, person=b"rank").digest()
+        expected.add((who, tick, rank, row, number))
+    assert found.columns == ["who", "tick", "rank", "row", "number"]
+    assert set(found.iter_rows()) == expected
+
+
+def test_periods_follow_each_other() -> None:
+    life, three = Unit(kind="person"), Unit(kind="person", per="3d", period=3)
+    assert [window_of(tick, three) for tick in range(7)] == [0, 0, 0, 1, 1, 1, 2]
+    assert [span_of(window, three) for window in (0, 1, 2)] == [(0, 2), (3, 5), (6, 8)]
+    assert window_of(10**9, life) == 0
+    assert span_of(0, life) == (0, 2**40)
+
+
+@pytest.mark.parametrize(
+    ("most", "per_tick", "used", "kept"),
+    [
+        (100, None, 0, [2, 3, 4, 1, 5, 2]),
+        (8, None, 0, [2, 3, 3, 0, 5, 2]),
+        (8, 4, 0, [2, 2, 4, 0, 4, 2]),
+        (8, 4, 3, [2, 2, 1, 0, 4, 2]),
+        (3, 1, 2, [1, 0, 0, 0, 1, 1]),
+        (8, None, 8, [0, 0, 0, 0, 5, 2]),
+    ],
+)
+def test_rows_count_by_tick_and_rank(most: int, per_tick: int | None, used: int, kept: list[int]) -> None:
+    """Of one person: two ranks in tick 0, one in tick 1 and in tick 2 of a period, one in the next; of another, one."""
+    rows = pl.DataFrame(
+        {
+            "who": [b"a"] * 5 + [b"b"],
+            "tick": [0, 0, 1, 2, 3, 0],
+            "rank": [b"p", b"q", b"p", b"p", b"p", b"p"],
+            "number": [2, 3, 4, 1, 5, 2],
+            "window": [0, 0, 0, 0, 1, 0],
+            "used": [used] * 4 + [0, 0],
+        }
+    )
+    unit = Unit(kind="person", max_events=most, max_per_tick=per_tick, per="3d", period=3)
+    assert counting(rows, unit)["kept"].to_list() == kept
+    assert counting(rows.reverse(), unit)["kept"].to_list() == kept
+
+
+def test_a_state_keeps_the_sum_of_all_who_have_counted(tmp_path: Path) -> None:
+    """Keyed hashes of 32 bytes, modulo 2^256: a running stream is refused if its sum is another."""
+    store = opened(tmp_path)
+    people = Contributions(store, Unit(kind="person", max_events=2))
+    assert people._kept() == 0
+    with store.transaction("counts"):
+        people.add(encoded([Row(f"p{i}", 0, 0, 1, 0) for i in range(16)] * 2), 0)
+    with store.transaction("measurement"):
+        people.close(0)
+    rows = store.db.execute("SELECT who, window, used FROM person").fetchall()
+    assert sorted({(window, used) for _, window, used in rows}) == [(0, 2)]
+    marks = [
+        blake2b(f"{who.hex()} 0 2".encode(), digest_size=32, key=store.secret, person=b"used").digest()
+        for who, _, _ in rows
+    ]
+    total = sum(int.from_bytes(mark, "big") for mark in marks)
+    assert total > 2**257
+    assert people._kept() == total % 2**256
+    kept = store.meta("people")
+    assert kept is not None
+    assert store.unseal(bytes.fromhex(kept), "people") == (total % 2**256).to_bytes(32, "big")
+    store.close()
+
+
+# -- whose rows count ---------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)

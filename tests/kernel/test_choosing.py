@@ -59,6 +59,25 @@ def test_floats_and_exact_arithmetic_decide_alike(monkeypatch: pytest.MonkeyPatc
         assert noisy_max(scores, rate=rate, entropy=words(seed)) == by_floats
 
 
+def test_floats_bound_the_noisy_scores() -> None:
+    """U lies between two neighbouring multiples of 2^-63, so -ln U between two numbers 1 / word apart at most."""
+    rate, band = 0.75, 0.125
+    for word, gap in ((1, 0), (2, -1), (3, -7), (2**40, -2), (2**62, 0), (2**63 - 1, -3)):
+        (low,), (high,) = choosing._intervals(np.array([word]), np.array([gap]), rate, band)
+        exponential, shift = 63 * math.log(2) - math.log(word), rate * gap
+        margin = band * (1 + exponential - shift)
+        assert low == pytest.approx(exponential + shift - margin - 1 / word, rel=1e-12)
+        assert high == pytest.approx(exponential + shift + margin, rel=1e-12)
+    low, high = choosing._intervals(np.array([0, 0]), np.array([0, -1]), rate, band)
+    assert low.tolist() == [0, -math.inf]
+    assert high.tolist() == [math.inf, math.inf]
+
+
+def test_scores_are_clipped_at_two_to_the_60() -> None:
+    exact, _ = checked_choice(np.array([2**62, 2**60, 2**60 - 1, -(2**61)]), 1, 1.0)
+    assert exact.tolist() == [2**60, 2**60, 2**60 - 1, -(2**60)]
+
+
 def test_no_digits_at_all_are_decided_by_the_next_ones() -> None:
     """A word of zeros means an enormous E, still unknown; more digits settle it."""
     answers = iter([bytes(16), b"\xff" * 8, b"\x01" + bytes(7)])

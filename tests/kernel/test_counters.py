@@ -319,7 +319,8 @@ def test_accuracy_is_what_the_literature_gives(c: Counter, expected: float) -> N
         (24, "laplace", Simple),
         (25, "laplace", Kary),
         (None, "laplace", Restarted),
-        (8, "gaussian", Toeplitz),
+        (31, "gaussian", Toeplitz),
+        (32, "gaussian", Blt),
         (520, "gaussian", Blt),
         (None, "gaussian", Restarted),
     ],
@@ -345,6 +346,7 @@ def test_auto_is_never_much_worse_than_the_others() -> None:
         ("binary", None, "laplace", "use 'hybrid'"),
         ("block", 10, "gaussian", "delta = 0"),
         ("toeplitz", 10**6, "gaussian", "from 1 to 8192"),
+        ("toeplitz", 0, "gaussian", "ticks, not 0"),
         ("blt", 0, "gaussian", "from 1 to"),
     ],
 )

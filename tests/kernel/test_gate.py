@@ -54,6 +54,11 @@ def test_values_are_kept_up_to_the_largest_and_clipped_beyond() -> None:
     assert within_range(values).tolist() == kept
 
 
+@every
+def test_noise_that_was_kept_is_added(gate: Gate) -> None:
+    assert gate.perturb(np.array([10, -3, 2**62 + 9]), np.array([4, 5, -6])).tolist() == [14, 2, 2**62 - 6]
+
+
 def test_the_largest_value_and_the_largest_noise_fit_together() -> None:
     assert np.iinfo(np.int64).max >= LARGEST_VALUE + LARGEST_SAMPLE
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -72,6 +75,75 @@ def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
         assert ratio == pytest.approx(1.0 if budget.pure else np.sqrt(2))
         assert "taking away" in signed.claim().words(budget)
         assert "taking away" not in plain.claim().words(budget)
+
+
+THREE = Workload.all_up_to(3, sizes=(2, 3, 4))
+ONES = math.sqrt(2) + math.sqrt(3) + math.sqrt(4)
+
+
+@pytest.mark.parametrize(
+    ("workload", "split", "parts"),
+    [
+        (THREE, "equal", [1] * 8),
+        (THREE, "sqrt-cells", [math.sqrt(n) for n in (1, 2, 3, 4, 6, 8, 12, 24)]),
+        (THREE, "by-order", [0.02, *(0.58 * math.sqrt(n) / ONES for n in (2, 3, 4)), *[0.4 / 4] * 4]),
+        (Workload.all_up_to(1, sizes=(4, 9)), "by-order", [0.02, 0.58 * 2 / 5, 0.58 * 3 / 5]),
+        (Workload(sizes=(4, 9), marginals=((), (0, 1))), "by-order", [0.02, 0.4]),
+        (Workload(sizes=(4, 9), marginals=((0,), (1,))), "by-order", [2, 3]),
+    ],
+)
+def test_shares_are_those_of_the_split(workload: Workload, split: Split, parts: list[float]) -> None:
+    m = Marginals(workload=workload, budget=PURE, horizon=4, split=split)
+    assert m.shares.tolist() == pytest.approx([part / sum(parts) for part in parts], rel=1e-12)
+
+
+def test_the_split_is_by_order_for_pure_budgets_and_equal_for_others() -> None:
+    assert mechanism(PURE).shares.tolist() == mechanism(PURE, split="by-order").shares.tolist()
+    assert mechanism(ZCDP).shares.tolist() == mechanism(ZCDP, split="equal").shares.tolist()
+
+
+@pytest.mark.parametrize("epsilon", [0.25, 1.0, 8.0])
+def test_a_pure_claim_states_half_the_square_as_rho(epsilon: float) -> None:
+    claim = mechanism(Budget(epsilon=epsilon, delta=0.0)).claim()
+    assert claim.pure is not None
+    assert claim.rho == claim.pure**2 / 2
+    assert float(claim.rho) == pytest.approx(epsilon**2 / 2, rel=1e-9)
+
+
+def test_values_are_rounded_to_a_power_of_two_at_a_32nd_of_the_least_error() -> None:
+    for i in range(60):
+        m = mechanism(Budget(epsilon=2 ** (i / 30), delta=0.0), split="equal", horizon=20)  # a simple counter
+        error = math.sqrt(m.counter.noise_variance(float(m.multipliers[0]) * (1 + 2**-50)))
+        assert math.log2(m.resolution).is_integer()
+        assert m.resolution <= error / 32 < 2 * m.resolution
+    assert mechanism(Budget(epsilon=1e5, delta=0.0)).resolution == 2**-20
+
+
+@BUDGETS
+def test_variance_is_that_of_the_counter_and_of_rounding(budget: Budget) -> None:
+    m = mechanism(budget, split="by-order")
+    multipliers = m.multipliers.tolist()
+    assert len(set(multipliers)) > 1
+    rounding = m.resolution**2 / 12
+    for t in range(4):
+        expected = [m.counter.variance(t, multiplier=each) + rounding for each in multipliers]
+        assert m.variance(t).tolist() == pytest.approx(expected, rel=1e-13)
+        assert m.covariance(t, t).tolist() == m.variance(t).tolist()
+        for s in range(t):
+            between = [m.counter.covariance(s, t, multiplier=each) for each in multipliers]
+            assert m.covariance(s, t).tolist() == m.covariance(t, s).tolist() == pytest.approx(between, rel=1e-13)
+
+
+@pytest.mark.parametrize("unit", [EVENT, SIGNED], ids=["plain", "signed"])
+def test_a_fingerprint_is_of_what_decides_how_values_are_encoded(unit: Unit) -> None:
+    m = mechanism(PURE, unit=unit)
+    facts = [m.multipliers.tolist(), m.counter.facts(), m.resolution, [[], [0], [1], [0, 1]]]
+    facts += ["signed"] * unit.signed
+    assert m.fingerprint() == hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def test_a_running_stream_keeps_its_fingerprint() -> None:
+    assert mechanism(PURE).fingerprint() == "22f9e4b4284b91b6082fc97567b4f5f48eb5c7f57bc4562be25b635fe328843d"
 
 
 def small_streams() -> list[list[IntArray]]:

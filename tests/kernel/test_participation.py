@@ -121,6 +121,7 @@ def test_events_in_two_segments_cost_no_more(events: int, per_tick: int) -> None
     found = [cost(how, base, [(t, 0, 1) for t in at]) for at in placements(events, per_tick, ticks=16)]
     assert bound * (1 - Fraction(1, 1000)) * (events % per_tick == 0) < max(found) <= bound
     assert how.participation(3) is None  # three of eight ticks are too many for the proof
+    assert participation_factor(how, person(5, 2)) == 5  # so it is if only the longer of two layers has three
 
 
 @pytest.mark.parametrize(

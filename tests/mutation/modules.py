@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-_COUNTERS = ("tests/kernel/test_counters.py", "tests/kernel/test_marginals.py", "tests/kernel/test_participation.py")
+_COUNTERS = (
+    "tests/kernel/test_counter_numbers.py",
+    "tests/kernel/test_counters.py",
+    "tests/kernel/test_marginals.py",
+    "tests/kernel/test_participation.py",
+)
 _PERSONS = ("tests/ingest/test_contributions.py", "tests/stream/test_persons.py")
 
 

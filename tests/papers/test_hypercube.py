@@ -17,6 +17,7 @@ from synthstream.kernel.counters.base import State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import NodeCounts
+from synthstream.papers.counters import sparse
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget, Unit
@@ -128,6 +129,31 @@ def worst_loss(scale: float, threshold: int) -> float:
                 ratio = chance(pattern, more, scale, threshold) / chance(pattern, arrivals, scale, threshold)
                 worst = max(worst, abs(math.log(ratio)))
     return worst
+
+
+def test_each_step_left_is_compared_once_with_what_came_before_it() -> None:
+    """Nodes 0 and 2 of three, the first from step 1 on, the last from its second arrival on."""
+    moments = [1, 1, 3, 2, 0, 4]
+    arrivals = Arrivals(6, np.array([0, 3, 4, 6]), np.array(moments))
+    active, reached, seen, room = np.array([0, 2]), np.array([1, 2]), np.array([0, 5]), np.array([10, 20])
+    margins, repeats, starts = sparse._runs(arrivals, active, reached, seen, room)
+    for i, rest in enumerate((moments[0:3], moments[5:6])):
+        run = slice(starts[i], starts[i + 1])
+        expected = [room[i] - sum(moment < step for moment in rest) for step in range(reached[i], 6)]
+        assert np.repeat(margins[run], repeats[run]).tolist() == expected
+
+
+def test_a_tree_of_segments_has_no_rows_before_one_has_ended() -> None:
+    nodes = Sparse(horizon=4, scale=np.ones(3), threshold=np.array([5, 6, 7]))
+    state = {name: array.copy() for name, array in nodes.init(ExactGate()).items()}
+    assert state["room"].tolist() == [5, 6, 7]
+    assert state["exact"].shape == state["noisy"].shape == (0, 3)
+    for ended, rows in ((1, 1), (2, 2), (3, 2), (4, 3)):
+        state["segment"][:] = 1
+        nodes._end(state, np.arange(3), ExactGate())
+        assert state["ended"].tolist() == [ended] * 3
+        assert state["noisy"].shape == (rows, 3)
+        assert state["noisy"].sum(axis=0).tolist() == [ended] * 3
 
 
 def test_probabilities_of_patterns_add_up() -> None:

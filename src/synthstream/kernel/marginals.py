@@ -93,7 +93,7 @@ class Marginals:
         else:
             order = np.array([min(len(marginal), 2) for marginal in self.workload.marginals])
             within = np.where(order == 2, 1.0, roots)
-            key = np.array([_PARTS[k] for k in order]) * within / np.bincount(order, within, minlength=3)[order]
+            key = np.array([_PARTS[k] for k in order]) * within / np.bincount(order, within)[order]
         return np.asarray(key / key.sum())
 
     @cached_property

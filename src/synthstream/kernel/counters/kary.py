@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
 from synthstream.workload import FloatArray, IntArray
+
+N = TypeVar("N", int, IntArray)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,16 +63,10 @@ class Kary(Counter):
 
     def digits(self, n: int) -> list[int]:
         """Signed digits of ``n``, lowest first."""
-        k, r = self.arity, (self.arity - 1) // 2
-        found = []
-        for _ in range(self.levels):
-            d = (n + r) % k - r
-            found.append(d)
-            n = (n - d) // k
-        return found
+        return _digits(n, self.arity, self.levels)
 
     def init(self, cells: int) -> State:
-        r = (self.arity - 1) // 2
+        r = self.arity // 2
         return {
             "t": np.array(0),
             "sum": np.zeros(cells, dtype=np.int64),
@@ -125,28 +121,33 @@ def _signed_noise(left: IntArray, right: IntArray, level: int, digit: int) -> In
     return np.asarray(left[level] if digit > 0 else -right[level].sum(axis=0))
 
 
+def _digits(n: N, k: int, levels: int) -> list[N]:
+    """Signed digits in base ``k``, lowest first."""
+    found = []
+    for _ in range(levels):
+        d = (n + k // 2) % k - k // 2
+        found.append(d)
+        n = (n - d) // k
+    return found
+
+
 def _levels(k: int, horizon: int) -> int:
     h = 1
-    while (k**h - 1) // 2 < horizon:
+    while k**h // 2 < horizon:
         h += 1
     return h
 
 
 @cache
 def _best_arity(horizon: int) -> int:
-    """Odd k in 3..59 with the smallest mean variance, 2 h^2 mean_n sum_l |d_l(n)|.
+    """Odd k in 3..59 with the smallest mean variance, which grows as h^2 mean_n sum_l |d_l(n)|.
 
     The mean is taken over at most 4,096 evenly spread prefixes.
     """
     prefixes = np.unique(np.linspace(1, horizon, 4096).astype(np.int64))
 
     def mean_variance(k: int) -> float:
-        h, r = _levels(k, horizon), (k - 1) // 2
-        rest, size = prefixes.copy(), 0.0
-        for _ in range(h):
-            d = (rest + r) % k - r
-            size += float(np.abs(d).mean())
-            rest = (rest - d) // k
-        return 2 * h * h * size
+        h = _levels(k, horizon)
+        return h * h * sum(float(np.abs(d).mean()) for d in _digits(prefixes, k, h))
 
     return min(range(3, 61, 2), key=mean_variance)

@@ -38,5 +38,5 @@ class Hybrid(NodeCounter):
         return spans + dyadic(n - start + 1, first=start, factor=self.factor(n))
 
     def factor(self, n: int) -> int:
-        """See :meth:`NodeCounter.factor`: that of the tree in the open segment."""
-        return 2 * max(1, (n + 1).bit_length() - 1)
+        """See :meth:`NodeCounter.factor`: that of the tree in the last segment that has begun."""
+        return 2 * max(1, n.bit_length() - 1)
