@@ -1,4 +1,4 @@
-"""Ours, tables: a private running count of every cell of every marginal in the workload."""
+"""The default mechanism for tables: a private running count of every cell of every marginal in the workload."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Marginals:
 
     @property
     def _squared(self) -> int:
-        """Sum of the squared changes: a row replaced moves two cells by one, or one by two if its sign turns."""
+        """Sum of the squared changes: replacing a row moves two cells by one, or one by two if its sign changes."""
         return self._moved**2 if self.unit.signed else self._moved
 
     def claim(self) -> Claim:

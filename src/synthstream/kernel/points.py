@@ -1,4 +1,4 @@
-"""Ours, points: halves of halves of a box, measured epoch by epoch."""
+"""The default mechanism for points: a box is halved again and again, and its halves are measured epoch by epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from synthstream.partition import Partition
 from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, moved_by
 from synthstream.workload import FloatArray, IntArray
 
-# The budget of an epoch is divided into so many equal parts; no level gets fewer than this of them.
+# UNITS: equal parts into which the budget of an epoch is divided. LEAST: the fewest of them that a level gets.
 UNITS, LEAST = 2**20, 2**7
 
 # Parts of the budget: the number of events, if it is private; an epoch.
@@ -50,7 +50,7 @@ class Within(NamedTuple):
 
     Args:
         units: parts of the budget by level, int64, shape ``(levels,)``.
-        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
+        steps: how often a level is measured in an epoch, int64, shape ``(levels,)``; 1: only at the end.
     """
 
     units: IntArray
@@ -131,7 +131,7 @@ class Points:
     schedule: Planner
 
     def __post_init__(self) -> None:
-        # What is drawn in the middle of a tick must be possible: a failure there would tell of what was drawn before.
+        # Every draw must be possible, or no stream begins: a failure within a tick would reveal earlier draws.
         whole = [(how, self.scale(self.parts[1], LEAST)) for how in self._level_counters]
         whole += [] if self.total is None else [(self.total, self.scale(self.parts[0]))]
         if not all(how.draws(multiplier) for how, multiplier in whole):
@@ -310,7 +310,7 @@ class Points:
 
     def _length(self, begun: float) -> float:
         """Number of events that an epoch should have, of which ``begun`` came before."""
-        # The next event may be the last: then rounding must not leave nothing.
+        # At least 1: if the next event ends the epoch, rounding could leave 0.
         return max(2.0 ** (self.epoch_of(begun) + 1) / self.budget.epsilon - max(begun, 0.0), 1.0)
 
     def _counter(self, steps: int) -> Counter:
@@ -319,8 +319,8 @@ class Points:
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
         plan = Within(units=after["plan.units"], steps=after["plan.steps"])
-        # Sums that no clipping touches, or else an event could enter at one reading and leave at another. Where they
-        # pass the end of 64 bits, they begin again, and their differences are right all the same.
+        # These sums are not clipped: otherwise an event could be counted at one reading and taken out at another. If
+        # they leave 64 bits they wrap around, and their differences are right all the same.
         upper = after["plan.nodes"]
         np.add.at(upper, counts.cells >> self.partition.depth - plan.steps.size, counts.numbers)
         length = self._length(float(after["begun"]))
@@ -391,5 +391,5 @@ def _refuse_overspending(units: IntArray, left: int) -> None:
 
 @cache
 def _level_counter(horizon: int, noise: Noise) -> Counter:
-    """The counter of a level. Kept, because it finds out its own parameters when it is first used."""
+    """The counter of a level. Cached: a counter computes its parameters when it is first used."""
     return counter("auto", horizon=horizon, noise=noise)

@@ -58,7 +58,7 @@ class Candidates:
 
     def sums(self, values: NDArray[Number]) -> NDArray[Number]:
         """Sum of each candidate's cells, shape ``(candidates,)``."""
-        # Differences of running sums: integers may pass 64 bits on the way, and come back.
+        # Differences of running sums: integers may wrap around at 64 bits; their differences are right all the same.
         running = np.concatenate([np.zeros(1, dtype=values.dtype), np.cumsum(values)])
         sums: NDArray[Number] = running[self.starts + self.lengths] - running[self.starts]
         return sums
@@ -97,7 +97,7 @@ def expected_distances(candidates: Candidates, guess: FloatArray, noise: FloatAr
 
 
 def l1_scores(candidates: Candidates, exact: IntArray, guess: FloatArray, *, bias: FloatArray) -> IntArray:
-    """How much measuring each candidate would tell: its distance from the guess, less what is expected in any case.
+    """How much measuring each candidate would tell: its distance from the guess, less ``bias``, the expected distance.
 
     In units of 1 / ``GRID``. Sensitivity: ``GRID`` times the sum over a candidate's cells of the change one unit makes.
     """

@@ -100,7 +100,7 @@ class Windowed(NamedTuple):
 
 Measure = Literal["epsilon", "mu"]
 
-# As many events are added in an audit as make the claim for all of them about this large: an event is best told there.
+# An audit adds so many events that the claim for all of them together is about this large: there a change is seen best.
 POWER = 1.25
 
 
