@@ -55,8 +55,8 @@ class PrivacySection(Section):
             return
         if self.neighbours != "add-remove":
             raise ConfigError(
-                'a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
-                "takes another's place may bring another number of events, at other times"
+                'neighbours = "replace-one" is not possible if persons are protected: a person who takes the place of '
+                'another may bring another number of events, at other times. Leave neighbours out, or say "add-remove"'
             )
         per_tick, events = self.unit.max_per_tick, self.unit.max_events
         if per_tick is not None and per_tick > events:
