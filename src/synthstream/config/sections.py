@@ -172,7 +172,7 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
 
 
 def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:
-    """The column of a stream of points, in so many digits.
+    """The column of a stream of points, with ``bits`` binary digits.
 
     Raises:
         ConfigError: it is no column of a points stream; SchemaError: its range cannot be.

@@ -41,7 +41,7 @@ def connected(service: str | None) -> psycopg.Connection[Any]:
 
 
 def _why(text: str, service: str | None) -> str:
-    """Of what libpq says, only the kind is told. Names stand in quotes there, and may hold any word."""
+    """The kind of an error of libpq, in our words. Names stand in quotes in its text, and may hold any word."""
     text = re.sub('"[^"]*"', "", text)
     named = "no such service" if service is None else f'no service "{service}"'
     taken = "all connections of the server are taken. Try again in a moment"

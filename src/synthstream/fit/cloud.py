@@ -98,7 +98,7 @@ class Cloud:
         )
 
     def plus(self, other: Cloud) -> Cloud:
-        """The masses of both, over the nodes of the finer one. How far mass moves is told by ``other``."""
+        """The masses of both, over the nodes of the finer one. How far mass moves is that of ``other``."""
         return self._with(other, 1, moving=other.moving)
 
     def minus(self, other: Cloud) -> Cloud:

@@ -220,7 +220,7 @@ def _largest_table(workload: Workload, column: int) -> int | None:
 
 
 def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
-    """What it costs that the stream has no end, beside one that ends after so many ticks."""
+    """What an unbounded horizon costs, compared with one of ``ticks`` ticks."""
     if config.clock.horizon is not None or config.workload is None:
         return []
     endless = synthesizer_of(config)

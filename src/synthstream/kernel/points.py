@@ -180,7 +180,7 @@ class Points:
         return max(0, math.frexp(self.budget.epsilon * max(total, 0.0))[1] - 1)
 
     def depth_of(self, total: float) -> int:
-        """Number of levels that are measured when so many events have come."""
+        """Number of levels that are measured when ``total`` events have come."""
         return min(self.epoch_of(total), self.partition.depth)
 
     def claim(self) -> Claim:
@@ -378,7 +378,7 @@ def differences(cells: IntArray, depth: int) -> list[IntArray]:
 
 
 def _clipped(counts: IntArray, cells: int) -> IntArray:
-    """Counts of some of so many cells, within their limits. Moves no two counts further apart."""
+    """Counts of some of ``cells`` cells, within their limit. Moves no two counts further apart."""
     limit = _LARGEST_SUM // cells
     return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
 
