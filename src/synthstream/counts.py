@@ -58,7 +58,7 @@ class Counts(NamedTuple):
         return type(self)(cells, numbers)
 
     def within(self, size: int) -> bool:
-        """Whether these are counts of some of so many cells, each once and in order, none of them 0 or beyond rows."""
+        """Whether there are cells, all below ``size``, listed once and in order, and no count is 0."""
         cells, numbers = self.cells, self.numbers
         return bool(
             cells.shape == numbers.shape

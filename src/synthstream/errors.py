@@ -66,7 +66,7 @@ class FileDamaged(SourceError):
 class FilesLeftOut(SourceError):
     """Some files hold what cannot be counted: damaged, without a column, or changed after they were counted.
 
-    What files hold decides about no other row and no release, so this is told last: everything else was counted, and
+    What files hold decides about no other row and no release, so this is raised last: everything else was counted, and
     what was due is published. It is for the operator alone.
 
     Args:

@@ -403,9 +403,9 @@ MOMENTS = {
 }
 COMMANDS_STOPPED = [
     ("verify stream.toml --rebuild", "publish.folder", "ParquetSink._put", "Nothing was changed."),
-    ("backup stream.toml -o copy", "state.store", "Store.copy_to", "copy is no whole backup: delete it."),
-    ("recover stream.toml --republish", "publish.folder", "ParquetSink._put", "Say the same again to go on."),
-    ("recover stream.toml --adopt", "stream.recovery", "begin", "Say the same again to go on."),
+    ("backup stream.toml -o copy", "state.store", "Store.copy_to", "copy is an incomplete backup: delete it."),
+    ("recover stream.toml --republish", "publish.folder", "ParquetSink._put", "Run the same command again to go on."),
+    ("recover stream.toml --adopt", "stream.recovery", "begin", "Run the same command again to go on."),
     ("sample stream.toml", "publish.folder", "ParquetSink.read", "Nothing was changed."),
     ("status stream.toml", "state.store", "Store.ledger", "Nothing was changed."),
     ("plan stream.toml", "config.config", "load", "Nothing was changed."),

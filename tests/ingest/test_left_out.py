@@ -180,7 +180,7 @@ def test_without_the_key_nothing_of_a_stream_changes(tmp_path: Path) -> None:
     public = configured(tmp_path, "always").public_json()
     assert with_csv(tmp_path).public_json() == with_csv(tmp_path, "multiline = false").public_json() == public
     assert "multiline" not in public
-    with pytest.raises(ConfigError, match='multiline: means nothing to kind = "parquet"'):
+    with pytest.raises(ConfigError, match='multiline: has no effect with kind = "parquet"'):
         StreamConfig.from_toml(text_of("always").replace('path = "rows-', 'multiline = true\npath = "rows-'))
 
 

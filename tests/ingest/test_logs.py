@@ -49,8 +49,11 @@ def test_files_are_as_ever(tmp_path: Path) -> None:
         ('kind = "postgres"\nsequence = "id"', "source.table: this key is required"),
         ('kind = "kafka"', "source.topic: this key is required"),
         ('kind = "parquet"', "source.path: this key is required"),
-        ('kind = "kafka"\ntopic = "t"\npath = "x"', 'path: means nothing to kind = "kafka", which knows topic, conf'),
-        ('kind = "csv"\npath = "x"\ntable = "t"', 'table: means nothing to kind = "csv"'),
+        (
+            'kind = "kafka"\ntopic = "t"\npath = "x"',
+            'path: has no effect with kind = "kafka", whose keys are topic, conf',
+        ),
+        ('kind = "csv"\npath = "x"\ntable = "t"', 'table: has no effect with kind = "csv"'),
         ('kind = "kafka"\ntopic = "a b"', "source.topic"),
         ('kind = "postgres"\ntable = "t"\nsequence = "i"\nservice = "a b"', "source.service"),
         ('kind = "postgres"\ntable = "t"\nsequence = "i"\npassword = "p"', "there is no such key"),

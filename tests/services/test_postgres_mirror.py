@@ -543,7 +543,7 @@ def test_no_connection_is_told_without_a_secret(
         put(place("nowhere", service="mine"), 0)
     server.execute(f"ALTER ROLE {_ROLE} CONNECTION LIMIT 0")
     try:
-        with pytest.raises(SinkError, match="all connections that may be had are taken"):
+        with pytest.raises(SinkError, match="all connections of the server are taken"):
             put(place(schema, service="mine"), 1)
     finally:
         server.execute(f"ALTER ROLE {_ROLE} CONNECTION LIMIT -1")

@@ -209,7 +209,7 @@ def test_persons_go_on_with_their_newest_state_alone(tmp_path: Path, lost: bool)
     shutil.rmtree(config.state)
     if not lost:
         shutil.move(tmp_path / "backup/private", config.state)
-    with pytest.raises(RecoveryRefused, match="how often each person counted"):
+    with pytest.raises(RecoveryRefused, match="how many events of each person have counted"):
         adopt(config)
     backup_is_there = (config.state / "store.db").exists()
     assert backup_is_there != lost

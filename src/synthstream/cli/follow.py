@@ -67,7 +67,7 @@ def follow_command(
 
 
 def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
-    """All releases. A mirror that fails is told of, and tried again with the next release."""
+    """All releases. If a mirror fails, its error is printed, and it is tried again with the next release."""
     with _telling():  # what it lacks from before
         stream.publish_copies()
     going = True

@@ -79,7 +79,9 @@ def backup_command(
     no_core_dump()
     loaded, there = load(config), output.exists()
     when_stopped(
-        lambda: f"{output} is no whole backup: delete it." if output.exists() and not there else "Nothing was copied."
+        lambda: (
+            f"{output} is an incomplete backup: delete it." if output.exists() and not there else "Nothing was copied."
+        )
     )
     note(f"copying {loaded.state}")
     backup(loaded, output, progress=partial(bar, doing="copying tick"))
@@ -122,7 +124,7 @@ def recover_command(
     if unchecked and not adopt:
         raise SystemExit(fail("--unchecked is for --adopt: --republish draws nothing, and asks no mirror."))
     loaded = load(config)
-    when_stopped(lambda: "Nothing was lost, and no noise was drawn. Say the same again to go on.")
+    when_stopped(lambda: "Nothing was lost, and no noise was drawn. Run the same command again to go on.")
     if republish:
         say(f"{republish_lost(loaded, progress=partial(bar, doing='building release'))} release(s) put back.")
         return

@@ -92,10 +92,10 @@ def _print_cost(shown: Console, found: Plan) -> None:
     )
     if found.release_seconds is not None:
         shown.print(
-            f"Time       about {found.release_seconds:.2g} s to compute a release at the last line below, measured on "
-            "this machine"
+            f"Time       about {found.release_seconds:.2g} s to compute the release of the last line below, measured "
+            "on this machine"
         )
-    guess = " (nobody said: give --expect 500/day)" if found.assumed else ""
+    guess = " (assumed; to change it, give --expect 500/day)" if found.assumed else ""
     shown.print(f"Events     {found.expected.words}{guess}")
 
 
@@ -204,10 +204,10 @@ def _print_rest(shown: Console, found: Plan) -> None:
 
 _OF_TABLES = (
     "cell: standard error of one count. table: sum of absolute errors over its cells, mean over tables. box: error of "
-    "the events in a quarter of a two-way table, half of the values of each column."
+    "the number of events in a quarter of a two-way table: half of the values of each of its columns."
 )
 _OF_POINTS = (
-    "box: error of the events in a box of half of each side. W1: how far points are off on average, in widths of the "
-    "box (0.05: by 5 % of the range)."
+    "box: error of the number of events in a box of half of each side. W1: how far points are off on average, in "
+    "widths of the whole box (0.05: by 5 % of the range)."
 )
-_SHAPE = "Simulations assume a public shape of the data; expect real errors within about half as much again, or less."
+_SHAPE = "Simulations assume a public shape of the data. Real errors may be smaller, or larger by up to about half."

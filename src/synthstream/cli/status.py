@@ -92,7 +92,7 @@ def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
     if found["lost"]:
         shown.print(
             f"{found['name']}: there are releases in {found['releases']}, but no state in {found['state']}. "
-            "Put it back, or check 'state'; `run` says what else can be done."
+            "Put the state back, or check 'state'; `run` says what else can be done."
         )
     else:
         shown.print(f"{found['name']}: not started. Next: {program()} run {config}")

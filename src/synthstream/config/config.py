@@ -287,8 +287,8 @@ def _unit(file: File, clock: Clock | None) -> Unit:
         return EVENT
     if file.synthesizer.kind == "hypercube":
         raise ConfigError(
-            'kind = "hypercube" tells how many events there are, and so protects no person who may bring one '
-            'more; use kind = "points", or unit = "event"'
+            'kind = "hypercube" publishes the exact number of events, so it cannot protect persons, who may bring more '
+            'events or fewer; use kind = "points", or unit = "event"'
         )
     for name, key in ((file.op, "op"), (file.clock.column, "the column of [clock]")):
         if person.person == name:

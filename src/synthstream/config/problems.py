@@ -114,7 +114,8 @@ class Problems:
             return f'{key}: this key is required for kind = "{tag}"'
         if detail["type"] == "extra_forbidden" and path[-1] in every:
             knows = ", ".join(name for name in known if name != "kind")
-            return f'{".".join(map(str, path[:-1]))}: {path[-1]}: means nothing to kind = "{tag}", which knows {knows}'
+            where = f"{'.'.join(map(str, path[:-1]))}: {path[-1]}"
+            return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
         return _worded(detail, path, key, tuple(dict.fromkeys(every)))
 
     def _key(self, path: Path, kind: str) -> str:
@@ -152,7 +153,7 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
         heading = f"[[{last}]], in double brackets" if last in ("mirror", "columns") else f"[{last}]"
         return f"{key}: must be a section. Begin it with {heading}, and write its keys below"
     if last == "unit":
-        return f"{key} = {found!r}: say {_UNITS}, which protects a person with at most so many events"
+        return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"
     if kind in ("literal_error", "union_tag_invalid"):
         told = detail.get("ctx", {})
         tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
@@ -171,7 +172,7 @@ def _why(key: str) -> str:
         "delta": "; it has no default; 0 asks for pure epsilon-DP",
         "unit": f"; it has no default. Say {_UNITS}",
         "person": "; name the column that holds each person's key",
-        "max_events": "; of each person so many events count, and further ones are left out",
+        "max_events": "; at most this number of events of each person count, and further ones are left out",
         "min": "; bounds must be publicly known, and are never taken from the data",
         "max": "; bounds must be publicly known, and are never taken from the data",
         "bins": "; say into how many equal bins the range is cut",

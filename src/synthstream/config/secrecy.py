@@ -123,5 +123,6 @@ def apart(base: Path, inside: str | Path, other: str | Path, *, what: str = "pub
     secret, outside = (Path(os.path.normpath(base / path)) for path in (inside, other))
     if secret.is_relative_to(outside) or outside.is_relative_to(secret):
         raise ConfigError(
-            f"{str(other)!r} is {what}, the {which} {str(inside)!r} is secret: neither may lie in the other. Move one"
+            f"{str(other)!r} is {what}, and the {which} {str(inside)!r} is secret: neither may lie in the other. Move "
+            "one"
         )

@@ -55,8 +55,8 @@ class PrivacySection(Section):
             return
         if self.neighbours != "add-remove":
             raise ConfigError(
-                'a person is protected as one who is there or not; leave out neighbours, or say "add-remove". Who '
-                "takes another's place may bring another number of events, at other times"
+                'neighbours = "replace-one" is not possible if persons are protected: a person who takes the place of '
+                'another may bring another number of events, at other times. Leave neighbours out, or say "add-remove"'
             )
         per_tick, events = self.unit.max_per_tick, self.unit.max_events
         if per_tick is not None and per_tick > events:
@@ -172,7 +172,7 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
 
 
 def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:
-    """The column of a stream of points, in so many digits.
+    """The column of a stream of points, with ``bits`` binary digits.
 
     Raises:
         ConfigError: it is no column of a points stream; SchemaError: its range cannot be.

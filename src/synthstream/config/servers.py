@@ -41,10 +41,10 @@ def connected(service: str | None) -> psycopg.Connection[Any]:
 
 
 def _why(text: str, service: str | None) -> str:
-    """Of what libpq says, only the kind is told. Names stand in quotes there, and may hold any word."""
+    """The kind of an error of libpq, in our words. Names stand in quotes in its text, and may hold any word."""
     text = re.sub('"[^"]*"', "", text)
     named = "no such service" if service is None else f'no service "{service}"'
-    taken = "all connections that may be had are taken. Try again in a moment"
+    taken = "all connections of the server are taken. Try again in a moment"
     kinds = {
         "too many": taken,
         "connection slots": taken,
@@ -54,7 +54,7 @@ def _why(text: str, service: str | None) -> str:
         "conversion between": "the encoding of the database cannot be read as UTF-8",
         "database  does not exist": "there is no such database. Set PGDATABASE",
         "role": "there is no such user. Set PGUSER",
-        "pg_hba": "the server lets nobody in from here. Ask its administrator for a line in pg_hba.conf",
+        "pg_hba": "the server refuses connections from this machine. Ask its administrator for a line in pg_hba.conf",
         "resolve": "the host has no address. Check PGHOST",
         "translate host name": "the host has no address. Check PGHOST",
         "starting up": "the server is just starting. Try again in a moment",

@@ -301,7 +301,7 @@ def _distance(synthetic: FloatArray, true: FloatArray, shape: tuple[int, ...]) -
 
 
 def _coarse(counts: FloatArray, side: int) -> FloatArray:
-    """The same counts on a grid of so many cells a side."""
+    """The same counts on a grid of ``side`` cells a side."""
     return np.asarray(
         counts.reshape(side, counts.shape[0] // side, side, counts.shape[1] // side).sum(axis=(1, 3)), dtype=np.float64
     )

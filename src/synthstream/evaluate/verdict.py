@@ -40,7 +40,7 @@ def show(audit: Audit, console: Console) -> None:
 
     runs, sure = audit.whole.runs, f"{audit.confidence:.5g}"
     table = Table(
-        title=f"How much one event tells at least: {runs:,} runs on each side, all right with confidence {sure}"
+        title=f"Lower bounds on what one event reveals: {runs:,} runs on each side; confidence {sure} for all together"
     )
     for number, title in enumerate(("what was audited", "in", "claimed", "seen", "share", "events")):
         table.add_column(title, justify="right" if number > 1 else "left", no_wrap=number > 0)

@@ -54,9 +54,9 @@ class Cloud:
     def held(self) -> FloatArray:
         """The masses that points are drawn from, at least 0, in the same shape.
 
-        Where masses are below 0, what they lack is taken from the nearest ones, from the root down: each node hands
-        what it holds to its halves, as near to their own masses as neither falls below 0. So noise that is below 0 in
-        one place does not put points into others far away.
+        Masses below 0 are raised to 0, and the nearest other masses are lowered by as much. From the root down, each
+        node divides its mass between its two halves: as close to their own masses as is possible with neither below 0.
+        So noise below 0 in one place does not move points far away.
         """
         if self.masses.min() >= 0:
             return self.masses
@@ -98,7 +98,7 @@ class Cloud:
         )
 
     def plus(self, other: Cloud) -> Cloud:
-        """The masses of both, over the nodes of the finer one. How far mass moves is told by ``other``."""
+        """The masses of both, over the nodes of the finer one. How far mass moves is that of ``other``."""
         return self._with(other, 1, moving=other.moving)
 
     def minus(self, other: Cloud) -> Cloud:
@@ -119,7 +119,7 @@ class Cloud:
         )
 
     def _down_to(self, level: int) -> Cloud:
-        """The same masses in finer nodes, evenly; left minus right may then be anything up to what a node holds."""
+        """The same masses, evenly in finer nodes; the true left minus right may be anything up to a node's mass."""
         found = self
         while found.level < level:
             unknown = found.masses**2 / 3
@@ -175,9 +175,9 @@ class Cloud:
 
         The estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
         in each node half the difference of its share in the left and right half times left minus right. So its variance
-        is a sum too. How far shrinkage moves the mass counts as error, so does how far it was moved up to 0, and so
-        does all that nodes hold that lie in the region in part, as if (left - right) / node were anything from -1 to 1,
-        in all of them alike.
+        is a sum too. Three things are added to it as error: how far shrinkage moved the mass; how far raising
+        masses to 0 moved it; and the mass of nodes that lie in the region only in part, as if (left - right) / node
+        were anything from -1 to 1, the same in all of them.
         """
         share = np.asarray(inside, dtype=np.float64)
         found = float(self.held @ share)

@@ -10,7 +10,7 @@ import numpy as np
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, Workload
 
-# Change between epochs counts as real where it stands out of the noise by so many of its standard deviations.
+# Change between epochs counts as real only beyond this number of standard deviations of the noise.
 _CAUTION = 1.0
 
 
@@ -66,10 +66,10 @@ def _running(spans: Sequence[_Span], total: float, signed: bool) -> tuple[FloatA
     precision = float(np.sum(events**2 / noise))
     share = (events / noise) @ values / precision
     away = values - events[:, None] * share
-    # The pooled share was fitted to these epochs, which takes as much of their noise away as their share of precision.
+    # The pooled share was fitted to these epochs: each deviation lacks a part of its noise, its share of precision.
     left = 1 - events**2 / (noise * precision)
     kept = _kept_alone(away, noise, left) if signed else _kept(events, away, noise, left)
-    # What is kept of an epoch's own count takes the place of as much of the pooled one.
+    # The part of an epoch's own count that is kept replaces the same part of the pooled count.
     estimate = total * share + kept @ away
     variance = float((total - kept @ events) ** 2 / precision + np.sum(kept**2 * noise))
     return np.asarray(estimate), variance
@@ -90,7 +90,7 @@ def _kept(events: FloatArray, away: FloatArray, noise: FloatArray, left: FloatAr
 
 
 def _kept_alone(away: FloatArray, noise: FloatArray, left: FloatArray) -> FloatArray:
-    """The same where the number of events is no scale: each epoch by its own mean square, shape ``(epochs,)``."""
+    """The same if the net number of events says little: from each epoch's own mean square, shape ``(epochs,)``."""
     explained = noise * left * (1 + _CAUTION * np.sqrt(2 / away.shape[1]))
     real = np.maximum(np.mean(away**2, axis=1) - explained, 0.0)
     return np.asarray(real / (real + noise))

@@ -1,4 +1,4 @@
-"""The joint fit: a living population of integer rows, nudged towards all noisy tables at once.
+"""The joint fit: integer rows that stay from release to release, and are changed one by one to fit all noisy tables.
 
 A proposal gives one row another value in one column; it is taken if the weighted squared distance to the targets falls.
 Rows live on from release to release, so that readers see small changes.
@@ -20,8 +20,8 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Proposals for each row of a population: at the start, and at each release after it.
 _FIRST, _LATER = 40, 4
-# Small populations move fast in relation to their size; they get at least this many proposals. Very large ones get at
-# most so many, about a second's.
+# A small population can change much from tick to tick, so it gets at least _AT_LEAST proposals. A very large one gets
+# _AT_MOST, which take about a second.
 _AT_LEAST, _AT_MOST = 20_000, 4_000_000
 
 
@@ -127,7 +127,7 @@ def fit(measured: Measured, *, start: Population | None = None, seed: int, memor
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     aim = targets(measured, start=before, memory=memory)
     cumulative, layout = _cumulative(aim), _layout(workload)
-    # Few rows cannot stand for many: then all new ones are drawn afresh, and it is a start like the first.
+    # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
     state = _resize(before, codes, cumulative, layout[0], first, np.uint64(seed))
@@ -192,7 +192,7 @@ def _value(bits, cumulative, places, column):  # type: ignore[no-untyped-def]
 def _resize(before, codes, cumulative, places, afresh, seed):  # type: ignore[no-untyped-def]
     """Fill ``codes`` with the rows before; drop some at random, or add copies of some or rows drawn from the margins.
 
-    Copies keep what the rows know of more than the measured tables, and all tables in proportion.
+    Copies keep relations that no measured table holds, and keep all tables in proportion.
     """
     state = seed * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
     kept, rows = min(len(before), len(codes)), len(codes)

@@ -15,15 +15,16 @@ import numpy as np
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray
 
-# Associations are taken to vary like the expected count of their cell to this power, and only what stands out of the
-# noise by so many of its standard deviations counts as variation (docs/decisions/0003-joint-fit.md).
+# _POWER: associations are taken to have a variance in proportion to the expected count of their cell to this power.
+# _CAUTION: only variation beyond this number of standard deviations of the noise counts.
+# Both: docs/decisions/0003-joint-fit.md.
 _POWER = 0.5
 _CAUTION = 0.5
-# The rows remember this share of all past ticks, except where one cell has moved by so many standard errors, or all
-# cells of a table together by this multiple of what noise explains.
+# MEMORY: the rows remember this share of all past ticks, unless one cell has moved by more than _ALONE standard errors,
+# or all cells of a table together by more than _TOGETHER times what noise explains.
 MEMORY = 0.06
 _ALONE, _TOGETHER = 2.5, 1.5
-# About so much of the noise's variance is left when rows remember.
+# If rows remember past ticks, about this share of the noise's variance is left.
 _LEFT = 0.6
 # Exact counts are taken to have this variance, far below that of rounding to whole rows.
 _SMALLEST = 1e-6
@@ -49,7 +50,7 @@ class _Past(NamedTuple):
     Args:
         margins: counts of each column's codes.
         cells: counts over all cells of the workload.
-        pull: share of the way from these towards the new tables that is gone in any case, above 0 and at most 1.
+        pull: the least share of the way from these to the new tables, above 0 and at most 1.
     """
 
     margins: list[FloatArray]

@@ -26,10 +26,10 @@ import numpy as np
 
 from synthstream.workload import FloatArray
 
-# A variance counts as real where it stands out of the noise of its estimate by so many standard deviations; the square
-# of a Laplace draw has a variance of 5 times its squared mean.
+# _CAUTION: an estimated variance counts as real only beyond this number of standard deviations of its own noise.
+# _SQUARE: the square of a Laplace draw has a variance of 5 times its squared mean.
 _CAUTION, _SQUARE = 3.0, 5.0
-# For error bars, variances are taken to be so many standard deviations higher than estimated.
+# For error bars, variances are taken to be this number of standard deviations higher than estimated.
 _LIKELY = 1.0
 # Classes of nodes by precision, from 2^-8 and less to 2^24 and more.
 _CLASSES = 33
@@ -166,7 +166,7 @@ def _observed(differences, variance, counted):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _blended(y, trend, mass, counted, variance, left, newest):  # type: ignore[no-untyped-def]
-    """Of the events that were counted, as much of what differs from the trend is real as chance explains."""
+    """Moves the trend of each node towards its reading, by the part of the variance that is chance and not noise."""
     epochs, nodes = y.shape
     r, error = np.empty_like(y), np.empty(nodes)
     for i in range(nodes):
@@ -198,7 +198,7 @@ def _halves(mass, r):  # type: ignore[no-untyped-def]
 
 
 def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:
-    """Factor by which ancestors foretell a level: least squares, between 0 and 1."""
+    """Factor by which ancestors predict a level: least squares, between 0 and 1."""
     top, bottom = (float(total) for total in _products(y, noise, guess))
     if bottom <= 0:
         return 0.0
@@ -219,8 +219,8 @@ def _products(y, noise, guess):  # type: ignore[no-untyped-def]
 
 
 def _smoothed(y: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Random walk over epochs seen through noise, shape ``(epochs, nodes)``; about the variance that is left of all,
-    and of the newest epoch's own, shapes ``(nodes,)``.
+    """Estimates of a random walk over epochs from noisy values, shape ``(epochs, nodes)``. Also, roughly, the variance
+    that remains in all epochs together, and in the newest epoch's own step, shapes ``(nodes,)``.
     """
     none = np.zeros(y.shape[1])
     known = [e for e in range(len(y)) if np.isfinite(noise[e]).any()]
@@ -268,7 +268,7 @@ def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:
 
 @numba.njit(cache=True, nogil=True)
 def _changes(y, noise, pairs):  # type: ignore[no-untyped-def]
-    """Sums over nodes and pairs of epochs, each weighted by its squared precision: what change is more than noise; the
+    """Sums over nodes and pairs of epochs, each weighted by its squared precision: squared changes less noise; the
     weights; the squares of weighted noise.
     """
     excess = weights = squares = 0.0
@@ -299,8 +299,8 @@ def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> tuple[Floa
 
 @numba.njit(cache=True, nogil=True)
 def _pooled(y, noise, known):  # type: ignore[no-untyped-def]
-    """Class of each node by the precision of its pooled ratio, in powers of two; by class, the sum of what its square
-    is more than noise, the number of nodes, the sum of squared noise.
+    """Class of each node by the precision of its pooled ratio, in powers of two; by class, the sum of squared
+    ratios less noise, the number of nodes, the sum of squared noise.
     """
     nodes = y.shape[1]
     bins, excess = np.zeros(nodes, dtype=np.int64), np.zeros(_CLASSES)

@@ -144,7 +144,7 @@ def _dear_persons(config: StreamConfig) -> list[Caution]:
         Caution(
             "privacy.unit.max_events",
             f"Protecting persons makes errors about {float(group_factor(config)):.3g} times as large as with "
-            'unit = "event". A smaller max_events makes them smaller, and leaves out more rows of busy people.',
+            'unit = "event". A smaller max_events makes them smaller, and leaves out more rows of people with many.',
         )
     ]
 
@@ -154,7 +154,8 @@ def _unused_delta(config: StreamConfig, claim: Claim) -> list[Caution]:
     if budget.pure or claim.pure is None:
         return []
     words = (
-        f"delta = {budget.delta:g} buys nothing here: what is promised is pure. Say delta = 0, or measure otherwise."
+        f"delta = {budget.delta:g} has no effect here: the promise is pure epsilon-DP. Say delta = 0, or choose "
+        "another measure or kind in [synthesizer]."
     )
     return [Caution("privacy.delta", words)]
 
@@ -169,7 +170,7 @@ def _short_ticks(config: StreamConfig, first: Foreseen, rate: Rate) -> list[Caut
         Caution(
             "clock.every",
             f"A tick of {config.clock.every} brings about {events:,.3g} events, and a single count is off by "
-            f"{first.stderr[min(orders)]:,.3g} after the first: one release differs from the next by little but noise. "
+            f"{first.stderr[min(orders)]:,.3g} after the first: one release differs from the next mostly by noise. "
             "Longer ticks cost nothing and make errors a little smaller.",
         )
     ]
@@ -219,7 +220,7 @@ def _largest_table(workload: Workload, column: int) -> int | None:
 
 
 def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
-    """What it costs that the stream has no end, beside one that ends after so many ticks."""
+    """What an unbounded horizon costs, compared with one of ``ticks`` ticks."""
     if config.clock.horizon is not None or config.workload is None:
         return []
     endless = synthesizer_of(config)
@@ -232,8 +233,8 @@ def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
     return [
         Caution(
             "clock.horizon",
-            f"A stream without end pays for it: after {ticks:,} ticks its errors are {ratio:.2f} times those of "
-            f"horizon = {ticks}, which would have to stop there.",
+            f"An unbounded horizon costs accuracy: after {ticks:,} ticks, errors are {ratio:.2f} times those of a "
+            f"stream with horizon = {ticks}, which would end there.",
         )
     ]
 
@@ -247,13 +248,13 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
     notes, horizon = [], config.clock.horizon
     if horizon is not None and horizon in moments and "," in moments[horizon]:
         notes.append(
-            f"The budget covers {horizon:,} ticks. What was asked for beyond them stands at the last one "
-            f"({moments[horizon]})."
+            f"The budget covers {horizon:,} ticks. What was asked for later ticks is forecast for the "
+            f"last one ({moments[horizon]})."
         )
     if config.op is not None and config.synthesizer.kind == "points":
         notes.append(
-            "The forecast lets one row in three take an event away. Noise grows with all rows: where more are taken "
-            "away, the error is larger for the events that are left."
+            "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
+            "if more events are taken away, the error is larger for the same number of events left."
         )
-    notes.append("Streams about the same people add up: two of these would cost twice the epsilon.")
+    notes.append("Budgets of streams about the same people add up: two such streams would cost twice the epsilon.")
     return tuple(notes)

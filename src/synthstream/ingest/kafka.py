@@ -41,7 +41,7 @@ _LARGEST = 2**24  # bytes of a message that is looked into; the objects of a lar
 _SHORT = 3.0  # seconds for what is good to know
 _PATIENCE = 10.0  # seconds for an answer about the topic
 _UNKNOWN = "-"  # in place of a topic's id, where brokers tell none
-_NO_ID = str(Uuid(0, 0))  # what is told of a topic of brokers that know no ids
+_NO_ID = str(Uuid(0, 0))  # the id of every topic at a broker without topic ids
 _STALLED = 60.0  # seconds without anything from a broker that has more to give
 
 # What may be wrong with a server, in words.

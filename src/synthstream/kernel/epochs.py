@@ -1,4 +1,4 @@
-"""Ours, tables, pure DP: at the end of ever longer epochs, one fresh measurement of what came in the epoch."""
+"""The default mechanism for tables under pure DP: each of ever longer epochs is measured once, when it ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PARTS = (0.12, 0.40, 0.08, 0.40)
 
 @dataclass(frozen=True, kw_only=True)
 class Epochs:
-    """A running total at every tick; all other tables once an epoch, with noise of one release, on its rows alone.
+    """A running total at every tick; all other tables once an epoch, from its rows alone, with fresh noise.
 
     An epoch ends when the stream is ``growth`` times as old as at the end of the one before. All tables of one column
     are measured then, and ``picks`` larger ones, chosen by how far the newest release is from the epoch's rows.

@@ -1,4 +1,4 @@
-"""The gate: the one place where exact counts become released numbers. Every use of it is a call ``gate.``."""
+"""The gate: the one place where exact counts become released numbers. A search for ``gate.`` finds every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ours, tables: a private running count of every cell of every marginal in the workload."""
+"""The default mechanism for tables: a private running count of every cell of every marginal in the workload."""
 
 from __future__ import annotations
 

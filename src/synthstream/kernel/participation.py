@@ -1,4 +1,4 @@
-"""What the events of one person cost together, in units of what one of them costs: less than their number, at times."""
+"""Cost of all events of one person, in units of the cost of one event; sometimes less than the number of events."""
 
 from __future__ import annotations
 

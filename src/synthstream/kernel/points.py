@@ -1,4 +1,4 @@
-"""Ours, points: halves of halves of a box, measured epoch by epoch."""
+"""The default mechanism for points: a box is halved again and again, and its halves are measured epoch by epoch."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Points:
     schedule: Planner
 
     def __post_init__(self) -> None:
-        # What is drawn in the middle of a tick must be possible: a failure there would tell of what was drawn before.
+        # Every draw must be possible, or no stream begins: a failure within a tick would reveal earlier draws.
         whole = [(how, self.scale(self.parts[1], LEAST)) for how in self._level_counters]
         whole += [] if self.total is None else [(self.total, self.scale(self.parts[0]))]
         if not all(how.draws(multiplier) for how, multiplier in whole):
@@ -118,7 +118,7 @@ class Points:
         return max(0, math.frexp(self.budget.epsilon * max(total, 0.0))[1] - 1)
 
     def depth_of(self, total: float) -> int:
-        """Number of levels that are measured when so many events have come."""
+        """Number of levels that are measured when ``total`` events have come."""
         return min(self.epoch_of(total), self.partition.depth)
 
     def claim(self) -> Claim:
@@ -248,7 +248,7 @@ class Points:
 
     def _length(self, begun: float) -> float:
         """Number of events that an epoch should have, of which ``begun`` came before."""
-        # The next event may be the last: then rounding must not leave nothing.
+        # At least 1: if the next event ends the epoch, rounding could leave 0.
         return max(2.0 ** (self.epoch_of(begun) + 1) / self.budget.epsilon - max(begun, 0.0), 1.0)
 
     def _counter(self, steps: int) -> Counter:
@@ -257,8 +257,8 @@ class Points:
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
         plan = EpochPlan(units=after["plan.units"], steps=after["plan.steps"])
-        # Sums that no clipping touches, or else an event could enter at one reading and leave at another. Where they
-        # pass the end of 64 bits, they begin again, and their differences are right all the same.
+        # These sums are not clipped: otherwise an event could be counted at one reading and taken out at another. If
+        # they leave 64 bits they wrap around, and their differences are right all the same.
         upper = after["plan.nodes"]
         np.add.at(upper, counts.cells >> self.partition.depth - plan.steps.size, counts.numbers)
         length = self._length(float(after["begun"]))
@@ -316,7 +316,7 @@ def differences(cells: IntArray, depth: int) -> list[IntArray]:
 
 
 def _clipped(counts: IntArray, cells: int) -> IntArray:
-    """Counts of some of so many cells, within their limits. Moves no two counts further apart."""
+    """Counts of some of ``cells`` cells, within their limit. Moves no two counts further apart."""
     limit = _LARGEST_SUM // cells
     return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
 
@@ -329,5 +329,5 @@ def _refuse_overspending(units: IntArray, left: int) -> None:
 
 @cache
 def _level_counter(horizon: int, noise: Noise) -> Counter:
-    """The counter of a level. Kept, because it finds out its own parameters when it is first used."""
+    """The counter of a level. Cached: a counter computes its parameters when it is first used."""
     return counter("auto", horizon=horizon, noise=noise)

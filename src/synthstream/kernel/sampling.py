@@ -30,7 +30,7 @@ Entropy = Callable[[int], bytes]
 
 # Above this scale the samples would still be exact, but a sum of them could come near the end of 64 bits.
 LARGEST_SCALE = 2.0**36
-# No sample is larger in size. One that should be needs U < exp(-2^26): more than 2^26 zero bits in a row.
+# No sample is larger in absolute value. A larger one would need U < exp(-2^26): more than 2^26 zero bits in a row.
 LARGEST_SAMPLE = 2**62 - 1
 
 # Error band: 2^-49 is 16 units of rounding; the theorems need less than 10. Passed to the loops as an argument,

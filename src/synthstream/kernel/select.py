@@ -44,7 +44,7 @@ def expected_distances(candidates: Candidates, guess: FloatArray, noise: FloatAr
 
 
 def l1_scores(candidates: Candidates, exact: IntArray, guess: FloatArray, *, bias: FloatArray) -> IntArray:
-    """How much measuring each candidate would tell: its distance from the guess, less what is expected in any case.
+    """How much measuring each candidate would tell: its distance from the guess, less ``bias``, the expected distance.
 
     In units of 1 / ``GRID``. Sensitivity: ``GRID`` times the sum over a candidate's cells of the change one unit makes.
     """

@@ -1,4 +1,4 @@
-"""Ours, points that come and go: those that are added and those that are taken away, each measured for itself."""
+"""The default mechanism for points with deletions: points added and points taken away are measured separately."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _SIDES = ("came", "gone")
 class Turnstile:
     """Two :class:`Points` side by side: one counts the events that are added, one those that are taken away.
 
-    What is there is the difference of the two. Neither of them ever counts less than before, so the epochs of both
-    follow what arrives: one that counted the net number would measure nothing while as many events go as come.
+    The points that are left are the difference of the two. Neither count ever falls, so the epochs of both follow the
+    rows that arrive. A mechanism that counted the net number would begin no new epoch, and measure nothing, while as
+    many events go as come.
 
     Privacy:
         Unit        one event, adding or taking away; neighbours: add-remove (one cell of one side changes by one in one

@@ -51,8 +51,8 @@ class InRounds(ABC):
         horizon: number of ticks; ``None`` for no end.
         picks: candidates to select at a tick; k in the paper.
         queries: ``workloads``, candidates are whole tables; ``single``, every cell of them is a candidate.
-        score: ``corrected``, distance less what chance and noise make of it in any case; ``paper``, the mean distance
-            of a cell less the number of cells, which are of different units.
+        score: ``corrected``, the distance minus the distance that chance and noise alone would make; ``paper``, the
+            mean distance of a cell minus the number of cells, two numbers of different units.
 
     Raises:
         ValueError: an argument is out of range, or the budget is too small.

@@ -35,8 +35,8 @@ class Selective(InRounds):
     Time, memory:   O(picks) fits per tick; O(cells)
 
     Args:
-        kind: which counter; ``auto`` takes ``simple``, whose increments have the least noise, and no other part of its
-            values is used after a tick without selection.
+        kind: which counter; ``auto`` takes ``simple``, because its increments have the least noise, and after a tick
+            without selection only the increments of a counter are used.
 
     Example:
         >>> from synthstream.privacy import Budget

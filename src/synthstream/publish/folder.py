@@ -213,7 +213,7 @@ class ParquetSink:
         try:
             return pl.read_parquet(content, columns=columns)
         except pl.exceptions.PolarsError as error:
-            raise SinkError(f"{path} is no such file of this version of Synthstream. Restore it.") from error
+            raise SinkError(f"{path} cannot be read by this version of Synthstream. Restore it.") from error
 
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}

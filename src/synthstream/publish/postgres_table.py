@@ -62,7 +62,7 @@ _LOST = "the connection was lost, or the server shuts down"
 _READ_ONLY = "it cannot be written to: it is a standby. Connect to the primary"
 _WHY = {
     "25006": _READ_ONLY,
-    "55P03": "somebody has held the table, or written to it, for more than a minute. Let them end",
+    "55P03": "somebody has held the table, or written to it, for more than a minute. Wait until they have finished",
     "57014": "it took longer than the user's statement_timeout, or was cancelled. Raise that",
     "53100": "the server's disk is full. Make room there",
     "55000": "it is in a publication of logical replication. ALTER TABLE ... REPLICA IDENTITY FULL, for both tables",
@@ -70,7 +70,7 @@ _WHY = {
     "22P05": "the database's encoding lacks a character. Use a database in UTF-8",
     "08": _LOST,
     "57": _LOST,
-    "53": "the server has no memory, connections or room left. See to it",
+    "53": "the server has no memory, connections or room left. Free some",
     "23": "a constraint that somebody added to the table refuses the rows. Drop it",
 }
 

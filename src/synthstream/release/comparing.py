@@ -12,8 +12,8 @@ from synthstream.errors import SchemaError
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, IntArray, Workload
 
-# A difference of so many standard errors is called more than noise: by chance alone about 3 cells in 1,000 are, where
-# noise is Gaussian; with delta = 0 up to about 12.
+# A difference of more standard errors than this is called more than noise. By chance alone that happens in about 3
+# cells of 1,000 if noise is Gaussian, and with delta = 0 in up to about 12.
 BEYOND = 3.0
 
 

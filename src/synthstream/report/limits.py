@@ -32,7 +32,7 @@ def _of_privacy(config: StreamConfig) -> list[tuple[str, str]]:
         )
     return [
         *found,
-        ("Streams add up", "Two streams about the same people cost the sum of both budgets. This page knows of one."),
+        ("Streams add up", "Two streams about the same people cost the sum of both budgets. This page describes one."),
         (
             "Settings are public",
             "Columns, bounds, lists of values, the clock and the budget were set beforehand and are not protected.",
@@ -48,17 +48,17 @@ def _of_persons(unit: Unit) -> list[tuple[str, str]]:
             "together, and each of them alone is not.",
         ),
         (
-            "Busy people are seen less than they are",
-            f"Of each person at most {unit.max_events} events count. Further ones are left out, and no number here "
-            "tells how many.",
+            "People with many events are underrepresented",
+            f"Of each person at most {unit.max_events} events count. Further ones are left out, and no number on "
+            "this page says how many.",
         ),
     ]
     if unit.per is not None:
         found.append(
             (
                 "A limit for a period protects a period",
-                f"The promise is for what a person does within one fixed period of {unit.per}. Who is there in ten "
-                "periods is protected ten times less.",
+                f"The promise is for what a person does within one fixed period of {unit.per}. A person "
+                "with events in ten periods is protected ten times less.",
             )
         )
     return found
@@ -78,7 +78,7 @@ def _of_accuracy(config: StreamConfig) -> list[tuple[str, str]]:
         found.append(
             (
                 "Most tables have no error bar",
-                "This published method measures selected tables. It is here to be compared with.",
+                "This published method measures selected tables. It is here for comparison.",
             )
         )
     if config.clock.column is not None:
@@ -95,7 +95,7 @@ def _of_tables(workload: Workload) -> list[tuple[str, str]]:
     order = max((len(m) for m in workload.marginals), default=0)
     return [
         (
-            "Error bars are those of the noise",
+            "Error bars show the noise alone",
             "They say nothing about values moved into the first or last bin, or filed under other. A rare value may "
             "be all noise: look at its error bar.",
         ),
@@ -107,7 +107,7 @@ def _of_tables(workload: Workload) -> list[tuple[str, str]]:
 
 
 def _of_points(config: StreamConfig) -> list[tuple[str, str]]:
-    bars = ("No error is known", "This published method has no error bars. It is here to be compared with.")
+    bars = ("No error is known", "This published method has no error bars. It is here for comparison.")
     if config.synthesizer.kind == "points":
         bars = (
             "Charts of points have no error bars",

@@ -134,7 +134,7 @@ def boxes(grid: Grid) -> Table:
 
 
 def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
-    """Of neighbouring cells among so many, the range together."""
+    """The range that neighbouring cells cover together; ``size`` is the number of all cells."""
     first, last = (cells, cells) if isinstance(cells, int) else (int(cells[0]), int(cells[-1]))
     step = (column.max - column.min) / size
     return ranges([column.min + first * step, column.min + (last + 1) * step])[0]

@@ -23,7 +23,7 @@ from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
 Progress = Callable[[list[int], str], Iterable[int]]
-# A history is read at about so many ticks.
+# A history is read at about this number of ticks.
 SAMPLED = 60
 # Longest chain of measurements that follow each other in time.
 _LONGEST = 100

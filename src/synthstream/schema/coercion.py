@@ -60,7 +60,7 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def slices(frame: Frame, rows: int) -> Iterator[Frame]:
-    """A frame in parts of at most so many rows, at least one part; what is no frame as it is."""
+    """A frame in parts of at most ``rows`` rows, at least one part; anything else is yielded as it is."""
     kind = type(frame).__module__.partition(".")[0]
     if kind not in ("polars", "pyarrow", "pandas") or len(frame) <= rows:
         yield frame

@@ -28,7 +28,7 @@ def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:
 
 
 def _ticks_by(clock: Clock, days: int) -> int:
-    """Ticks that have ended after so many days of the stream, the horizon left aside; 1 if none has."""
+    """Number of ticks that have ended ``days`` days after the start, whatever the horizon; 1 if none has."""
     try:
         return max(1, replace(clock, horizon=None, until=None).ended_before(clock.boundary(0) + timedelta(days=days)))
     except OverflowError:
@@ -36,7 +36,7 @@ def _ticks_by(clock: Clock, days: int) -> int:
 
 
 def until(clock: Clock, ticks: int) -> datetime | None:
-    """When the last of so many ticks ends; ``None`` after the year 9999."""
+    """When the last of the first ``ticks`` ticks ends; ``None`` after the year 9999."""
     with suppress(OverflowError, ValueError):
         return clock.boundary(ticks)
     return None

@@ -61,7 +61,7 @@ class Attached:
             yield from self._closed(until)
         else:
             yield from released(self.stream, self.stream.due(until=until), until=until)
-        if self._failures:  # what a batch holds decides about no release, so it is told last
+        if self._failures:  # what a batch holds decides about no release, so this is raised last
             raise self._failures[0]
 
     def _over(self, *, seconds: int) -> bool:

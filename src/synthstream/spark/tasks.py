@@ -93,7 +93,7 @@ def encode_rows(job: Job, batches: Batches) -> Batches:
 
 
 def encoded(columns: int) -> str:
-    """What :func:`encode_rows` gives, as Spark names it, for so many columns."""
+    """Spark's schema of what :func:`encode_rows` gives, for this number of columns."""
     return ", ".join(["who string", "tick bigint", "weight tinyint", *(f"c{i} int" for i in range(columns))])
 
 

@@ -31,7 +31,7 @@ class Followed(Protocol):
 
 
 def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> Iterator[Release]:
-    """Close so many ticks, which are due. A mirror that fails delays none of them.
+    """Close ``ticks`` ticks, which are due. A mirror that fails delays none of them.
 
     Args:
         stream: an open one.

@@ -21,7 +21,7 @@ NAMED = "segments named from"
 _KINDS_OF_RUN = {
     "secure": "runs with simulated noise and real runs never share a state folder",
     "seed": "its noise was simulated with another seed; use that one, or delete this folder and its releases",
-    "mechanism": "this version of Synthstream, or of its libraries, would count with other coefficients",
+    "mechanism": "this version of Synthstream, or of its libraries, would encode counts with other coefficients",
 }
 
 
@@ -141,8 +141,8 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
         raise StateMismatch(
             f"{config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
             "keeps its privacy, clock, schema and synthesizer. Undo the change, or open a successor with another "
-            "'name', 'state' and sink; people in both would be protected by the sum of both budgets, at these "
-            f"settings epsilon = {budget.epsilon:g} more."
+            "'name', 'state' and sink; people in both would be protected by the sum of both budgets: these "
+            f"settings would add epsilon = {budget.epsilon:g}."
         )
     for key, value in identity.items():
         if key != "config" and store.meta(key) != value:

@@ -134,8 +134,8 @@ def _refuse_one_too_deep(state: Path) -> None:
         return
     for found in sorted(state.glob("*/store.db")):
         raise RecoveryRefused(
-            f"A state lies in {found.parent}, but {state} itself should be it. Move it there, so that store.db "
-            f"lies in {state}, and say this again. Nothing was changed."
+            f"There is a state in {found.parent}, but it should lie in {state} itself. Move it, so that store.db lies "
+            f"in {state}, and run this command again. Nothing was changed."
         )
 
 
@@ -201,9 +201,9 @@ def _refuse_uncountable(config: StreamConfig) -> None:
     """Raise unless rows that may have counted before can be told from those that have not."""
     if config.privacy.unit.kind != "event":
         raise RecoveryRefused(
-            "The record of how often each person counted is lost or old, so nobody can tell who has counts left. Only "
-            "the newest state can go on. A successor needs a folder and a budget of its own; people in both would be "
-            "protected by the sum of both budgets."
+            "The record of how many events of each person have counted is lost or old, so nobody can tell how many "
+            "more may count. Only the newest state can go on. A successor needs a folder and a budget of its own; "
+            "people in both would be protected by the sum of both budgets."
         )
     if config.clock.column is None:
         raise RecoveryRefused(
@@ -227,7 +227,9 @@ def _write(
     """A new state that goes on after tick ``last``."""
     secure = is_secure(gates(0))
     if secure == ("warning" in sink.manifest(last)):
-        raise RecoveryRefused("Releases with real noise and with simulated noise never go on from each other.")
+        raise RecoveryRefused(
+            "A stream with real noise cannot go on from releases with simulated noise, nor the reverse."
+        )
     builder = builder_of(config, sink, secure=secure)
     for _, (model, _, _) in zip(progress(range(last + 1)), builder.again(last + 1), strict=True):  # noqa: B007
         pass  # each starts from the one before; the newest is what the segment goes on from
@@ -286,7 +288,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         if marked is None or not missing:
             raise RecoveryRefused(
                 "Nothing is missing: every release of this state is where it should be. If `synthstream verify` names "
-                "one that was changed, move its folder out of the place of publication, and say this again."
+                "one that was changed, move its folder out of the place of publication, and run this command again."
             )
         secure = store.meta("secure") == "True"
         builder = builder_from(config, store, secure=secure)
@@ -332,7 +334,7 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
         for path in [*folder.rglob("*")]:
             sync(path)
     except OSError as error:
-        raise StateError(f"backup {folder}: {error.strerror}. What is there is no whole backup: delete it.") from error
+        raise StateError(f"backup {folder}: {error.strerror}. The backup there is incomplete: delete it.") from error
     finally:
         store.close()
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """A method that one thread at a time is in: two could draw noise for the same tick."""
+    """A method that only one thread at a time may run: two could draw noise for the same tick."""
 
     def taken_in_turn(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:

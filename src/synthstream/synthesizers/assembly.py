@@ -136,7 +136,7 @@ def _literal(config: StreamConfig, partition: Partition) -> Hypercube:
     privacy = config.privacy
     if privacy.neighbours != "replace-one" or config.op is not None:
         raise ValueError(
-            'kind = "hypercube" tells how many events there are. Say neighbours = "replace-one" in [privacy], '
+            'kind = "hypercube" publishes the exact number of events. Say neighbours = "replace-one" in [privacy], '
             'without op; or use kind = "points", which keeps that number private'
         )
     if not privacy.budget.pure:

@@ -221,7 +221,7 @@ def _theorem(
 
 
 def _log_chernoff(x: float, draws: float, variance: float) -> float:
-    """Log of the bound on P(S >= x) for a sum of so many draws of a variance; any s is a proof, the best is used."""
+    """Log of the bound on P(S >= x) for a sum of ``draws`` draws of a variance; any s is a proof, the best is used."""
     root = math.sqrt(x * x * (1 + 2 * variance) + (draws * variance) ** 2)
     above = (x + x * x * (1 + 2 * variance) / (root + variance * draws)) / (variance * (draws + x))
     s = math.log1p(above) * (1 - 1e-9)  # stays below the end of the interval in spite of rounding
@@ -253,7 +253,7 @@ def _in_epoch(mechanism: Epochs, tick: int) -> list[CellNoise]:
     larger = np.sort(lengths[mechanism.order == 2])[::-1][: mechanism.measured_larger]
     found = [(float(mechanism.scales[q]), int(lengths[q])) for q in np.flatnonzero(mechanism.order == 1)]
     if larger.size:
-        # Which tables are chosen is open; they all have the same scale, and at most so many cells.
+        # Which tables are chosen is open; they all have the same scale, and at most the cells of the largest.
         found.append((float(mechanism.scales[mechanism.order == 2].max()), int(larger.sum())))
     return alike + [
         CellNoise(cells=cells, variance=laplace_variance(scale), widest=scale, noise="laplace")

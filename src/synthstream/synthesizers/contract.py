@@ -100,7 +100,7 @@ class Windowed(NamedTuple):
 
 Measure = Literal["epsilon", "mu"]
 
-# As many events are added in an audit as make the claim for all of them about this large: an event is best told there.
+# An audit adds so many events that the claim for all of them together is about this large: there a change is seen best.
 POWER = 1.25
 
 
@@ -284,7 +284,7 @@ class Synthesizer(ABC, Generic[R, M]):
         return ""
 
     def expected_distance(self, events: int) -> float | None:
-        """Expected Wasserstein distance W1 of so many points, spread evenly, in widths of the box; of points alone."""
+        """Expected Wasserstein distance W1 of ``events`` points, spread evenly, in widths of the box; points alone."""
         return None
 
     # Why there are no windows; empty if there are.
@@ -341,5 +341,5 @@ class Synthesizer(ABC, Generic[R, M]):
         return []
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float | None:
-        """Seconds to compute one release on this machine, after so many ticks; ``None`` if that is not simulated."""
+        """Seconds to compute the release after ``ticks`` ticks on this machine; ``None`` if that is not simulated."""
         return None

@@ -282,7 +282,7 @@ def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
 
 
 def forecast(mechanism: Points, events: int) -> float:
-    """Expected Wasserstein distance W1 when so many events have come, spread evenly, in widths of the box."""
+    """Expected Wasserstein distance W1 after ``events`` events, spread evenly, in widths of the box."""
     depth = mechanism.depth_of(events)
     noise = last_readings_variance(mechanism, events)
     even, errors = (

@@ -12,15 +12,17 @@ from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
 _MOST_STEPS = 64
-# A level is measured so often that what its nodes miss in between is about this share of their noise.
+# A level is measured so often that what its nodes miss between two readings is about this share of their noise.
 _KAPPA = 0.5
-# How many nodes stand out depends on the noise, and the noise on that: so many rounds settle it.
+# The number of nodes above the noise depends on the noise, and the noise on that number: in this number of rounds both
+# settle.
 _ROUNDS = 4
 
 
-# Parts of an epoch's budget for readings while it is open: where the newest epochs look alike, and where they do not.
+# Shares of an epoch's budget for readings while it is open: the least, if the newest epochs look alike, and the most.
 _CALM, _MOVING = 0.08, 0.45
-# An epoch's move counts by as much as its half, half of the time, so against four times the noise.
+# On average a quarter of an epoch's move counts: half of the move, for half of the time. So the move is compared with
+# four times the noise.
 _FAR = 4.0
 
 
@@ -28,9 +30,9 @@ _FAR = 4.0
 class Schedule:
     """Parts of a budget by level.
 
-    ``adaptive`` makes the expected displacement of mass, times its distance, small: a level in which A nodes stand out
-    of the noise, and whose nodes are w wide, gets a part in proportion to sqrt(A w). ``fixed`` is the schedule of
-    theorem ``points-accuracy``: parts fall by a = 2^((1 - 1/d) / 2) from a level to the one above it.
+    ``adaptive`` keeps the expected misplaced mass, times its distance, small: a level with A nodes above the noise,
+    each w wide, gets a part in proportion to sqrt(A w). ``fixed`` is the schedule of theorem ``points-accuracy``: parts
+    fall by a = 2^((1 - 1/d) / 2) from a level to the one above it.
 
     Args:
         dimension: number of coordinates.

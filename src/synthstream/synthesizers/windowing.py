@@ -19,8 +19,8 @@ from synthstream.measured import Measured
 from synthstream.synthesizers.contract import History, Models, Past, Windowed
 from synthstream.workload import Workload
 
-# Rows of a window follow the shares of all events up to its end, except where what was measured in it stands out of its
-# noise: they remember without end.
+# Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
+# its noise. So they remember past ticks without end.
 _ALL = np.inf
 # So many dates are named where a window has to begin and end with epochs.
 _NAMED = 12

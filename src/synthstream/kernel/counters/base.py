@@ -68,11 +68,11 @@ class Counter(ABC):
         """
 
     def participation(self, ticks: int) -> Fraction | None:
-        """Norm of the change that events in so many ticks make, one in each, to the values of one cell, at most.
+        """Upper bound on the norm of the change to one cell's values by ``ticks`` events, each in a tick of its own.
 
-        In counts, rounded up; ``None`` if nothing better is known than the sum of their sensitivities. A number is
-        given only by counters whose every event moves the value of each later tick by at most a number that depends
-        on its age alone and does not grow with it (theorem ``participation``).
+        In counts, rounded up; ``None`` if nothing better is known than the sum of their sensitivities. A counter
+        returns a number only if an event moves the value of each later tick by at most an amount that depends on the
+        age of the event alone, and does not grow with it (theorem ``participation``).
         """
         return None
 
@@ -110,9 +110,9 @@ class Counter(ABC):
         return float(rounded_up(np.array(self.sensitivity(t) * multiplier)))
 
     def draws(self, multiplier: float) -> bool:
-        """Whether every draw of the stream's whole life is narrow enough to be made. Public.
+        """Whether all noise of the stream's whole life has scales that the sampler can draw. Public.
 
-        It is asked before a stream begins: a draw that is refused in the middle of one would tell where it stands.
+        This is checked before a stream begins: a draw refused in the middle would reveal how far the stream has come.
         """
         last = LAST_TICK if self.horizon is None else self.horizon - 1
         return bool(rounded_up(np.array(self.reach(last) * multiplier)) <= LARGEST_SCALE)

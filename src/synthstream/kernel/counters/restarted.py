@@ -67,7 +67,7 @@ class Restarted(Counter):
         return self.inner(self.locate(t)[0]).sensitivity()
 
     def participation(self, ticks: int) -> Fraction | None:
-        """See :class:`Counter`: that of one segment, if segments are long enough that none gains by two."""
+        """See :class:`Counter`: that of one segment, if it is too long for events in two to move more."""
         return self.inner(0).participation(ticks) if self.noise == "gaussian" and 3 * ticks <= self.length(0) else None
 
     def init(self, cells: int) -> State:

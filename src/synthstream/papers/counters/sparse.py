@@ -42,8 +42,8 @@ class Sparse:
     """Running counts of many nodes over ``horizon`` steps, each renewed only when enough has come to its node.
 
     At a step, the node's comparison comes first, then its arrivals. When a comparison fails, the segment ends without
-    the step's arrivals, and the new one is compared at the same step. At most ``horizon`` segments end, for so many the
-    tree covers; then the node's count stands.
+    the step's arrivals, and the new one is compared at the same step. At most ``horizon`` segments end, because the
+    tree covers no more; after that the node's count no longer changes.
 
     Privacy:
         Unit        one arrival at one node; neighbours: add-remove

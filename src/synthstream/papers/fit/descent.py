@@ -15,9 +15,9 @@ from synthstream.papers.fit.belief_propagation import attach, condition, derivat
 from synthstream.papers.fit.junction import Attached, Junction
 from synthstream.workload import FloatArray
 
-# Conjugate gradients stop at this share of the residual, or after so many steps.
+# Conjugate gradients stop at the share _FORCING of the residual, or after _INNER steps.
 _FORCING, _INNER = 0.1, 60
-# Lengths grow by these factors where one or two Newton steps were enough, and shrink where so many were not.
+# Lengths grow by _GROW or _GROW_LESS if one or two Newton steps were enough, and shrink if _NEWTON steps were not.
 _GROW, _GROW_LESS, _SHRINK, _NEWTON = 6.0, 2.0, 0.25, 4
 _HALVINGS = 12
 # Sweeps of proportional fitting before the first Newton step.

@@ -20,7 +20,7 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 Model = Graphical | Weights
 
 # Size of a graphical model's tables, in megabytes: beyond it old potentials are dropped, and candidates that would need
-# more are not offered. Larger ones remember more and take longer; any single table has room, and half as much again.
+# more are not offered. Larger ones remember more and take longer. The limit is at least 1.5 times the largest table.
 _MODEL_MB = 0.1
 
 # Steps of mirror descent in a round: most of its gain comes early, and the next round goes on.
@@ -42,7 +42,7 @@ class Mixture:
 
     @property
     def last(self) -> Model:
-        """Where the next tick's fit begins: the last round's model; of weights, the mean, which is one of them."""
+        """Where the next tick's fit begins: the last round's model; for weights the mean of all, again weights."""
         first = self.models[0]
         if isinstance(first, Graphical):
             return self.models[-1]
@@ -54,7 +54,7 @@ class Mixture:
         return np.asarray(np.mean([model.answers(workload) for model in self.models], axis=0))
 
     def rows(self, n: int, rng: np.random.Generator) -> CodeArray:
-        """``n`` rows, int32, shape ``(n, columns)``: as many from each model, but for one."""
+        """``n`` rows, int32, shape ``(n, columns)``: the same number from each model, give or take one."""
         parts = [n // len(self.models) + (i < n % len(self.models)) for i in range(len(self.models))]
         return np.concatenate([model.rows(part, rng) for model, part in zip(self.models, parts, strict=True)])
 

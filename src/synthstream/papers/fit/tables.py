@@ -116,7 +116,7 @@ def _index(codes: CodeArray, columns: Sequence[int], sizes: tuple[int, ...]) -> 
 
 @numba.njit(cache=True, nogil=True)
 def _assign(table, counts, starts):  # type: ignore[no-untyped-def]
-    """For each line of ``table`` so many cells as ``counts`` says, by systematic sampling; line after line."""
+    """For each line of ``table`` as many cells as ``counts`` says, by systematic sampling; line after line."""
     out = np.empty(counts.sum(), dtype=np.int64)
     at = 0
     for line in range(table.shape[0]):

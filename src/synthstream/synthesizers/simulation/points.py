@@ -24,11 +24,11 @@ from synthstream.workload import FloatArray, IntArray
 
 # More events than this are simulated in proportion: fewer events, with less noise by the same factor.
 _MOST_EVENTS, _MOST_COUNTED = 200_000, 30_000
-# Where rows may take events away, so many of them do: any event that is there alike.
+# If rows may take events away, this share of them do; every event that is there is as likely to go.
 _AWAY = 1 / 3
 # Nodes below this level move points by less than a grid can tell.
 _DEEPEST = 16
-# The mechanism is stepped so often while the number of events doubles.
+# Steps of the mechanism while the number of events doubles.
 _STEPS = 8
 # Cells of the grid that distances and boxes are taken on, at most; a side is a power of two.
 _GRID = 4096
@@ -185,7 +185,7 @@ class Run:
     def _rows(
         self, shape: Clusters, number: int, true: IntArray, rng: np.random.Generator
     ) -> tuple[IntArray, IntArray | None]:
-        """Cells of so many rows, and what each adds."""
+        """Cells of ``number`` rows, and what each row adds."""
         away = round(number * _AWAY) if isinstance(self._made.mechanism, Turnstile) else 0
         sides = 2.0 ** np.array(self._partition.bits)
         codes = np.floor(shape.points(number - away) * sides).astype(np.int32)
@@ -216,7 +216,7 @@ def _fitted(made: Any, tick: int, history: History, last: Cloud | None) -> Cloud
 
 
 def _louder(budget: Budget, factor: float) -> Budget:
-    """A budget with so many times the epsilon, whose noise is smaller by as much.
+    """A budget with ``factor`` times the epsilon, whose noise is smaller by the same factor.
 
     For Gaussian noise, delta is what goes with the right rho: epsilon alone decides when epochs end.
     """

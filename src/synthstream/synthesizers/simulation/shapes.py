@@ -9,8 +9,9 @@ import numpy as np
 from synthstream.schema.columns import Column
 from synthstream.workload import CodeArray, FloatArray
 
-# Rows: so many kinds of event, which follow Zipf's law; this share of a row's cells is typical of its kind. The share
-# of a column's r-th value falls like r to minus its exponent: from nearly even to one value that has nearly all.
+# Rows: _CLASSES kinds of event, which follow Zipf's law; the share _TYPICAL of a row's cells is typical of its kind.
+# The share of a column's r-th value falls like r to minus its exponent: from nearly even to one value that has nearly
+# all.
 _CLASSES, _TYPICAL = 10, 0.5
 _EVEN, _STEEP = 0.5, 2.5
 # Cells that no list names: this share of a column's rows each.
@@ -52,7 +53,7 @@ class LatentClasses:
         return cls([c.size for c in columns], [len(c.own_cells) for c in columns], rng)
 
     def rows(self, number: int, rng: np.random.Generator) -> CodeArray:
-        """Codes of so many rows, int32, shape ``(number, columns)``."""
+        """Codes of ``number`` rows, int32, shape ``(number, columns)``."""
         kind = rng.choice(_CLASSES, size=number, p=self._weights)
         codes = np.empty((number, len(self._laws)), dtype=np.int32)
         for column, laws in enumerate(self._laws):
@@ -82,7 +83,7 @@ class Clusters:
         self._spreads = rng.permutation(spreads)[:, None]
 
     def wander(self, doublings: float) -> None:
-        """Let time go by, in which the number of events doubles so many times."""
+        """Let time go by, in which the number of events doubles ``doublings`` times."""
         step = self._rng.normal(size=self._centres.shape) * _WANDERS * np.sqrt(doublings)
         self._centres = _reflected(self._centres + step)
 

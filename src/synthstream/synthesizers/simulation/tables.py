@@ -23,9 +23,10 @@ from synthstream.workload import CodeArray, FloatArray, Workload
 
 # More rows than this are simulated in proportion: fewer rows, with less noise by the same factor.
 MOST_ROWS = 20_000
-# Draws of one release, so many that about this number of rows is fitted in all; errors are averaged over them.
+# A release is drawn up to _MOST_DRAWS times, for about _ROWS_IN_ALL rows in all; errors are averaged over the draws.
 _ROWS_IN_ALL, _MOST_DRAWS = 15_000, 3
-# Releases that are simulated before the one that is looked at, it included, over so many times what rows remember.
+# _LIVES: releases that are simulated, the last of them the one that is looked at. _LOOKS_BACK: from the first to the
+# last, in multiples of the time that rows remember.
 _LIVES, _LOOKS_BACK = 5, 2.0
 # Fits in a row, for a stream that is measured in epochs.
 _FITS = 5
@@ -147,7 +148,7 @@ def _correlation(mechanism: Marginals, ticks: Sequence[int]) -> FloatArray:
 
 
 def _memory(tick: int, left_out: int) -> float:
-    """The ``memory`` of a fit that stands for so many: what it keeps of the rows before is what they would keep."""
+    """The ``memory`` of one fit in place of ``left_out``: it keeps as much of the rows before as they would."""
     kept = (1 - 1 / (1 + MEMORY * tick)) ** left_out
     return kept / (1 - kept) / max(tick, 1)
 
@@ -155,7 +156,7 @@ def _memory(tick: int, left_out: int) -> float:
 def in_epochs(
     made: Any, shape: LatentClasses, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0
 ) -> dict[int, TableErrors]:
-    """Errors of rows fitted to tables that are measured once an epoch, after so many ticks: by running the mechanism.
+    """Errors, by number of ticks, of rows fitted to tables that are measured once an epoch: by running the mechanism.
 
     Args:
         made: a synthesizer whose mechanism is an :class:`Epochs`.
@@ -163,7 +164,7 @@ def in_epochs(
     The real mechanism is stepped at the end of each epoch, and at the ticks asked for, with seeded noise. What comes in
     between is counted there.
     """
-    # With a scale above 1 each row stands for so many, and noise is smaller by as much.
+    # With a scale above 1 each row stands for ``scale`` rows, and noise is smaller by the same factor.
     scale = max(1.0, max(ticks) * events_per_tick / _most_rows(made.mechanism.workload))
     budget = made.mechanism.budget
     mechanism = replace(made.mechanism, budget=Budget(epsilon=budget.epsilon * scale, delta=budget.delta))
