@@ -115,7 +115,7 @@ def test_a_gate_that_calls_itself_secure_is_stamped_all_the_same(tmp_path: Path,
     with pytest.raises(StateMismatch):
         Stream(config)
     shutil.rmtree(config.state)
-    with pytest.raises(RecoveryRefused, match="never go on"):
+    with pytest.raises(RecoveryRefused, match="cannot go on"):
         adopt(config)
     assert adopt(config, gates=lambda tick: gate).segment
 
@@ -245,3 +245,7 @@ def test_noise_that_was_kept_is_added_to_several_values(gate: Gate) -> None:
     one, two = np.array([1, 2, 3]), np.array([2**62 + 9, -5, 0])
     assert (gate.perturb(one, noise) - noise).tolist() == [1, 2, 3]
     assert (gate.perturb(two, np.array([-1, 4, 0]))).tolist() == [2**62 - 1, -1, 0]
+    wrong: list[Any] = [noise[:2], noise.astype(np.float64), noise[:1]]
+    for other in wrong:
+        with pytest.raises(ValueError, match="noise"):
+            gate.perturb(one, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -17,11 +18,12 @@ from synthstream.kernel.counters import counter
 from synthstream.kernel.points import Points, _level_counter, differences
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
-from synthstream.partition import LEAST, WHOLE, Partition, Shape
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Shape
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.points import FromNodes, cloud
 from synthstream.synthesizers.schedule import Schedule, standing_out
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
+from synthstream.workload import IntArray
 
 SMALL = Partition(dimension=1, depth=3)
 
@@ -110,6 +112,69 @@ def test_parts_of_a_budget_never_add_up_to_more(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="add up to more"):
         drawn(mechanism(), stream(1), gate)
     assert {call.value.size for call in gate.trace} == {1}  # nothing but numbers of events was drawn
+
+
+class Hostile(Schedule):
+    """Plans that no honest schedule makes: of an epoch (``opening``), or of its end (``closing``)."""
+
+    opening: EpochPlan | None = None
+    closing: Any = None
+
+    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
+        return self.opening or super().within(shape, events, depth, scale)
+
+    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
+        return super().end(shape, events, depth, scale, left) if self.closing is None else self.closing
+
+
+def planned(units: Any, steps: Any, kind: Any = np.int64) -> EpochPlan:
+    return EpochPlan(np.array(units, dtype=kind), np.array(steps, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        planned([math.nan, 2.0**30], [1, 2], float),  # no comparison with it is true
+        planned([2.0**8, 2.0**8], [1, 2], float),
+        planned([2**8], [1, 2]),
+        planned([2**8, 2**8, 2**8], [1, 2]),
+        planned([LEAST - 1, 2**8], [1, 2]),
+        planned([2**20, 2**8], [1, 2]),
+        planned([-(2**40), 2**41], [1, 2]),
+        planned([2**8, 2**8], [1, 0]),
+        planned([2**8, 2**8], [1, 65]),
+        planned([2**8] * 4, [2] * 4),  # deeper than the partition
+        EpochPlan(np.array([2**8, 2**8]), np.array([1.0, 2.0])),
+    ],
+)
+def test_a_plan_that_is_none_is_refused_before_any_draw(opening: EpochPlan) -> None:
+    planner = Hostile(dimension=1)
+    object.__setattr__(planner, "opening", opening)
+    gate = TracingGate(ExactGate())
+    with pytest.raises(ValueError, match="plan"):
+        drawn(replace(mechanism(), schedule=planner), stream(1), gate)
+    assert not gate.trace
+
+
+@pytest.mark.parametrize("closing", [np.array([]), np.full(9, math.nan), np.full(1, 2**40), np.full(9, 2.0**8)])
+def test_an_end_that_is_none_is_refused_before_the_epoch_is_measured(closing: Any) -> None:
+    planner = Hostile(dimension=1)
+    object.__setattr__(planner, "closing", closing)
+    gate = TracingGate(ExactGate())
+    with pytest.raises(ValueError, match="plan"):
+        drawn(replace(mechanism(), schedule=planner), stream(1), gate)
+    assert {call.value.size for call in gate.trace} == {1}
+
+
+def test_a_planner_may_use_its_arrays_again() -> None:
+    plan = planned([2**10, 2**10], [2, 2])
+    planner = Hostile(dimension=1)
+    object.__setattr__(planner, "opening", plan)
+    points = replace(mechanism(), schedule=planner)
+    state = points.planned(points.init(), Shape(np.ones(1), 0.0))
+    plan.units[:], plan.steps[:] = WHOLE, 64
+    assert state["plan.units"].tolist() == [2**10, 2**10]
+    assert state["plan.steps"].tolist() == [2, 2]
 
 
 def test_without_noise_the_cells_come_back() -> None:

@@ -126,7 +126,7 @@ def plans_by_the_first_tick(patch: pytest.MonkeyPatch) -> None:
 
     def step(self: Points, state: Any, counts: Counts, gate: Gate, shape: Shape) -> Any:
         if not bool(state["planned"]):
-            state = self._planned(state, exact_shape(np.repeat(counts.cells, counts.numbers)))
+            state = self.planned(state, exact_shape(np.repeat(counts.cells, counts.numbers)))
         return honest(self, state, counts, gate, shape)
 
     patch.setattr(Points, "step", step)

@@ -164,7 +164,12 @@ class Gate(ABC):
         return self.laplace(np.zeros(size, dtype=np.int64), scale=scale)
 
     def perturb(self, value: IntArray, noise: IntArray) -> IntArray:
-        """``value`` plus noise from :meth:`noise` that was kept; int64, shape ``(n,)``."""
+        """``value`` plus noise from :meth:`noise` that was kept; int64, shape ``(n,)``. No trace shows it.
+
+        Raises ``ValueError`` unless there is a whole number of noise for each value.
+        """
+        if noise.dtype != np.int64 or noise.shape != value.shape:
+            raise ValueError(f"noise: int64, one for each value, not {noise.dtype} of shape {noise.shape}")
         return within_range(value) + noise
 
 
@@ -200,7 +205,8 @@ class SystemGate(Gate):
 def is_secure(gate: Gate) -> bool:
     """Whether noise is real: whether the gate is the system's own. Every release of any other says that it is not.
 
-    No gate is asked, so none can vouch for itself: not a subclass, and not one that hands its calls on.
+    No gate is asked, so none can vouch for itself: not a subclass, and not one that hands its calls on. The law is the
+    question's: a mechanism that asks a question of its own is trusted with it, as it is with the exact counts.
 
     Example:
         >>> class Better(SystemGate):
@@ -232,6 +238,6 @@ def checked_choice(scores: IntArray, sensitivity: int, epsilon: float) -> tuple[
         raise TypeError(f"scores: the gate takes int64, not {scores.dtype}")
     if scores.ndim != 1 or scores.size == 0:
         raise ValueError(f"scores: the gate takes a vector of at least one, not shape {scores.shape}")
-    if sensitivity < 1 or not 0 < epsilon < float("inf"):
-        raise ValueError(f"a choice needs a sensitivity of at least 1 and a finite epsilon above 0, not {epsilon}")
+    if not (isinstance(sensitivity, int | np.integer) and sensitivity >= 1 and 0 < epsilon < float("inf")):
+        raise ValueError(f"a choice needs a whole sensitivity of 1 or more and a finite epsilon above 0, not {epsilon}")
     return np.clip(scores, -LARGEST_SCORE, LARGEST_SCORE), Fraction(epsilon) / (2 * sensitivity)

@@ -14,7 +14,7 @@ from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.counters.base import Noise, clip, inner, outer, refuse_beyond
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import gaussian_variance, laplace_variance
+from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
 from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Planner, Shape
 from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
@@ -77,7 +77,8 @@ class Points:
         # Every draw must be possible, or no stream begins: a failure within a tick would reveal earlier draws.
         whole = [(how, self.scale(self.parts[1], LEAST)) for how in self._level_counters]
         whole += [] if self.total is None else [(self.total, self.scale(self.parts[0]))]
-        if not all(how.draws(multiplier) for how, multiplier in whole):
+        last = self.scale(self.parts[1], LEAST)  # of a reading at the end of an epoch
+        if not (last < LARGEST_SCALE and all(how.draws(multiplier) for how, multiplier in whole)):
             raise ValueError(
                 f"epsilon = {self.budget.epsilon:g} is too small for points: the noise would be wider than can be drawn"
             )
@@ -147,7 +148,12 @@ class Points:
     @cached_property
     def _level_counters(self) -> list[Counter]:
         """Every counter that a level may have."""
-        return [self._counter(steps) for steps in self.schedule.possible_steps(self.partition.depth)]
+        return [self._counter(steps) for steps in self._steps]
+
+    @cached_property
+    def _steps(self) -> tuple[int, ...]:
+        """How often a level may be measured in an epoch, where it is more than once: the claim names their counters."""
+        return tuple(self.schedule.possible_steps(self.partition.depth))
 
     def variance(self, units: int) -> float:
         """Noise variance of a reading at the end of an epoch that may cost ``units`` parts of its budget. Public."""
@@ -190,7 +196,7 @@ class Points:
         """
         tick, begun = int(state["t"]), float(state["begun"])
         refuse_beyond(self.horizon, tick)
-        after = dict(state) if bool(state["planned"]) else self._planned(state, shape)
+        after = self.planned(state, shape)
         number, total, variance = self._number(state, counts, gate)
         counts = Counts(counts.cells, clip(counts.numbers))
         cells = state["cells"]  # in place: there may be a million
@@ -230,17 +236,25 @@ class Points:
         variance = self.total.variance(int(state["t"]), multiplier=float(multiplier[0]))
         return outer(after, "total."), float(estimate[0]), variance
 
-    def _planned(self, state: State, shape: Shape) -> State:
-        """The state with a plan for the epoch that begins: how often each level is measured while it is open."""
+    def planned(self, state: State, shape: Shape) -> State:
+        """The state with a plan for the open epoch: how often each level is measured. Draws nothing.
+
+        Raises:
+            ValueError: the plan is none, or spends more than there is.
+        """
+        if bool(state["planned"]):
+            return dict(state)
         begun = float(state["begun"])
         plan = self.schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
-        _refuse_overspending(plan.units, WHOLE)
-        if not {1, *self.schedule.possible_steps(self.partition.depth)}.issuperset(plan.steps.tolist()):
-            raise ValueError("a level would be measured another number of times than the claim knows of")
-        after = state | {"planned": np.array(True), "plan.units": plan.units, "plan.steps": plan.steps}
-        after |= {"plan.done": np.zeros_like(plan.steps), "plan.ticks": np.full_like(plan.steps, -1)}
-        after["plan.nodes"] = np.zeros(2**plan.steps.size, dtype=np.int64)
-        for level, steps in enumerate(plan.steps.tolist()):
+        often = np.array(plan.steps)
+        known = often.dtype == np.int64 and often.ndim == 1 and {1, *self._steps}.issuperset(often.tolist())
+        if not known or often.size > self.partition.depth:
+            raise ValueError("a plan measures other levels, or measures them more often, than the claim knows of")
+        units = _checked_parts(plan.units, often.size, WHOLE)
+        after = state | {"planned": np.array(True), "plan.units": units, "plan.steps": often}
+        after |= {"plan.done": np.zeros_like(often), "plan.ticks": np.full_like(often, -1)}
+        after["plan.nodes"] = np.zeros(2**often.size, dtype=np.int64)
+        for level, steps in enumerate(often.tolist()):
             if steps > 1:
                 after |= outer(self._counter(steps).init(2**level), f"level{level}.")
                 after[f"level{level}.seen"] = np.zeros(2**level, dtype=np.int64)
@@ -286,8 +300,8 @@ class Points:
     ) -> tuple[Block, ...]:
         """Readings of all levels at the end of an epoch."""
         depth = self.depth_of(total)
-        units = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
-        _refuse_overspending(units, left)
+        planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
+        units = _checked_parts(planned, depth, left)
         blocks = []
         for level, exact in enumerate(differences(cells, depth)):
             scale = self.scale(self.parts[1], int(units[level]))
@@ -321,10 +335,17 @@ def _clipped(counts: IntArray, cells: int) -> IntArray:
     return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
 
 
-def _refuse_overspending(units: IntArray, left: int) -> None:
-    """Raise ``ValueError`` if parts of a budget add up to more than is left: they cannot, whatever was released."""
-    if units.size and (units.min() < LEAST or sum(units.tolist()) > left):
-        raise ValueError("parts of the budget of an epoch add up to more than is left")
+def _checked_parts(units: IntArray, levels: int, left: int) -> IntArray:
+    """A copy of the parts of a budget that a planner gives to each level: it may use its array again.
+
+    Raises ``ValueError`` unless they are whole numbers, one for each level, each at least ``LEAST``, that add up to at
+    most ``left``.
+    """
+    kept = np.array(units)
+    whole = kept.dtype == np.int64 and kept.shape == (levels,) and all(part >= LEAST for part in kept.tolist())
+    if not whole or sum(kept.tolist()) > left:
+        raise ValueError(f"a plan has no parts for each of {levels} levels, or they add up to more than is left")
+    return kept
 
 
 @cache

@@ -97,9 +97,10 @@ class Turnstile:
             Counts(counts.cells[border:] - number, counts.numbers[border:]),
         )
         after, found = {"t": np.array(int(tick) + 1)}, []
-        for name, part in zip(_SIDES, parts, strict=True):
-            own = inner(state, f"{name}.")
-            own, measured = self.side.step(own | {"t": tick}, part, gate, shape)
+        # Both sides are planned before either draws: a plan that is refused is refused before any draw.
+        sides = [self.side.planned(inner(state, f"{name}.") | {"t": tick}, shape) for name in _SIDES]
+        for name, side, part in zip(_SIDES, sides, parts, strict=True):
+            own, measured = self.side.step(side, part, gate, shape)
             del own["t"]
             after |= outer(own, f"{name}.")
             found.append(measured)
