@@ -143,6 +143,15 @@ def test_each_step_left_is_compared_once_with_what_came_before_it() -> None:
         assert np.repeat(margins[run], repeats[run]).tolist() == expected
 
 
+def test_arrivals_are_dealt_to_the_nodes_above_their_cells() -> None:
+    cells, moments = np.array([3, 0, 2, 3]), np.array([0, 1, 2, 3])
+    deals: list[Any] = [sparse._by_node, sparse._by_node.py_func]  # the interpreter minds the ends of arrays
+    for deal in deals:
+        starts, dealt = deal(cells, moments, 2, 2)
+        assert starts.tolist() == [0, 1, 4, 5, 5, 6, 8]
+        assert dealt.tolist() == [1, 0, 2, 3, 1, 2, 0, 3]
+
+
 def test_a_tree_of_segments_has_no_rows_before_one_has_ended() -> None:
     nodes = Sparse(horizon=4, scale=np.ones(3), threshold=np.array([5, 6, 7]))
     state = {name: array.copy() for name, array in nodes.init(ExactGate()).items()}

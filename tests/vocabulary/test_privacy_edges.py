@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from synthstream import privacy
 from synthstream.privacy import (
     EVENT,
     Budget,
@@ -228,3 +229,18 @@ def test_delta_is_above_what_exact_arithmetic_gives(rho: float, epsilon: float) 
         least = bound(low).exp()
     found = Decimal(delta_for(rho, epsilon=epsilon))
     assert least <= found <= least * Decimal("1.00000001")
+
+
+def test_delta_is_never_above_one() -> None:
+    assert delta_for(1e9, epsilon=0.0) == 1.0
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5])
+def test_where_both_forms_disagree_next_to_no_epsilon_is_enough(part: float) -> None:
+    """Rounded up, delta at epsilon = 0 is a little above what is sought there: a delta between the two has no root."""
+    rho = 1e-12
+    low, high = privacy._sought(rho, 0.0), delta_for(rho, epsilon=0.0)
+    assert low < high
+    found = epsilon_for(rho, delta=low + part * (high - low))
+    assert 0 < found < 1e-9
+    assert delta_for(rho, epsilon=found) <= low + part * (high - low)
