@@ -505,7 +505,7 @@ REFUSED = [
     ('unit = { person = "id", max_events = 3, per = "36h" }', ["line 7", "not a whole number of ticks"]),
     ('unit = { person = "id", max_events = 3, per = "1mo" }', ["not a whole number of ticks", "say days or weeks"]),
     ('unit = { person = "when", max_events = 3 }', ["line 7", "person = 'when' is the column of [clock] too"]),
-    (UNIT + '\nneighbours = "replace-one"', ["line 7", "leave out neighbours"]),
+    (UNIT + '\nneighbours = "replace-one"', ["line 7", "Leave neighbours out"]),
     ('unit = { person = "id", max_events = 1000000 }', ["leaves too little for one event"]),
 ]
 
@@ -521,7 +521,7 @@ def test_mistakes_are_named_with_their_fix(tmp_path: Path, new: str, says: list[
 def test_more_that_does_not_go_together(tmp_path: Path) -> None:
     for text, says in (
         (PERSONS.replace("[privacy]", 'op = "id"\n[privacy]'), "person = 'id' is op too"),
-        (POINTS.replace('"points"', '"hypercube"'), "protects no person"),
+        (POINTS.replace('"points"', '"hypercube"'), "cannot protect persons"),
         (PERSONS.replace("epsilon = 1.0", "epsilon = 0.00001"), "epsilon"),
     ):
         with pytest.raises(ConfigError, match=says):

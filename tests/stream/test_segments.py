@@ -226,7 +226,7 @@ def test_persons_are_adopted_only_whole(tmp_path: Path) -> None:
         list(stream.run())
     backup(config, tmp_path / "backup")
     shutil.rmtree(config.state)
-    with pytest.raises(RecoveryRefused, match="how often each person counted"):
+    with pytest.raises(RecoveryRefused, match="how many events of each person have counted"):
         adopt(config)
     shutil.move(tmp_path / "backup/private", config.state)
     assert adopt(config) == (HALF, False, None)
@@ -301,6 +301,6 @@ def test_a_backup_one_folder_too_deep_is_named_and_not_put_aside(tmp_path: Path)
     shutil.rmtree(config.state)
     config.state.mkdir(mode=0o700)
     shutil.move(tmp_path / "backup/private", config.state)
-    with pytest.raises(RecoveryRefused, match="Move it there"):
+    with pytest.raises(RecoveryRefused, match="Move it, so that"):
         adopt(config)
     assert (config.state / "private/store.db").exists()
