@@ -21,7 +21,7 @@ CONTROLS = ("publish-first", "publish-first-unchecked", "synchronous-normal")
 
 
 class PublishesFirst(Stream):
-    """Publishes what it is about to commit."""
+    """Publishes what it is about to commit. Answers of the gate are not kept (:func:`drive`): a tick is drawn again."""
 
     def _commit(self, gate: Gate) -> None:
         real = self._store.transaction
@@ -67,6 +67,8 @@ class SyncsLater(Stream):
 def drive(control: str | None, folder: Path, kind: str, *, exact: bool, env: Env, ticks: int) -> bool:
     """Like :func:`world.drive`, with a control's stream. In a process of its own: it changes the package."""
     kept: dict[str | None, type[Stream]] = {None: Stream, "synchronous-normal": SyncsLater}
+    if control in ("publish-first", "publish-first-unchecked"):
+        streams.__dict__.update(JournalGate=lambda gate, store, tick: gate)
     if control == "publish-first-unchecked":
 
         def overwriting(config: Any, env: Env) -> Any:
