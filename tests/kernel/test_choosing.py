@@ -141,3 +141,9 @@ def test_a_trace_gives_the_cost_of_a_choice() -> None:
     assert path_cost(first.trace, second.trace) == (Fraction(0), Fraction(1, 2))
     with pytest.raises(TraceMismatch):
         ReplayingGate(first.trace).choose(np.array([3, 2, 1]), sensitivity=1, epsilon=0.5)
+
+
+def test_the_last_digit_of_a_word_counts() -> None:
+    """Words of 5 and 4: the second uniform number is the smaller one, whatever digits follow."""
+    answers = iter([np.array([5, 4]).tobytes(), bytes(8), b"\xff" * 8, *[bytes(8)] * 20])
+    assert noisy_max(np.array([0, 0]), rate=Fraction(1), entropy=lambda count: next(answers)) == 1
