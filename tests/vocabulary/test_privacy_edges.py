@@ -244,3 +244,12 @@ def test_where_both_forms_disagree_next_to_no_epsilon_is_enough(part: float) -> 
     found = epsilon_for(rho, delta=low + part * (high - low))
     assert 0 < found < 1e-9
     assert delta_for(rho, epsilon=found) <= low + part * (high - low)
+
+
+def test_a_replaced_row_moves_two_cells_or_one_by_two() -> None:
+    found = [privacy.squared_l2_sensitivity(n, signed=s) for n in ("add-remove", "replace-one") for s in (False, True)]  # type: ignore[arg-type]
+    assert found == [1, 1, 2, 4]
+
+
+def test_scales_and_costs_are_rounded_by_one_factor_each() -> None:
+    assert (privacy.WIDER, privacy.CHEAPER) == (1 + 1e-12, 1 - 1e-12)
