@@ -231,7 +231,7 @@ def test_answers_that_were_written_down_are_not_drawn_again(tmp_path: Path) -> N
     answer = JournalGate(SystemGate(), store, 0).answer(asked(paths, scale=3.0))
     changed = batch([[(0, 4), (1, 5)], [(1, 9)], [(2, 9)]])
     assert np.array_equal(JournalGate(SystemGate(), store, 0).answer(asked(changed, scale=3.0)), answer)
-    for other, scale in ((paths, 4.0), (batch([[(0, 9)]]), 3.0)):
+    for other, scale in ((paths, 4.0), (batch([[(0, 9)]]), 3.0), (batch([]), 3.0)):
         with pytest.raises(StateCorrupt):
             JournalGate(SystemGate(), store, 0).answer(asked(other, scale=scale))
     store.close()

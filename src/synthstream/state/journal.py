@@ -32,18 +32,18 @@ class JournalGate(Gate):
         self._version = version("synthstream")
 
     def answer(self, question: Question) -> IntArray:
-        if not question.size:  # nothing is drawn, and nothing to be kept
-            return self._gate.answer(question)
         call, self._calls = self._calls, self._calls + 1
         asked = hashlib.sha256(f"{self._version} {question.size} {question.words}".encode()).hexdigest()
-        known = self._store.answer(self._tick, call, asked)
-        if known is None:
+        kept = self._store.answer(self._tick, call)
+        if kept is None:
             drawn = self._gate.answer(question)
             with self._store.transaction("answer"):
                 self._store.put_answer(self._tick, call, asked, drawn)
             return drawn
-        # None is known if the question was another one.
-        if len(known) != question.size or (isinstance(question, Choice) and not 0 <= known[0] < len(question.value)):
+        before, known = kept
+        if before != asked or len(known) != question.size:
+            raise self._corrupt()
+        if isinstance(question, Choice) and not 0 <= known[0] < len(question.value):
             raise self._corrupt()
         if not is_secure(self._gate):
             self._gate.answer(question)  # a simulated gate counts its calls: what follows is as if never interrupted

@@ -342,18 +342,17 @@ class Store:
         """Whether some answers of a tick were drawn although it is not closed."""
         return self._db.execute("SELECT 1 FROM answer WHERE tick = ? LIMIT 1", (tick,)).fetchone() is not None
 
-    def answer(self, tick: int, call: int, question: str) -> IntArray | None:
-        """What the gate answered to one call of a tick that is not yet closed, or ``None``; empty if the question was
-        another. Private: with the counts it tells the noise of open tree nodes.
+    def answer(self, tick: int, call: int) -> tuple[str, IntArray] | None:
+        """The question of one call of a tick that is not yet closed, and what the gate answered; ``None`` if there was
+        none. Private: with the counts it tells the noise of open tree nodes.
         """
         found = self._db.execute(
             "SELECT question, drawn FROM answer WHERE tick = ? AND call = ?", (tick, call)
         ).fetchone()
         if found is None:
             return None
-        if found[0] != question:
-            return np.zeros(0, np.int64)
-        return np.frombuffer(self.unseal(found[1], f"answer {tick} {call}"), dtype="<i8").astype(np.int64)
+        drawn = np.frombuffer(self.unseal(found[1], f"answer {tick} {call}"), dtype="<i8").astype(np.int64)
+        return found[0], drawn
 
     def put_answer(self, tick: int, call: int, question: str, drawn: IntArray) -> None:
         """Write down what the gate answered; it can never be drawn again. Not compressed: its size tells nothing."""

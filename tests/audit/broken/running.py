@@ -189,7 +189,7 @@ def an_interrupted_tick_begins_anew(patch: Patch) -> None:
         blob = drawn.astype("<i8").tobytes()
         self._rows.put("answer", tick, call, question, self.seal(blob, f"answer {tick} {call}"))
 
-    patch.setattr(Store, "answer", lambda self, tick, call, question: None)
+    patch.setattr(Store, "answer", lambda self, tick, call: None)
     patch.setattr(Store, "put_answer", put)
 
 
