@@ -15,42 +15,37 @@ from synthstream.kinds import FitKind
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.rounds import Mixture, Rounds
-from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
 from synthstream.synthesizers import audit_targets, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Windowed
 from synthstream.synthesizers.tables import OfTables
 from synthstream.workload import FloatArray, IntArray
 
-_UNFORESEEN = (
-    "Only the error of the total is known. That of a table depends on which tables are selected, and so on the data; "
-    "how such streams did on public data stands in benchmarks/results/tables.md."
-)
-
-
-_CAVEAT = (
-    "Errors are those of a table that is selected at every tick; any other one has the error of the synthetic rows, "
-    "which depends on the data and cannot be foreseen."
-)
-
-
-def _selected(mechanism: InRounds) -> str:
-    return f"{mechanism.picks} of {len(mechanism.candidates)} {'cells' if mechanism.queries == 'single' else 'tables'}"
-
 
 @dataclass(frozen=True, kw_only=True)
-class FromSelection(OfTables):
-    """Paper 2, main: a few selected tables at every tick, and rows drawn from the models fitted to them."""
+class _OfSelected(OfTables):
+    """What both have in common: tables are selected in rounds, and models of some kind are fitted meanwhile."""
 
-    mechanism: Selective
+    mechanism: Selective | Batchwise
     kind: FitKind
 
-    no_window = "which tables were measured differs from tick to tick, so two ticks have no difference"
-    unforeseen = _UNFORESEEN
+    unforeseen = (
+        "Only the error of the total is known. That of a table depends on which tables are selected, and so on the "
+        "data; how such streams did on public data stands in benchmarks/results/tables.md."
+    )
 
     @property
     def caveat(self) -> str:
-        return _CAVEAT
+        return (
+            "Errors are those of a table that is selected at every tick; any other one has the error of the synthetic "
+            "rows, which depends on the data and cannot be foreseen."
+        )
+
+    @property
+    def selected(self) -> str:
+        """How many of how many candidates are selected, in words."""
+        what = "cells" if self.mechanism.queries == "single" else "tables"
+        return f"{self.mechanism.picks} of {len(self.mechanism.candidates)} {what}"
 
     def pack(self, measured: Measured) -> IntArray:
         return self.mechanism.pack(measured)
@@ -58,10 +53,19 @@ class FromSelection(OfTables):
     def unpack(self, tick: int, released: IntArray) -> Measured:
         return self.mechanism.unpack(tick, released)
 
+
+@dataclass(frozen=True, kw_only=True)
+class FromSelection(_OfSelected):
+    """Paper 2, main: a few selected tables at every tick, and rows drawn from the models fitted to them."""
+
+    mechanism: Selective
+
+    no_window = "which tables were measured differs from tick to tick, so two ticks have no difference"
+
     def describe(self) -> str:
         by = f"by the counter {type(self.mechanism.counter).__name__.lower()}"
         return (
-            f"at every tick the total and {_selected(self.mechanism)}, selected privately, {by}; all others are taken "
+            f"at every tick the total and {self.selected}, selected privately, {by}; all others are taken "
             "from the synthetic rows"
         )
 
@@ -102,27 +106,14 @@ class FromSelection(OfTables):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromBatches(OfTables):
+class FromBatches(_OfSelected):
     """Paper 2, baseline: each tick's rows are fitted on their own, and added to those before."""
 
     mechanism: Batchwise
-    kind: FitKind
-
-    unforeseen = _UNFORESEEN
-
-    @property
-    def caveat(self) -> str:
-        return _CAVEAT
-
-    def pack(self, measured: Measured) -> IntArray:
-        return self.mechanism.pack(measured)
-
-    def unpack(self, tick: int, released: IntArray) -> Measured:
-        return self.mechanism.unpack(tick, released)
 
     def describe(self) -> str:
         return (
-            f"each tick's rows on their own: their number and {_selected(self.mechanism)}, selected privately; "
+            f"each tick's rows on their own: their number and {self.selected}, selected privately; "
             "synthetic rows of all ticks are added up"
         )
 

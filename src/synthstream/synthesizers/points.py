@@ -79,17 +79,23 @@ class _OfPoints(Synthesizer[R, Cloud]):
         return PointRelease(**facts)
 
 
-_NO_WINDOW = "its readings begin anew whenever the number of events has doubled, so they have no difference"
+class _OfEpochs(_OfPoints[R]):
+    """What points that come, and points that also go, have in common."""
+
+    skips_ticks = True
+    no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
+
+    @staticmethod
+    def shape(last: Cloud | None) -> Shape:
+        """What the newest release says of the events to come."""
+        return Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromNodes(_OfPoints[TreeMeasured]):
+class FromNodes(_OfEpochs[TreeMeasured]):
     """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
 
     mechanism: Points
-
-    skips_ticks = True
-    no_window = _NO_WINDOW
 
     def describe(self) -> str:
         return _described(self.mechanism)
@@ -114,7 +120,7 @@ class FromNodes(_OfPoints[TreeMeasured]):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, TreeMeasured, Models]:
-        return *self.mechanism.step(state, counts, gate, _shape(last)), {}
+        return *self.mechanism.step(state, counts, gate, self.shape(last)), {}
 
     @override
     def fit(self, tick: int, history: History[TreeMeasured], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
@@ -123,13 +129,10 @@ class FromNodes(_OfPoints[TreeMeasured]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromBothSides(_OfPoints[TurnstileMeasured]):
+class FromBothSides(_OfEpochs[TurnstileMeasured]):
     """Points that are also taken away: the masses of both sides are fitted apart, and subtracted."""
 
     mechanism: Turnstile
-
-    skips_ticks = True
-    no_window = _NO_WINDOW
 
     def describe(self) -> str:
         return f"rows that add and rows that take away apart, and of both: {_described(self.mechanism.side)}"
@@ -160,7 +163,7 @@ class FromBothSides(_OfPoints[TurnstileMeasured]):
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
     ) -> tuple[State, TurnstileMeasured, Models]:
-        return *self.mechanism.step(state, counts, gate, _shape(last)), {}
+        return *self.mechanism.step(state, counts, gate, self.shape(last)), {}
 
     @override
     def fit(
@@ -208,11 +211,6 @@ class FromSparseCounts(_OfPoints[NodeCounts]):
     def fit(self, tick: int, history: History[NodeCounts], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         now: NodeCounts = history(tick)
         return counted_cloud(now, self.partition)
-
-
-def _shape(last: Cloud | None) -> Shape:
-    """What the newest release says of the events to come."""
-    return Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
 
 
 def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
