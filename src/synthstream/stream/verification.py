@@ -54,7 +54,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
             them did, and needs the same versions of this package and its libraries.
         progress: wraps the loop over releases.
     """
-    findings, unchecked = list[Finding](), list[int]()
+    findings: list[Finding] = []
     store, heads = None, dict[int, str]()
     try:
         if (config.state / "store.db").exists():
@@ -63,10 +63,10 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
     except StateError as error:
         findings.append(Finding("state", str(error)))
     try:
-        sink, releases = sink_of(config), 0
+        sink, releases, unchecked = sink_of(config), 0, list[int]()
         if isinstance(sink, ParquetSink):
             trusted = None if findings else store  # a state that is wrong says nothing about releases
-            releases = _check_sink(config, sink, trusted, heads, findings, unchecked, progress=progress)
+            releases, unchecked = _check_sink(config, sink, trusted, heads, findings, progress=progress)
             if rebuild and not findings:
                 findings += _rebuilt(config, sink, releases, progress)
         else:
@@ -82,7 +82,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
 def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = iter) -> list[Finding]:
     """What is wrong with the published releases, looked at alone."""
     findings: list[Finding] = []
-    _check_sink(config, sink, None, {}, findings, [], progress=progress)
+    _check_sink(config, sink, None, {}, findings, progress=progress)
     return findings
 
 
@@ -146,11 +146,11 @@ def _check_sink(
     store: Store | None,
     heads: dict[int, str],
     findings: list[Finding],
-    unchecked: list[int],
     *,
     progress: Progress,
-) -> int:
-    """Number of releases; what is wrong goes to ``findings``, ticks that were drawn unchecked to ``unchecked``."""
+) -> tuple[int, list[int]]:
+    """Number of releases, and ticks that were drawn unchecked; what is wrong goes to ``findings``."""
+    unchecked: list[int] = []
     findings += [Finding(name, "is no part of a release") for name in sink.strangers()]
     marked = None if store is None else store.population()  # first: another process may be at it
     try:
@@ -158,14 +158,14 @@ def _check_sink(
         builder = None if last is None else builder_of(config, sink)
     except (SynthstreamError, LookupError, ValueError, TypeError) as error:
         findings.append(Finding("releases", str(error)))
-        return 0
+        return 0, []
     if last is None or builder is None:
         if marked is not None:
             what = (
                 "the state has published releases, but there are none; `synthstream recover --republish` puts them back"
             )
             findings.append(Finding("releases", what))
-        return 0
+        return 0, []
     if marked is not None and marked[0] > last.tick:
         what = f"{marked[0] - last.tick} of the newest are missing; `synthstream recover --republish` puts them back"
         findings.append(Finding("releases", what))
@@ -189,7 +189,7 @@ def _check_sink(
             problems.append("manifest.json is not what was published")
         findings += [Finding(where, problem) for problem in problems]
         previous = head
-    return last.tick + 1
+    return last.tick + 1, unchecked
 
 
 def _own(store: Store, heads: dict[int, str], tick: int) -> str | None:
