@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from synthstream import Stream, StreamConfig
+from synthstream import StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, MirrorError, SinkError, StateRolledBack
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import catch_up
-from synthstream.testing.environments import Recording, failing
+from synthstream.testing.environments import failing
+from tests.support.mirrors import opened, prepared
 from tests.support.streams import TICKS, configured, rows, text_of
 
 MIRROR = """
@@ -35,24 +35,13 @@ content = "tables"
 """
 
 
-def prepared(folder: Path, kind: str = "always", more: str = MIRROR) -> StreamConfig:
-    folder.mkdir(exist_ok=True)
-    rows(300, 1).write_parquet(folder / "rows-1.parquet")
-    return StreamConfig.from_toml(text_of(kind) + more, base=folder)
-
-
-def opened(config: StreamConfig, env: Recording | None = None, *, unchecked: bool = False) -> Stream:
-    gates = lambda tick: SeededGate(f"5/{tick}")  # noqa: E731
-    return Stream(config, gates=gates, seed=5, env=env or Recording(), unchecked=unchecked)
-
-
 def released(config: StreamConfig, tick: int, name: str) -> pl.DataFrame:
     return pl.read_parquet(config.base / "releases" / f"{tick:06d}" / f"{name}.parquet")
 
 
 @pytest.mark.parametrize("kind", ["always", "points"])
 def test_every_release_is_one_version_of_the_table(tmp_path: Path, kind: str) -> None:
-    config = prepared(tmp_path, kind)
+    config = prepared(tmp_path, MIRROR, kind)
     with opened(config) as stream:
         for _ in stream.run():
             pass
@@ -68,7 +57,7 @@ def test_every_release_is_one_version_of_the_table(tmp_path: Path, kind: str) ->
 
 
 def test_duckdb_reads_the_newest_rows(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+    config = prepared(tmp_path, MIRROR)
     with opened(config) as stream:
         *_, last = stream.run()
     found = duckdb.arrow(deltalake.DeltaTable(tmp_path / "lake" / "rows").to_pyarrow_table())
@@ -78,7 +67,7 @@ def test_duckdb_reads_the_newest_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_mirror_that_fails_is_caught_up_and_nothing_comes_twice(tmp_path: Path, when: str) -> None:
     """Failing after the commit: it was made, and reported as failed."""
-    config = prepared(tmp_path)
+    config = prepared(tmp_path, MIRROR)
     env = failing(5, at="commit to Delta", number=5, when=when)  # type: ignore[arg-type]
     with opened(config, env) as stream:
         stream.ingest()
@@ -97,7 +86,7 @@ def test_a_mirror_that_fails_is_caught_up_and_nothing_comes_twice(tmp_path: Path
 
 
 def test_a_mirror_that_fails_delays_no_release(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+    config = prepared(tmp_path, MIRROR)
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "rows").write_text("in the way")
     for _ in range(2):
@@ -113,7 +102,7 @@ def test_a_mirror_that_fails_delays_no_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [[], ["--follow"]])
 def test_the_command_tells_of_a_mirror_that_fails_when_all_releases_are_out(tmp_path: Path, more: list[str]) -> None:
-    prepared(tmp_path)
+    prepared(tmp_path, MIRROR)
     (tmp_path / "stream.toml").write_text(text_of("always") + MIRROR)
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "rows").write_text("in the way")
@@ -141,7 +130,7 @@ def test_the_command_tells_of_a_mirror_that_fails_when_all_releases_are_out(tmp_
 
 
 def test_a_mirror_that_failed_once_is_no_error_when_the_next_release_has_mended_it(tmp_path: Path) -> None:
-    config = prepared(tmp_path)
+    config = prepared(tmp_path, MIRROR)
     with opened(config, failing(5, at="commit to Delta", number=5)) as stream:
         assert [release.tick for release in stream.run()] == list(range(TICKS))
     for name in ("rows", "tables"):
@@ -149,17 +138,17 @@ def test_a_mirror_that_failed_once_is_no_error_when_the_next_release_has_mended_
 
 
 def test_a_mirror_that_is_added_later_gets_all_releases_that_have_rows(tmp_path: Path) -> None:
-    config = prepared(tmp_path, more="")
+    config = prepared(tmp_path, "")
     config = replace(config, sink=config.sink and config.sink.model_copy(update={"keep": 3}))
     with opened(config) as stream:
         list(stream.run())
-    with opened(replace(prepared(tmp_path), sink=config.sink)) as stream:
+    with opened(replace(prepared(tmp_path, MIRROR), sink=config.sink)) as stream:
         assert stream.publish_copies() == 3 + TICKS
     assert pl.read_delta(str(tmp_path / "lake" / "rows"), version=0).equals(released(config, TICKS - 3, "rows"))
 
 
 def test_what_belongs_to_another_is_refused(tmp_path: Path) -> None:
-    ours, theirs = prepared(tmp_path / "ours"), prepared(tmp_path / "theirs")
+    ours, theirs = prepared(tmp_path / "ours", MIRROR), prepared(tmp_path / "theirs", MIRROR)
     for config in (ours, theirs):
         with opened(config) as stream:
             stream.ingest()
@@ -208,5 +197,5 @@ def test_a_copy_needs_a_sink_and_addresses_are_left_as_they_are(tmp_path: Path) 
 def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(SinkError, match=r"pip install 'synthstream\[delta\]'"):
-        opened(prepared(tmp_path))
+        opened(prepared(tmp_path, MIRROR))
     assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"

@@ -36,7 +36,8 @@ from synthstream.publish.postgres_table import PostgresTable
 from synthstream.stream.recovery import adopt
 from synthstream.testing.environments import Interrupting, Recording, When, failing
 from tests.services.postgres import Server
-from tests.support.streams import TICKS, rows, text_of
+from tests.support.mirrors import opened, prepared
+from tests.support.streams import TICKS, text_of
 
 _NUMBERS = itertools.count()
 _ROLE = "publisher"
@@ -80,17 +81,6 @@ def mirror(schema: str, *, tables: bool = True) -> str:
 
 
 ROWS = '"Open Rows"'
-
-
-def prepared(folder: Path, more: str, kind: str = "always") -> StreamConfig:
-    folder.mkdir(exist_ok=True)
-    rows(300, 1).write_parquet(folder / "rows-1.parquet")
-    return StreamConfig.from_toml(text_of(kind) + more, base=folder)
-
-
-def opened(config: StreamConfig, env: Env | None = None, *, unchecked: bool = False) -> Stream:
-    gates = lambda tick: SeededGate(f"5/{tick}")  # noqa: E731
-    return Stream(config, gates=gates, seed=5, env=env or Recording(), unchecked=unchecked)
 
 
 def run(config: StreamConfig, env: Env | None = None, *, unchecked: bool = False) -> None:
