@@ -71,6 +71,11 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
     "hypercube": SynthesizerKind(("depth",), points=True),
 }
 
+# The edition of all defaults and fits. A stream keeps the one that it began with, so that nothing changes under it.
+# 1: streams that began before editions had a number.
+Edition = Literal[1, 2]
+NEWEST: Edition = 2
+
 # How a budget is divided among tables: synthstream.kernel.marginals.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
 
