@@ -147,9 +147,7 @@ class Marginals:
     @cached_property
     def resolution(self) -> float:
         """Released values are whole multiples of this power of two."""
-        smallest = self.counter.variance(0, multiplier=float(self.multipliers.min()))
-        # At an enormous epsilon the variance may vanish; counts are then kept to a millionth.
-        return float(2.0 ** math.floor(math.log2(max(math.sqrt(smallest) * _RESOLUTION, 1e-6))))
+        return resolution_for(self.counter.variance(0, multiplier=float(self.multipliers.min())))
 
     def fingerprint(self) -> str:
         """Hash of every number that decides how values are encoded and how much noise they get: SHA-256, hexadecimal.
@@ -188,3 +186,9 @@ class Marginals:
             values=np.asarray(released * self.resolution, dtype=np.float64),
             variance=self.variance(tick),
         )
+
+
+def resolution_for(smallest: float) -> float:
+    """The power of two that values are rounded to, if this is the smallest variance of a cell."""
+    # At an enormous epsilon the variance may vanish; counts are then kept to a millionth.
+    return float(2.0 ** math.floor(math.log2(max(math.sqrt(smallest) * _RESOLUTION, 1e-6))))

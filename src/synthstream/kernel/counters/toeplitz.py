@@ -74,7 +74,7 @@ class Toeplitz(ToeplitzCounter):
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
         history = np.concatenate([state["counts"], counts[None]])
-        value = _convolve(self.coefficients, history)
+        value = in_int64(self.coefficients[: len(history)][::-1], history)
         return Encoded(state | {"counts": history}, value)
 
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
@@ -83,9 +83,9 @@ class Toeplitz(ToeplitzCounter):
         return state | {"released": history}, estimate
 
 
-def _convolve(coefficients: IntArray, history: IntArray) -> IntArray:
-    """sum_j c_j x_{t-j} in int64, tick by tick: NumPy has no fast integer matrix product."""
+def in_int64(coefficients: IntArray, history: IntArray) -> IntArray:
+    """Sum of rows, each times its coefficient, row by row: NumPy has no fast integer matrix product."""
     value = np.zeros(history.shape[1], dtype=np.int64)
-    for coefficient, counts in zip(coefficients, history[::-1], strict=False):
+    for coefficient, counts in zip(coefficients, history, strict=True):
         value += coefficient * counts
     return value
