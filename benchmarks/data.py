@@ -18,7 +18,7 @@ from synthstream.workload import CodeArray, FloatArray, IntArray
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FOLDER = EXAMPLES / "data"
-Order = Literal["random", "sorted"]
+Order = Literal["random", "by-row-number"]
 Every = Literal["1w", "2w"]
 
 

@@ -95,7 +95,7 @@ class Setting:
             return STREAMS[self.data](self.seed)
         if self.data == "evictions":
             return evictions("1w" if self.every == "1w" else "2w")
-        return adult_batches("random" if self.order == "random" else "sorted", self.batch, self.seed)
+        return adult_batches("random" if self.order == "random" else "by-row-number", self.batch, self.seed)
 
     def settings(self) -> SynthesizerConfig:
         """The section [synthesizer] of this run."""
@@ -293,7 +293,7 @@ def main() -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--data", choices=["adult", "evictions"], default="adult")
     which.add_argument("--stream", choices=list(STREAMS), help="a stream by its name (benchmarks.data)")
-    parser.add_argument("--order", choices=["random", "sorted"], default="random", help="of adult")
+    parser.add_argument("--order", choices=["random", "by-row-number"], default="random", help="of adult")
     parser.add_argument("--batch", type=int, default=200, help="events per tick, of adult")
     parser.add_argument("--every", choices=["1w", "2w"], default="1w", help="length of a tick, of evictions")
     parser.add_argument("--epsilon", type=float, default=1.0)
