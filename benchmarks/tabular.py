@@ -184,6 +184,9 @@ def run(setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool 
     Args:
         keys: keys of [synthesizer] that differ from what the setting says.
         curve: give errors over time as well.
+
+    Raises:
+        ConfigError: a key has no effect with the others.
     """
     batches = setting.batches
     workload = Workload.all_up_to(2, sizes=batches.sizes)
@@ -193,10 +196,15 @@ def run(setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool 
     runner: Runner = Independent(workload, pairs)
     facts: dict[str, Any] = {"ticks": ticks}
     if setting.method != "independent":
+        budget = Budget(epsilon=setting.epsilon, delta=setting.delta)
+        settings = setting.settings()
+        if keys:
+            settings = SynthesizerConfig(**settings.model_dump(exclude_unset=True) | dict(keys))
+            settings.check(budget)
         made = synthesizer_for(
-            SynthesizerConfig(**setting.settings().model_dump(exclude_unset=True) | dict(keys or {})),
+            settings,
             workload=workload,
-            budget=Budget(epsilon=setting.epsilon, delta=setting.delta),
+            budget=budget,
             horizon=None if setting.unbounded else batches.declared,
         )
         runner = Private(made, pairs, setting.seed)

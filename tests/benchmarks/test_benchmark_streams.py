@@ -18,6 +18,7 @@ from benchmarks.tabular import Setting, run
 from numpy.typing import NDArray
 
 from benchmarks import streams, tabular
+from synthstream.errors import ConfigError
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.workload import Workload
 
@@ -127,6 +128,8 @@ def test_a_run_declares_the_horizon_of_its_stream(monkeypatch: pytest.MonkeyPatc
     assert asked[0]["growth"] == 2
     assert line["set"] == {"measure": "epochs", "growth": 2}
     assert line["stream"] == "tiny"
+    with pytest.raises(ConfigError, match="growth: has no effect"):
+        run(TINY, keys={"growth": 2})
 
 
 def test_a_run_tells_its_errors_at_each_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
