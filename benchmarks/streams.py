@@ -1,7 +1,7 @@
-"""Every stream to tune on, one JSON line for each run and a table of them: an hour of one core for two seeds.
+"""Every stream to tune on, one JSON line for each run and a table of them: ten minutes for two seeds.
 
     python -m benchmarks.streams --delta 0 1e-9 --seeds 2 --out benchmarks/results/streams.jsonl
-    python -m benchmarks.streams --stream switch seasonal --set growth=2 --out /tmp/other.jsonl
+    python -m benchmarks.streams --stream switch seasonal --delta 0 --set growth=2 --out /tmp/other.jsonl
     python -m benchmarks.streams --show benchmarks/results/streams.jsonl /tmp/other.jsonl
 
 Runs go on where a file ends: what is in it is not run again. ``--show`` runs nothing; with more than one file it puts
