@@ -31,7 +31,7 @@ RUNS = [
         "benchmarks.tabular",
         *TABULAR,
         "--order",
-        "sorted",
+        "by-row-number",
         "--batch",
         "50",
         "--epsilon",

@@ -32,7 +32,7 @@ WHAT = ("codes", "codes, 2 threads", "file", "file, 2 threads", "merge and bytes
 
 def config() -> StreamConfig:
     """A stream of Census Income."""
-    _, sizes = adult("sorted")
+    _, sizes = adult("by-row-number")
     columns = "".join(
         f'[[columns]]\nname = "c{i}"\ntype = "integer"\nmin = 0\nmax = {size - 1}\nmissing = 0\n'
         for i, size in enumerate(sizes)
@@ -56,7 +56,7 @@ def write(path: Path) -> None:
 def seconds(what: str, path: Path) -> tuple[float, int]:
     """Time of one kind of counting, and its number of rows, compiled code being there already."""
     counting, codes = Counting(config()), adult("random")[0]
-    workload = Workload.all_up_to(2, sizes=adult("sorted")[1])
+    workload = Workload.all_up_to(2, sizes=adult("by-row-number")[1])
     threads = 2 if "2 threads" in what else 1
     if what.startswith("codes"):
         from synthstream.ingest.counting import in_threads

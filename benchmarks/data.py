@@ -1,8 +1,9 @@
-"""Streams for the benchmarks."""
+"""Streams for the benchmarks: ``STREAMS`` has those to tune on, by name. Seeds shuffle and draw rows, nothing else."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,11 +14,11 @@ import polars as pl
 
 from synthstream.config.config import load
 from synthstream.ingest.counting import encode
-from synthstream.workload import CodeArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FOLDER = EXAMPLES / "data"
-Order = Literal["random", "sorted"]
+Order = Literal["random", "by-row-number"]
 Every = Literal["1w", "2w"]
 
 
@@ -30,12 +31,19 @@ class Batches:
         sizes: number of codes of each column.
         ends: rows up to the end of each tick, shape ``(ticks,)``.
         expected: events that a tick brings, a public guess.
+        horizon: number of ticks that is declared; left out: as many as there are.
     """
 
     codes: CodeArray
     sizes: tuple[int, ...]
     ends: list[int]
     expected: float
+    horizon: int | None = None
+
+    @property
+    def declared(self) -> int:
+        """The horizon that the stream declares."""
+        return self.horizon or len(self.ends)
 
 
 def adult(order: Order, seed: int = 0) -> tuple[CodeArray, tuple[int, ...]]:
@@ -49,9 +57,12 @@ def adult(order: Order, seed: int = 0) -> tuple[CodeArray, tuple[int, ...]]:
 
 def adult_batches(order: Order, batch: int, seed: int = 0) -> Batches:
     """Census Income in batches of one size, which is public."""
-    codes, sizes = adult(order, seed)
+    return _batches(*adult(order, seed), batch)
+
+
+def _batches(codes: CodeArray, sizes: Sequence[int], batch: int, horizon: int | None = None) -> Batches:
     ends = [min(end, len(codes)) for end in range(batch, len(codes) + batch, batch)]
-    return Batches(codes=codes, sizes=sizes, ends=ends, expected=batch)
+    return Batches(codes=codes, sizes=tuple(sizes), ends=ends, expected=batch, horizon=horizon)
 
 
 def evictions(every: Every) -> Batches:
@@ -66,3 +77,167 @@ def evictions(every: Every) -> Batches:
     ends = np.cumsum(np.bincount(rows.ticks)).tolist()
     expected = 35.0 if every == "1w" else 70.0
     return Batches(codes=rows.codes[order], sizes=config.schema.sizes, ends=ends, expected=expected)
+
+
+def adult_by(column: str, seed: int) -> Batches:
+    """Census Income, 200 a tick, sorted by one column: its codes come one after another, rows of a code shuffled."""
+    codes, sizes = adult("random", seed)
+    return _batches(codes[np.argsort(codes[:, _place(column)], kind="stable")], sizes, 200)
+
+
+def switch(seed: int) -> Batches:
+    """A stream that switches half way: Census Income in random order, then other people, 200 a tick.
+
+    The second half is drawn with replacement from the half that did not come, the more often the older people are and
+    the longer they work, men more often (weights ``exp(seniority)``). That moves most columns.
+    """
+    codes, sizes = adult("random", seed)
+    half = 122 * 200
+    rest = codes[half:]
+    weights = np.exp(_seniority(rest))
+    drawn = np.random.default_rng((seed, 1)).choice(len(rest), size=half, p=weights / weights.sum())
+    return _batches(np.concatenate([codes[:half], rest[drawn]]), sizes, 200)
+
+
+def seasonal(seed: int) -> Batches:
+    """Census Income, 200 a tick, three seasons: people of low and of high seniority come more often in turn.
+
+    The times of the lower half have the density 1 + .9 sin(6 pi t) on 0 <= t <= 1, those of the upper half
+    1 - .9 sin(6 pi t). Together people come evenly, and at the end all have come.
+    """
+    codes, sizes = adult("random", seed)
+    upper = np.argsort(np.argsort(_seniority(codes), kind="stable")) >= len(codes) / 2
+    grid = np.linspace(0, 1, 4001)
+    wave = 0.9 * (1 - np.cos(6 * np.pi * grid)) / (6 * np.pi)
+    uniform = np.random.default_rng((seed, 1)).random(len(codes))
+    times = np.where(upper, np.interp(uniform, grid - wave, grid), np.interp(uniform, grid + wave, grid))
+    return _batches(codes[np.argsort(times)], sizes, 200)
+
+
+def associations(seed: int) -> Batches:
+    """Census Income in random order, 200 a tick; in the second half only the associations change.
+
+    There, every second column is shuffled, all of them in the same way: what relates these to each other stays, what
+    relates them to the others is gone. The tables of single columns are those of random order.
+    """
+    codes, sizes = adult("random", seed)
+    half = 122 * 200
+    others = codes[half:][np.random.default_rng((seed, 1)).permutation(len(codes) - half)]
+    codes[half:, ::2] = others[:, ::2]
+    return _batches(codes, sizes, 200)
+
+
+def dependent(seed: int) -> Batches:
+    """48,000 rows of 14 columns, 200 a tick: four columns, and ten that are noisy functions of earlier ones.
+
+    Values of the four are as frequent as 1, 1/2, 1/3, ...; functions are fixed; a twentieth of the values are random.
+    """
+    sizes = (40, 24, 16, 10, 24, 16, 12, 12, 10, 8, 6, 4, 3, 2)
+    parents = (0, 1, 2, 3, 0, 1, 2, 3, 4, 5)
+    rng, fixed, rows = np.random.default_rng(seed), np.random.default_rng(13), 48_000
+    columns = [_falling(rng, rows, size) for size in sizes[:4]]
+    for parent, size in zip(parents, sizes[4:], strict=True):
+        function = fixed.integers(0, size, sizes[parent])
+        columns.append(np.where(rng.random(rows) < 0.05, rng.integers(0, size, rows), function[columns[parent]]))
+    return _batches(_table(columns), sizes, 200)
+
+
+def flags(seed: int) -> Batches:
+    """5,000 rows of 20 yes and no, 25 a tick: shares from 30 % to .2 %; the last eight go along with the first."""
+    shares = np.geomspace(0.3, 0.002, 20)
+    rng = np.random.default_rng(seed)
+    found = rng.random((5_000, 20)) < shares
+    for flag in range(12, 20):
+        # The rarer one is found with the common one alone, mostly, so that its share stays about what it is.
+        found[:, flag] &= rng.random(5_000) < 0.2
+        found[:, flag] |= found[:, flag - 12] & (rng.random(5_000) < shares[flag] / shares[flag - 12])
+    return _batches(found.astype(np.int32), (2,) * 20, 25)
+
+
+def earthquakes() -> Batches:
+    """Earthquakes in Southern California by month, as a table: half degrees, depth, magnitude and hour of the day.
+
+    They come in bursts. The expected number is a guess.
+    """
+    table = pl.read_parquet(FOLDER / "socal_earthquakes_2020_2026.parquet").sort("time", maintain_order=True)
+    steps = {"lat": (32, 0.5, 10), "lon": (-122, 0.5, 16), "depth_km": (0, 2.5, 8), "mag": (0, 0.5, 8)}
+    columns: list[IntArray] = [
+        np.clip((table[name].to_numpy() - least) // width, 0, size - 1) for name, (least, width, size) in steps.items()
+    ]
+    columns.append(table["time"].dt.hour().to_numpy())
+    month = (table["time"].dt.year().cast(pl.Int64) * 12 + table["time"].dt.month()).to_numpy()
+    ends = np.cumsum(np.bincount(month - month[0])).tolist()
+    sizes = (*(size for *_, size in steps.values()), 24)
+    return Batches(codes=_table(columns), sizes=sizes, ends=ends, expected=1_500.0)
+
+
+# Columns of the wide tables have so many values that occur, and two more that never do: other and missing.
+_VALUES = 8
+
+
+def wide(seed: int) -> Batches:
+    """20,000 rows of 60 columns in 4 ticks of a horizon of 60; all columns follow one hidden variable."""
+    rng = np.random.default_rng(seed)
+    return _wide(_followers(rng, 20_000, 60))
+
+
+def wide_independent(seed: int) -> Batches:
+    """As ``wide``, but no column says anything of another; values are as frequent as 1, 1/2, 1/3, ..."""
+    rng = np.random.default_rng(seed)
+    return _wide([_falling(rng, 20_000, _VALUES) for _ in range(60)])
+
+
+def wide_groups(seed: int) -> Batches:
+    """As ``wide``, 100 columns; three groups of 25 follow a hidden variable each; and there are ten strong pairs."""
+    rng, rows = np.random.default_rng(seed), 20_000
+    columns = [column for _ in range(3) for column in _followers(rng, rows, 25)]
+    columns += [_falling(rng, rows, _VALUES) for _ in range(15)]
+    columns += [np.where(rng.random(rows) < 0.1, _falling(rng, rows, _VALUES), c) for c in columns[75:85]]
+    return _wide(columns)
+
+
+def _wide(columns: Sequence[IntArray]) -> Batches:
+    return _batches(_table(columns), (_VALUES + 2,) * len(columns), 5_000, horizon=60)
+
+
+def _followers(rng: np.random.Generator, rows: int, number: int) -> list[IntArray]:
+    hidden = rng.integers(0, _VALUES, rows)
+    return [(hidden + rng.integers(0, 3, rows)) % _VALUES for _ in range(number)]
+
+
+def _falling(rng: np.random.Generator, rows: int, size: int) -> IntArray:
+    """Draws from 0, 1, 2, ..., as frequent as 1, 1/2, 1/3, ..."""
+    shares = 1 / np.arange(1, size + 1)
+    return rng.choice(size, size=rows, p=shares / shares.sum())
+
+
+def _table(columns: Sequence[IntArray]) -> CodeArray:
+    return np.stack(columns, axis=1).astype(np.int32)
+
+
+def _place(column: str) -> int:
+    return list(json.loads((FOLDER / "adult-domain.json").read_text())).index(column)
+
+
+def _seniority(codes: CodeArray) -> FloatArray:
+    """Age, hours a week and sex of Census Income, each in standard deviations, added up."""
+    traits = codes[:, [_place(name) for name in ("age", "hours-per-week", "sex")]].astype(np.float64)
+    return np.asarray(((traits - traits.mean(axis=0)) / traits.std(axis=0)).sum(axis=1))
+
+
+STREAMS: dict[str, Callable[[int], Batches]] = {
+    "adult-random": lambda seed: adult_batches("random", 200, seed),
+    "adult-by-age": lambda seed: adult_by("age", seed),
+    "adult-by-education-num": lambda seed: adult_by("education-num", seed),
+    "switch": switch,
+    "seasonal": seasonal,
+    "associations": associations,
+    "dependent": dependent,
+    "flags": flags,
+    "evictions-weekly": lambda seed: evictions("1w"),
+    "evictions-fortnightly": lambda seed: evictions("2w"),
+    "earthquakes": lambda seed: earthquakes(),
+    "wide": wide,
+    "wide-independent": wide_independent,
+    "wide-groups": wide_groups,
+}

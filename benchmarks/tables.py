@@ -32,8 +32,8 @@ STREAMS: tuple[dict[str, Any], ...] = (
     {"data": "evictions", "order": "", "batch": 0, "every": "2w"},
     {"data": "adult", "order": "random", "batch": 50, "every": ""},
     {"data": "adult", "order": "random", "batch": 200, "every": ""},
-    {"data": "adult", "order": "sorted", "batch": 50, "every": ""},
-    {"data": "adult", "order": "sorted", "batch": 200, "every": ""},
+    {"data": "adult", "order": "by-row-number", "batch": 50, "every": ""},
+    {"data": "adult", "order": "by-row-number", "batch": 200, "every": ""},
 )
 # Those of table 3, where the paper compares its counters.
 _BLOCK = (0, 2, 4)

@@ -2,14 +2,23 @@
 
     python -m benchmarks.tabular --data adult --order random --batch 200 --epsilon 1 --delta 1e-9 --method marginals
     python -m benchmarks.tabular --data evictions --every 1w --epsilon 1 --delta 0 --method selective --seeds 3
+    python -m benchmarks.tabular --stream switch --delta 0 --seeds 3
+    python -m benchmarks.tabular --stream switch --delta 0 --set growth=1.5 --set growth=2,picks=10
 
 Methods: ``marginals``, our default; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
 ``independent``, columns without relations and without noise, for comparison. The number of picks follows the rule of
 Theorem 5.1 (synthstream.synthesizers.bounds.picks_rule) from public facts, unless ``--k`` says otherwise.
 
-Errors over all pairs of columns (benchmarks.metrics), mean over the last ten ticks, of what is published: of
-our rows; of the papers' models, the expected tables, which leaves out the chance in drawing rows from them. The horizon
-is declared to be the number of ticks. Totals are private.
+Errors over all pairs of columns (benchmarks.metrics) of what is published: of our rows; of the papers' models, the
+expected tables, which leaves out the chance in drawing rows from them. They are means over the last ten ticks
+(``avg_we``, ``avg_rel_l1``, ...), over all ticks (``all_ticks``), and over the last ten ticks up to 25, 50, 75 and
+100 % of the ticks (``quarters``, with ``independent_`` for independent columns at the same ticks; fewer than ten where
+a quarter has fewer). ``changed_rows`` is of the last ten ticks, ``changed_second_half`` of the second half. The slowest
+release leaves out the first, which starts the machinery. The horizon is declared to be the number of ticks, unless the
+stream says otherwise. Totals are private.
+
+``--set`` gives keys of [synthesizer], separated by commas; nothing, as in ``--set ''``, for the defaults. Given more
+than once, each is run, and a table compares them.
 """
 
 from __future__ import annotations
@@ -18,7 +27,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +35,8 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 
-from benchmarks.data import Batches, adult_batches, evictions
+from benchmarks.beside import ratio, table
+from benchmarks.data import STREAMS, Batches, adult_batches, evictions
 from benchmarks.environment import environment, peak_mb
 from benchmarks.metrics import table_errors
 from synthstream.config.synthesis import SynthesizerConfig
@@ -43,6 +53,7 @@ from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.workload import FloatArray, IntArray, Workload
 
 LAST = 10
+QUARTERS = (0.25, 0.5, 0.75, 1.0)
 # Errors over time are taken at about so many ticks.
 _POINTS = 40
 
@@ -70,7 +81,9 @@ class Setting:
 
     @property
     def stream(self) -> str:
-        """Which stream, in the paper's words."""
+        """Which stream: by its name, or in the paper's words."""
+        if self.data in STREAMS:
+            return self.data
         if self.data == "evictions":
             return "Eviction-weekly" if self.every == "1w" else "Eviction-bi-weekly"
         return f"Adult-{'randomized' if self.order == 'random' else 'ordered'}-bs-{self.batch}"
@@ -78,9 +91,11 @@ class Setting:
     @cached_property
     def batches(self) -> Batches:
         """The stream's rows."""
+        if self.data in STREAMS:
+            return STREAMS[self.data](self.seed)
         if self.data == "evictions":
             return evictions("1w" if self.every == "1w" else "2w")
-        return adult_batches("random" if self.order == "random" else "sorted", self.batch, self.seed)
+        return adult_batches("random" if self.order == "random" else "by-row-number", self.batch, self.seed)
 
     def settings(self) -> SynthesizerConfig:
         """The section [synthesizer] of this run."""
@@ -163,60 +178,130 @@ class Independent:
         return np.concatenate([np.outer(single[a], single[b]).ravel() / events for a, b in self._pairs.marginals])
 
 
-def run(setting: Setting, *, curve: bool = False) -> dict[str, Any]:
-    """A whole stream: figures of the last ticks, medians of the time over all; with ``curve``, errors over time."""
+def run(setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool = False) -> dict[str, Any]:
+    """A whole stream: the figures that the module tells of.
+
+    Args:
+        keys: keys of [synthesizer] that differ from what the setting says.
+        curve: give errors over time as well.
+
+    Raises:
+        ConfigError: a key has no effect with the others.
+    """
     batches = setting.batches
     workload = Workload.all_up_to(2, sizes=batches.sizes)
     pairs = Workload(sizes=batches.sizes, marginals=tuple(m for m in workload.marginals if len(m) == 2))
     ticks = len(batches.ends)
+    independent = Independent(workload, pairs)
     runner: Runner = Independent(workload, pairs)
     facts: dict[str, Any] = {"ticks": ticks}
     if setting.method != "independent":
+        budget = Budget(epsilon=setting.epsilon, delta=setting.delta)
+        settings = setting.settings()
+        if keys:
+            settings = SynthesizerConfig(**settings.model_dump(exclude_unset=True) | dict(keys))
+            settings.check(budget)
         made = synthesizer_for(
-            setting.settings(),
+            settings,
             workload=workload,
-            budget=Budget(epsilon=setting.epsilon, delta=setting.delta),
-            horizon=None if setting.unbounded else ticks,
+            budget=budget,
+            horizon=None if setting.unbounded else batches.declared,
         )
         runner = Private(made, pairs, setting.seed)
         facts["picks"] = getattr(made.mechanism, "picks", None)
         facts["how"] = made.describe()
     true = np.zeros(pairs.cells, dtype=np.int64)
     wanted = set(np.unique(np.linspace(0, ticks - 1, _POINTS).astype(int)).tolist()) if curve else set()
-    errors, points, changed, seconds = [], [], [], []
+    spans = quarters(ticks)
+    errors: list[dict[str, float]] = []
+    alone: dict[int, dict[str, float]] = {}
+    changed, seconds = [], []
     for tick, (begin, end) in enumerate(_spans(batches.ends)):
         rows = batches.codes[begin:end]
         counts, before = workload.count(rows), getattr(runner, "last", None)
         clock = time.perf_counter()
         runner.step(counts)
         seconds.append(time.perf_counter() - clock)
+        independent.step(counts)
         true += pairs.count(rows)
-        if tick < ticks - LAST and tick not in wanted:
-            continue
-        found = asdict(table_errors(pairs, true=true, synthetic=runner.tables(), events=end))
-        if tick in wanted:
-            points.append({"tick": tick, **{key: float(f"{value:.4g}") for key, value in found.items()}})
-        if tick >= ticks - LAST:
-            errors.append(found)
-            if before is not None:
-                changed.append(changed_share(before.codes, runner.last.codes))  # type: ignore[attr-defined]
+        errors.append(asdict(table_errors(pairs, true=true, synthetic=runner.tables(), events=end)))
+        if any(tick in span for span in spans):
+            alone[tick] = asdict(table_errors(pairs, true=true, synthetic=independent.tables(), events=end))
+        if before is not None and tick >= min(ticks // 2, ticks - LAST):
+            changed.append(changed_share(before.codes, runner.last.codes))  # type: ignore[attr-defined]
         if sys.stderr.isatty():
             print(f"\r{tick + 1}/{ticks}", end="", file=sys.stderr)
-    means = {key: round(float(np.mean([e[key] for e in errors])), 6) for key in errors[0]}
-    facts |= means | {"seconds_per_release": round(float(np.median(seconds)), 4)}
-    facts |= {"changed_rows": round(float(np.mean(changed)), 4)} if changed else {}
-    return {**asdict(setting), "stream": setting.stream, **facts, **({"curve": points} if curve else {})}
+    facts |= _means(errors[-LAST:])
+    over_all = _means(errors)
+    facts["all_ticks"] = {key: over_all[key] for key in ("avg_we", "avg_rel_l1")}
+    facts["quarters"] = [_quarter(span, batches.ends, errors, alone) for span in spans]
+    facts["seconds_per_release"] = round(float(np.median(seconds)), 4)
+    facts["slowest_release"] = round(max(seconds[1:], default=seconds[0]), 4)
+    if changed:
+        facts["changed_rows"] = round(float(np.mean(changed[-LAST:])), 4)
+        facts["changed_second_half"] = round(float(np.mean(changed[-(ticks - ticks // 2) :])), 4)
+    if curve:
+        shown = sorted(wanted)
+        facts["curve"] = [
+            {"tick": t, **{key: float(f"{value:.4g}") for key, value in errors[t].items()}} for t in shown
+        ]
+    return {**asdict(setting), **({"set": dict(keys)} if keys else {}), "stream": setting.stream, **facts}
+
+
+def quarters(ticks: int) -> list[range]:
+    """The last ticks up to 25, 50, 75 and 100 % of all, at most ten for each and none of the quarter before.
+
+    Example:
+        >>> quarters(4), quarters(100)[1]
+        ([range(0, 1), range(1, 2), range(2, 3), range(3, 4)], range(40, 50))
+    """
+    ends = [max(round(ticks * share), 1) for share in QUARTERS]
+    return [range(max(end - min(LAST, ticks // len(ends) or 1), 0), end) for end in ends]
+
+
+def _means(errors: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {key: round(float(np.mean([found[key] for found in errors])), 6) for key in errors[0]}
+
+
+def _quarter(
+    span: range, ends: Sequence[int], errors: Sequence[Mapping[str, float]], alone: Mapping[int, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Errors at the end of a quarter, and those of independent columns."""
+    ours, theirs = _means([errors[tick] for tick in span]), _means([alone[tick] for tick in span])
+    found: dict[str, Any] = {"ticks": span.stop, "events": ends[span.stop - 1]}
+    for key in ("avg_we", "avg_rel_l1"):
+        found |= {key: ours[key], f"independent_{key}": theirs[key]}
+    return found
 
 
 def _spans(ends: list[int]) -> Iterator[tuple[int, int]]:
     return zip([0, *ends[:-1]], ends, strict=True)
 
 
+def parsed(text: str) -> dict[str, Any]:
+    """Keys of [synthesizer] and their values from ``key=value,key=value``.
+
+    Example:
+        >>> parsed("measure=epochs,growth=2"), parsed("")
+        ({'measure': 'epochs', 'growth': 2}, {})
+    """
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, _, value = part.partition("=")
+        try:
+            found[key] = json.loads(value)
+        except json.JSONDecodeError:
+            found[key] = value
+    return found
+
+
 def main() -> None:
-    """Parse, run each seed, print one JSON line for each."""
+    """Parse, run each seed with each choice of keys, print one JSON line for each run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", choices=["adult", "evictions"], default="adult")
-    parser.add_argument("--order", choices=["random", "sorted"], default="random", help="of adult")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--data", choices=["adult", "evictions"], default="adult")
+    which.add_argument("--stream", choices=list(STREAMS), help="a stream by its name (benchmarks.data)")
+    parser.add_argument("--order", choices=["random", "by-row-number"], default="random", help="of adult")
     parser.add_argument("--batch", type=int, default=200, help="events per tick, of adult")
     parser.add_argument("--every", choices=["1w", "2w"], default="1w", help="length of a tick, of evictions")
     parser.add_argument("--epsilon", type=float, default=1.0)
@@ -229,11 +314,23 @@ def main() -> None:
     parser.add_argument("--measure", choices=["auto", "always", "epochs"], default="auto", help="of marginals")
     parser.add_argument("--unbounded", action="store_true", help="declare no horizon")
     parser.add_argument("--seeds", type=int, default=1, help="of the order and of the simulated noise: 0, 1, ...")
+    parser.add_argument(
+        "--set", action="append", metavar="KEY=VALUE,...", help="keys of [synthesizer]; may be repeated"
+    )
     args = vars(parser.parse_args())
+    chosen: list[str] = args.pop("set") or [""]
+    if stream := args.pop("stream"):
+        args |= {"data": stream, "order": "", "batch": 0, "every": ""}
+    lines: list[list[dict[str, Any]]] = [[] for _ in chosen]
     for seed in range(args.pop("seeds")):
-        line = run(Setting(**args, seed=seed))
-        facts = {"bench": Path(__file__).stem, "neighbours": "add-remove", "unit": "event"}
-        print(json.dumps({**facts, **line, "peak_mb": round(peak_mb(), 1), **environment()}), flush=True)
+        for text, own in zip(chosen, lines, strict=True):
+            own.append(run(Setting(**args, seed=seed), keys=parsed(text)))
+            facts = {"bench": Path(__file__).stem, "neighbours": "add-remove", "unit": "event"}
+            print(json.dumps({**facts, **own[-1], "peak_mb": round(peak_mb(), 1), **environment()}), flush=True)
+    names = [f"{place}: {text or 'defaults'}" for place, text in enumerate(chosen, 1)]
+    print(table(dict(zip(names, lines, strict=True))), file=sys.stderr)
+    for other in lines[1:]:
+        print(ratio(lines[0], other), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ def appendix_b(
 
 def vacuous() -> list[dict[str, Any]]:
     """Both bounds at the paper's own streams, epsilon = 1, k the best for the bound; a count is never above |f|."""
-    census = adult("sorted")[1]
+    census = adult("by-row-number")[1]
     evictions = load(ROOT / "examples" / "evictions" / "stream.toml").schema.sizes
     rows = []
     for name, sizes, batch, ticks in (

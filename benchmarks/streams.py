@@ -1,0 +1,98 @@
+"""Every stream to tune on, one JSON line for each run and a table of them: ten minutes for two seeds.
+
+    python -m benchmarks.streams --delta 0 1e-9 --seeds 2 --out benchmarks/results/streams.jsonl
+    python -m benchmarks.streams --stream switch seasonal --delta 0 --set growth=2 --out /tmp/other.jsonl
+    python -m benchmarks.streams --show benchmarks/results/streams.jsonl /tmp/other.jsonl
+
+Runs go on where a file ends: what is in it is not run again. ``--show`` runs nothing; with more than one file it puts
+what they have in common side by side, with the ratio to the first. How to read it: ``benchmarks.tabular``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks.beside import ratio, table
+from benchmarks.data import STREAMS
+from benchmarks.environment import environment
+from benchmarks.tabular import Setting, parsed, run
+
+Line = dict[str, Any]
+
+
+def read(path: Path) -> list[Line]:
+    """Finished runs."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def by_run(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Lines of all seeds together: by stream, epsilon and delta, in the order of the streams."""
+    places = list(STREAMS)
+    groups: dict[str, list[Line]] = {}
+    for line in sorted(lines, key=lambda line: (line["epsilon"], line["delta"], places.index(line["stream"]))):
+        groups.setdefault(f"{line['stream']}, {line['epsilon']:g}, {line['delta']:g}", []).append(line)
+    return groups
+
+
+def shown(files: Mapping[str, Sequence[Line]]) -> str:
+    """One table; of several files, with the ratio of each to the first, over the seeds that both have."""
+    (first, *others), names = ([by_run(lines) for lines in files.values()], list(files))
+    if not others:
+        return table(first)
+    parts = [table({})]
+    for name, lines in first.items():
+        parts += table({f"{name}: {names[0]}": lines}).splitlines()[2:]
+        for label, other in zip(names[1:], others, strict=True):
+            seeds = {line["seed"] for line in lines} & {line["seed"] for line in other.get(name, [])}
+            if seeds:
+                parts += table({f"{name}: {label}": other[name]}).splitlines()[2:]
+                parts.append(ratio(*([x for x in some if x["seed"] in seeds] for some in (lines, other[name]))))
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Run what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stream", nargs="+", choices=list(STREAMS), default=list(STREAMS))
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--delta", type=float, nargs="+", default=[0.0, 1e-9])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--set", default="", metavar="KEY=VALUE,...", help="keys of [synthesizer]")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "streams.jsonl")
+    parser.add_argument("--show", type=Path, nargs="+", metavar="FILE")
+    args = parser.parse_args()
+    if args.show:
+        print(shown({path.stem: read(path) for path in args.show}))
+        return
+    keys = parsed(args.set)
+    known = {_key(line) for line in read(args.out)}
+    settings = [
+        Setting(data=name, order="", batch=0, every="", epsilon=epsilon, delta=delta, method="marginals", seed=seed)
+        for seed in range(args.seeds)
+        for epsilon in args.epsilon
+        for delta in args.delta
+        for name in args.stream
+    ]
+    missing = [s for s in settings if _key({**vars(s), "stream": s.stream, "set": keys}) not in known]
+    with ProcessPoolExecutor(args.processes, mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(run, setting, keys=keys) for setting in missing]
+        for finished in as_completed(running):
+            with args.out.open("a") as file:
+                file.write(json.dumps({"bench": "streams", **finished.result(), **environment()}) + "\n")
+    print(table(by_run([line for line in read(args.out) if line.get("set", {}) == keys])))
+
+
+def _key(facts: Mapping[str, Any]) -> str:
+    names = ("stream", "epsilon", "delta", "seed")
+    return json.dumps([*(facts[name] for name in names), facts.get("set", {})], sort_keys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Streams to tune on: they are what their names say. And what a run tells of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks.beside import quarters
+from benchmarks.data import STREAMS, Batches
+from benchmarks.streams import shown
+from benchmarks.tabular import Setting, run
+from numpy.typing import NDArray
+
+from benchmarks import streams, tabular
+from synthstream.errors import ConfigError
+from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.workload import Workload
+
+TINY = Setting(data="tiny", order="", batch=0, every="", epsilon=10.0, delta=1e-9, method="marginals")
+
+
+@lru_cache(maxsize=1)
+def stream(name: str, seed: int = 0) -> Batches:
+    return STREAMS[name](seed)
+
+
+def parts(found: Batches, number: int) -> list[NDArray[np.int32]]:
+    """The rows of halves, or quarters, of the ticks."""
+    ticks = len(found.ends)
+    cuts = [0, *(found.ends[ticks * part // number - 1] for part in range(1, number + 1))]
+    return [found.codes[begin:end] for begin, end in pairwise(cuts)]
+
+
+def distance(found: Batches, first: NDArray[np.int32], second: NDArray[np.int32], columns: int) -> float:
+    """L1 between the shares of two sets of rows, mean over all tables of so many columns."""
+    every = Workload.all_up_to(columns, sizes=found.sizes).marginals
+    tables = Workload(sizes=found.sizes, marginals=tuple(m for m in every if len(m) == columns))
+    gap = np.abs(tables.count(first) / len(first) - tables.count(second) / len(second))
+    return float(gap.sum() / len(tables.marginals))
+
+
+def tiny(seed: int) -> Batches:
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 3, 800)
+    codes = np.stack([first, (first + rng.integers(0, 2, 800)) % 4], axis=1).astype(np.int32)
+    return Batches(codes=codes, sizes=(3, 4), ends=list(range(100, 900, 100)), expected=100, horizon=30)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_codes_are_in_range_and_ticks_hold_all_rows(name: str) -> None:
+    found = stream(name)
+    assert found.codes.dtype == np.int32
+    assert found.codes.shape == (found.ends[-1], len(found.sizes))
+    assert found.codes.min() >= 0
+    assert np.all(found.codes.max(axis=0) < found.sizes)
+    assert found.ends == sorted(found.ends)
+    assert found.declared == (60 if name.startswith("wide") else len(found.ends))
+    assert len(found.ends) / 2 < len(found.codes) / found.expected < len(found.ends) * 2
+
+
+@pytest.mark.parametrize("name", ["switch", "seasonal", "associations", "dependent", "flags", "wide-groups"])
+def test_seeds_draw_other_rows_of_the_same_stream(name: str) -> None:
+    one, again, other = STREAMS[name](1), STREAMS[name](1), STREAMS[name](2)
+    assert np.array_equal(one.codes, again.codes)
+    assert not np.array_equal(one.codes, other.codes)
+    assert one.sizes == other.sizes
+    assert distance(one, one.codes, other.codes, 1) < 0.04
+
+
+@pytest.mark.parametrize("name", ["adult-by-age", "adult-by-education-num", "switch", "seasonal", "earthquakes"])
+def test_drifting_streams_drift(name: str) -> None:
+    first, *_, last = parts(stream(name), 4)
+    assert distance(stream(name), first, last, 1) > 0.09
+
+
+@pytest.mark.parametrize("name", ["adult-random", "associations", "dependent", "flags", "wide-independent"])
+def test_the_others_do_not(name: str) -> None:
+    first, *_, last = parts(stream(name), 4)
+    assert distance(stream(name), first, last, 1) < 0.045
+
+
+def test_only_associations_change() -> None:
+    random, found = STREAMS["adult-random"](0), stream("associations")
+    assert np.array_equal(np.sort(random.codes, axis=0), np.sort(found.codes, axis=0))
+    first, second = parts(found, 2)
+    assert distance(found, first, second, 1) < 0.02
+    before, after = parts(random, 2)
+    assert distance(found, first, second, 2) > 2 * distance(random, before, after, 2)
+
+
+def test_a_switch_begins_as_random_order() -> None:
+    first = parts(stream("switch"), 2)[0]
+    assert np.array_equal(first, STREAMS["adult-random"](0).codes[: len(first)])
+
+
+def test_columns_that_follow_others() -> None:
+    codes = stream("dependent").codes
+    for parent, child in ((0, 4), (3, 7), (5, 13)):
+        best = sum(np.bincount(codes[codes[:, parent] == v, child]).max() for v in np.unique(codes[:, parent]))
+        assert best / len(codes) > 0.94
+    flag = stream("flags").codes.astype(bool)
+    assert flag.mean(axis=0).max() < 0.32
+    assert flag[flag[:, 16], 4].mean() > 5 * flag[:, 4].mean()
+
+
+@pytest.mark.parametrize("name", ["wide", "wide-independent", "wide-groups"])
+def test_other_and_missing_never_occur(name: str) -> None:
+    assert stream(name).codes.max() + 2 == stream(name).sizes[0] - 1
+
+
+def test_a_run_declares_the_horizon_of_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def made(settings: Any, **facts: Any) -> Any:
+        asked.append({"growth": settings.growth, **facts})
+        return synthesizer_for(settings, **facts)
+
+    monkeypatch.setitem(STREAMS, "tiny", tiny)
+    monkeypatch.setattr(tabular, "synthesizer_for", made)
+    line = run(TINY, keys={"measure": "epochs", "growth": 2})
+    assert asked[0]["horizon"] == 30
+    assert asked[0]["growth"] == 2
+    assert line["set"] == {"measure": "epochs", "growth": 2}
+    assert line["stream"] == "tiny"
+    with pytest.raises(ConfigError, match="growth: has no effect"):
+        run(TINY, keys={"growth": 2})
+
+
+def test_a_run_tells_its_errors_at_each_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STREAMS, "tiny", tiny)
+    line = run(TINY, curve=True)
+    assert [(quarter["ticks"], quarter["events"]) for quarter in line["quarters"]] == [
+        (2, 200),
+        (4, 400),
+        (6, 600),
+        (8, 800),
+    ]
+    for quarter in line["quarters"]:
+        span = [p["avg_rel_l1"] for p in line["curve"] if quarter["ticks"] - 2 <= p["tick"] < quarter["ticks"]]
+        assert quarter["avg_rel_l1"] == pytest.approx(np.mean(span), rel=1e-3)
+        assert quarter["avg_rel_l1"] < 0.2 < quarter["independent_avg_rel_l1"]
+    assert line["all_ticks"]["avg_we"] == pytest.approx(np.mean([p["avg_we"] for p in line["curve"]]), rel=1e-3)
+    assert 0 < line["changed_second_half"] < 1
+    assert line["slowest_release"] >= line["seconds_per_release"] > 0
+
+
+def test_keys_side_by_side_in_one_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(STREAMS, "tiny", tiny)
+    monkeypatch.setattr(sys, "argv", ["tabular", "--stream", "tiny", "--set", "", "--set", "measure=epochs,growth=2"])
+    tabular.main()
+    shown = capsys.readouterr()
+    assert [json.loads(line).get("set") for line in shown.out.splitlines()] == [
+        None,
+        {"measure": "epochs", "growth": 2},
+    ]
+    assert "| 1: defaults | 1 |" in shown.err
+    assert "| 2: measure=epochs,growth=2 | 1 |" in shown.err
+    assert "| *second / first* |" in shown.err
+
+
+def test_files_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(STREAMS, "tiny", tiny)
+    line = run(TINY)
+    worse = {**line, "quarters": [{**q, "avg_we": 2 * q["avg_we"]} for q in line["quarters"]]}
+    text = shown({"before": [line, {**line, "seed": 1}], "after": [worse]})
+    assert "| tiny, 10, 1e-09: before | 2 |" in text
+    assert "| *second / first* | | 2.000 2.000 2.000 2.000 | 1.000 1.000 1.000 1.000 |" in text
+    assert quarters([line, worse], "avg_we") == pytest.approx(1.5 * quarters([line], "avg_we"))
+
+    path = tmp_path / "streams.jsonl"
+    path.write_text(json.dumps(line) + "\n")
+    command = "streams --stream tiny --epsilon 10 --delta 1e-9 --seeds 1 --out"
+    monkeypatch.setattr(sys, "argv", [*command.split(), str(path)])
+    streams.main()
+    assert "| tiny, 10, 1e-09 | 1 |" in capsys.readouterr().out
+    assert len(path.read_text().splitlines()) == 1
