@@ -56,6 +56,8 @@ class Measured:
             makes them running counts. They cover ticks ``since..tick``.
         order: in which single cells of tables were selected, as positions among the candidates; ``None`` if what was
             measured is whole tables.
+        measured_at: tick at whose end each marginal was measured, int64, shape ``(marginals,)``: it counts the events
+            of ticks ``since..measured_at``. ``None``: all at ``tick``, which is so of what passes the gate at one tick.
     """
 
     tick: int
@@ -64,6 +66,7 @@ class Measured:
     variance: FloatArray
     since: IntArray = None  # type: ignore[assignment]  # filled in below, once the number of marginals is known
     order: IntArray | None = None
+    measured_at: IntArray | None = None
 
     def __post_init__(self) -> None:
         if self.since is None:

@@ -29,9 +29,10 @@ def audit_command(
     """
     from synthstream.config.config import load
     from synthstream.evaluate.verdict import report
+    from synthstream.stream.opening import begun
 
     if not 0 < confidence < 1:
         raise SystemExit(fail(f"--confidence {confidence:g}: must lie between 0 and 1. Example: --confidence 0.999"))
-    found = report(load(config), console(), runs=runs, ticks=ticks, confidence=confidence, as_json=as_json)
+    found = report(begun(load(config)), console(), runs=runs, ticks=ticks, confidence=confidence, as_json=as_json)
     if found.refuted:
         raise SystemExit(1)

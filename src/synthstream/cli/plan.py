@@ -30,10 +30,11 @@ def plan_command(
     """
     from synthstream.config.config import load
     from synthstream.forecast.planning import plan
+    from synthstream.stream.opening import begun
 
     if output is not None:
         check_output(config, output, page=True)
-    found = plan(load(config), expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
+    found = plan(begun(load(config)), expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
     if output is not None:
         from synthstream.report.page import write_page
         from synthstream.report.plan_page import plan_page

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +23,7 @@ from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
 from synthstream.config.sources import Files, FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
-from synthstream.kinds import SYNTHESIZERS
+from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
@@ -90,6 +90,7 @@ class StreamConfig:
     mirrors: tuple[AnyMirror, ...] = ()
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = field(default_factory=PublicationConfig)
+    edition: Edition = NEWEST
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -141,6 +142,7 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
+            **({"edition": self.edition} if self.edition > 1 else {}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
@@ -157,6 +159,10 @@ class StreamConfig:
         limits = {"person": self.privacy.person, "max_events": unit.max_events}
         limits |= {"max_per_tick": unit.max_per_tick, "per": unit.per}
         return {f"privacy.unit.{key}": value for key, value in limits.items()}
+
+    def begun_as(self, facts: Mapping[str, Any]) -> Self:
+        """The same in the edition of a stream that runs, as its public settings or one of its manifests name it."""
+        return replace(self, edition=facts.get("edition", 1))
 
     def differences(self, stored: str) -> list[str]:
         """Keys whose value differs between this configuration and the :meth:`public_json` of another."""

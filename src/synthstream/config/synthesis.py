@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from synthstream.config.keys import Section, Words
 from synthstream.config.problems import nearest
 from synthstream.errors import ConfigError
-from synthstream.kinds import COUNTERS, SYNTHESIZERS, FitKind, Queries, Score, Split
+from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import Budget
 from synthstream.schema.schema import Schema
@@ -27,7 +27,10 @@ _DEPTH = 20
 # The state of a points stream holds a number of 8 bytes for each cell, and no piece of a state may have 1 GB.
 _DEEPEST_POINTS = 26
 
-Measure = Literal["auto", "always", "epochs"]
+Measure = Literal["auto", "always", "refresh", "epochs"]
+
+# Refreshes remember the counts of each one: with more cells, all tables are measured at every tick.
+_MOST_REFRESHED = 250_000
 
 # Keys that had another name when the first chains began.
 STORED = {"shares": "budget"}
@@ -52,7 +55,8 @@ class SynthesizerConfig(Section):
             ``hypercube``, the algorithm of paper 1.
         order, marginals: which tables; see :func:`workload_of`.
         counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.marginals.Marginals`.
-        measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
+        measure: ``always``, all tables at every tick; ``refresh``, see
+            :class:`synthstream.kernel.refreshed.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
         growth: see :class:`synthstream.kernel.epochs.Epochs`.
         picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
             :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
@@ -83,14 +87,22 @@ class SynthesizerConfig(Section):
         """Whether columns are coordinates of points."""
         return SYNTHESIZERS[self.kind].points
 
-    def measures(self, budget: Budget) -> Literal["always", "epochs"]:
-        """Whether all tables are measured at every tick, or some once an epoch.
+    def measures(
+        self, budget: Budget, workload: Workload | None = None, edition: Edition = NEWEST
+    ) -> Literal["always", "refresh", "epochs"]:
+        """Whether all tables are measured at every tick, larger ones when the stream has grown, or some once an epoch.
 
         Pure DP pays for each table in full, so few tables, measured rarely, tell more (docs/decisions/0006-epochs.md).
         """
         if self.measure != "auto":
             return self.measure
-        return "epochs" if budget.pure and (self.counter, self.shares) == ("auto", "auto") else "always"
+        if (self.counter, self.shares) != ("auto", "auto"):
+            return "always"
+        if budget.pure:
+            return "epochs"
+        larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
+        affordable = workload is None or workload.cells <= _MOST_REFRESHED
+        return "refresh" if edition > 1 and larger and affordable else "always"
 
     def public(self) -> dict[str, Any]:
         """All settings but which tables there are, under the names that the chains of streams begin with."""
@@ -106,11 +118,11 @@ class SynthesizerConfig(Section):
                 raise ConfigError(f'{key}: has no effect with kind = "{self.kind}"; it belongs to kind = {belongs}')
         if self.kind == "table":
             measure = self.measures(budget)
-            for key in sorted(given & {"always": {"growth", "picks"}, "epochs": {"counter", "shares"}}[measure]):
-                when = {"always": "at every tick", "epochs": "once an epoch"}[measure]
-                other = {"always": "epochs", "epochs": "always"}[measure]
+            owner = {"growth": "epochs", "picks": "epochs", "counter": "always", "shares": "always"}
+            for key in sorted(key for key in given if owner.get(key, measure) != measure):
+                when = {"always": "at every tick", "refresh": "at refreshes", "epochs": "once an epoch"}[measure]
                 raise ConfigError(
-                    f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{other}"'
+                    f'{key}: has no effect when tables are measured {when}; it belongs to measure = "{owner[key]}"'
                 )
         elif "events_per_tick" in SYNTHESIZERS[self.kind].keys and self.picks is None and self.events_per_tick is None:
             raise ConfigError(

@@ -267,7 +267,7 @@ class Refreshed:
             after |= {"open": np.zeros_like(after["open"]), "gap": (found - values)[singles]}
         values[singles] += pull[singles] * after["gap"]
         shown = (self.order < 2) | refresh
-        released = np.rint(values[self._per_cell(shown)] / self.resolution) * self.resolution
+        released = np.rint(values[self._per_cell(shown)] / self.resolution).astype(np.int64) * self.resolution
         return after, self.measured(tick, np.flatnonzero(shown).tolist(), released)
 
     def _per_cell(self, each: NDArray[Any]) -> NDArray[Any]:

@@ -107,7 +107,7 @@ class Builder:
 
     def whole(self, tick: int) -> Reading:
         """What is published as measured at a tick: over all segments."""
-        return self.synthesizer(tick).whole(self.measured(tick))
+        return self.synthesizer(tick).whole(tick, self.measured)
 
     def covariance(self, s: int, t: int) -> FloatArray:
         """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
@@ -187,12 +187,13 @@ class Builder:
         chain = {"previous": self.previous(tick), "head": committed.head}
         starts = [resumed.start for resumed in self._later if resumed.start <= tick]
         facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
+        facts |= {"edition": self._config.edition} if self._config.edition > 1 else {}
         facts |= {"segments": starts} if starts else {}
         facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}
         return self.synthesizer(tick).release(
             name=self._config.name,
             schema=self._config.schema,
-            measured=self.measured(tick),
+            measured=self.whole(tick),
             model=model,
             start=clock.boundary(tick),
             end=clock.boundary(tick + 1),

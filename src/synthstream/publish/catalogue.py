@@ -18,7 +18,7 @@ from synthstream.environment import sync, words
 from synthstream.errors import SinkError
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS
-from synthstream.publish.outlets import parquet_sink, refuse_other_releases
+from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 
 _WHAT = {
     "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",
@@ -129,6 +129,7 @@ def descriptions(config: StreamConfig) -> dict[str, str]:
     last = sink.last()
     if last is None:
         raise SinkError(f"{sink.folder} holds no release yet; there is nothing to describe.")
+    config = as_begun(config)
     refuse_other_releases(config, sink)
     place, manifest = sink.place(last.tick), sink.manifest(last.tick)
     try:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from synthstream.config.config import StreamConfig
 from synthstream.schema.columns import MISSING, Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.schema.coordinates import Coordinate
+from synthstream.synthesizers.assembly import measures
 
 Kind = Literal["string", "integer", "number", "boolean", "datetime"]
 
@@ -105,6 +106,7 @@ def _said(value: object) -> str:
 
 def _of_tables(config: StreamConfig) -> list[FieldFacts]:
     fields: list[FieldFacts] = []
+    late = "Last tick that measured counts: larger tables are measured when the stream has grown."
     order = 0 if config.workload is None else max(len(marginal) for marginal in config.workload.marginals)
     for k in range(1, order + 1):
         words = f"Name of column {k} of a table; null if the table has fewer columns."
@@ -127,6 +129,7 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
             description="Standard error of the noise in measured. Null if it is not known.",
         ),
         FieldFacts(name="since", kind="integer", description="First tick that measured counts."),
+        *([FieldFacts(name="measured_at", kind="integer", description=late)] if measures(config) == "refresh" else []),
     ]
 
 

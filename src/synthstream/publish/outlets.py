@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 from synthstream.config.config import StreamConfig
@@ -24,6 +25,15 @@ def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
             f"{sink.folder}: these releases were made with other settings. Use the stream.toml that they were made "
             "with; `synthstream status` says what differs where the state is."
         )
+
+
+def as_begun(config: StreamConfig) -> StreamConfig:
+    """A configuration in the edition of the stream's releases, if there are any: a running stream keeps its own."""
+    places = [] if config.sink is None else sorted(config.sink.path.glob("[0-9]*/manifest.json"), reverse=True)
+    for place in places:
+        with suppress(OSError, ValueError, AttributeError):  # who reads the releases says what is wrong with them
+            return config.begun_as(json.loads(place.read_bytes()))
+    return config
 
 
 def sink_of(config: StreamConfig, env: Env = REAL) -> Sink:

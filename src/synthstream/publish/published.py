@@ -18,7 +18,7 @@ from synthstream.fit.population import Population
 from synthstream.measured import Committed
 from synthstream.publish.building import Builder
 from synthstream.publish.history import as_published
-from synthstream.publish.outlets import parquet_sink, refuse_other_releases, simulated
+from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases, simulated
 from synthstream.publish.windows import window
 from synthstream.release.release import Release
 from synthstream.release.window import Moment, Window, moment_of
@@ -67,7 +67,7 @@ class Releases:
     def __init__(self, config: StreamConfig) -> None:
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
-        self.config = config
+        self.config = as_begun(config)
         self._sink = parquet_sink(config.sink)
         self._built: tuple[list[int], Builder] | None = None
 

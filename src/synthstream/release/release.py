@@ -214,7 +214,8 @@ class TableRelease(Release):
             One row per cell: the columns, as they were named; ``count`` in the published rows and ``share`` of them
             (null if there are none); ``measured`` and ``stderr``, what passed the gate and its standard error; and
             ``since``, the first tick that ``measured`` counts. The last three are null if this combination of columns
-            was not measured at this tick.
+            was not measured at this tick. Where larger tables are measured now and then, ``measured_at`` is the last
+            tick that ``measured`` counts.
 
         Raises:
             SchemaError: a column does not exist or is named twice.
@@ -298,10 +299,14 @@ class TableRelease(Release):
         return cells(self.schema, self.workload).with_columns(count=pl.Series(count), **self._answers(self.workload))
 
     def _answers(self, workload: Workload) -> dict[str, pl.Series]:
-        """``measured``, ``stderr``, ``since`` over the cells of a workload; null where this tick measured nothing."""
+        """``measured``, ``stderr``, ``since`` over the cells of a workload; null where nothing is known.
+
+        ``measured_at`` too, where not all is measured at one tick.
+        """
         known = {marginal: q for q, marginal in enumerate(self.measured.workload.marginals)}
         found = [known.get(marginal, -1) for marginal in workload.marginals]
-        values, stderr, since = np.full((3, workload.cells), np.nan)
+        values, stderr, since, at = np.full((4, workload.cells), np.nan)
+        measured_at = self.measured.measured_at
         for place, q in zip(workload.offsets, found, strict=False):
             if q >= 0:
                 source = self.measured.workload.slice_of(self.measured.workload.marginals[q])
@@ -309,9 +314,12 @@ class TableRelease(Release):
                 values[here] = self.measured.values[source]
                 stderr[here] = np.sqrt(self.measured.variance[q])
                 since[here] = self.measured.since[q]
-        series = {"measured": values, "stderr": stderr, "since": since}
-        filled = {name: pl.Series(array).fill_nan(None) for name, array in series.items()}
-        return filled | {"since": filled["since"].cast(pl.Int64)}
+                at[here] = np.nan if measured_at is None else measured_at[q]
+        ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})
+        filled = {
+            name: pl.Series(array).fill_nan(None) for name, array in {"measured": values, "stderr": stderr}.items()
+        }
+        return filled | {name: pl.Series(array).fill_nan(None).cast(pl.Int64) for name, array in ticks.items()}
 
 
 def _promise(facts: Mapping[str, Any]) -> dict[str, Any]:

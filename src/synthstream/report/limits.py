@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synthstream.config.config import StreamConfig
 from synthstream.privacy import Unit
+from synthstream.synthesizers.assembly import measures
 from synthstream.workload import Workload
 
 
@@ -67,7 +68,15 @@ def _of_persons(unit: Unit) -> list[tuple[str, str]]:
 def _of_accuracy(config: StreamConfig) -> list[tuple[str, str]]:
     settings = config.synthesizer
     found = _of_points(config) if config.workload is None else _of_tables(config.workload)
-    if settings.kind == "table" and settings.measures(config.privacy.budget) == "epochs":
+    if measures(config) == "refresh":
+        found.append(
+            (
+                "Larger tables lag behind",
+                "Tables of two columns or more are measured whenever the stream has grown by a tenth. Between these "
+                "moments the rows keep what was known of them, and follow the total and the single columns.",
+            )
+        )
+    if measures(config) == "epochs":
         found.append(
             (
                 "Tables lag behind the total",

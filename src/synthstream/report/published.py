@@ -18,7 +18,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import ParquetSink
-from synthstream.publish.outlets import refuse_other_releases
+from synthstream.publish.outlets import as_begun, refuse_other_releases
 from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
@@ -182,6 +182,7 @@ def published(config: StreamConfig, *, progress: Progress) -> Published:
     if not numbers:
         raise SinkError(f"{folder} holds no release yet. Publish one with `synthstream run` first.")
     ticks = tuple(_tick(sink, number) for number in progress(numbers, "reading manifests"))
+    config = as_begun(config)
     _check(config, ticks[-1].manifest, folder)
     refuse_other_releases(config, sink)
     return Published(config=config, folder=folder, ticks=ticks)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import StateCorrupt, StateMismatch, StateRolledBack
+from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.ledger import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Sink
+from synthstream.publish.outlets import as_begun
 from synthstream.state.store import Store
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Mechanism
@@ -57,6 +60,15 @@ def hold(store: Store, marks: Iterable[str]) -> None:
 def key_of(config: StreamConfig) -> bytes | None:
     """What private pieces of the state are encrypted with, if there is a key."""
     return None if config.encryption is None else config.encryption.key(config.state)
+
+
+def begun(config: StreamConfig) -> StreamConfig:
+    """A configuration in the edition that its stream began with: the state knows it, and so do releases."""
+    if (config.state / "store.db").exists():
+        with suppress(StateError), closing(Store(config.state, read_only=True)) as store:  # who opens it says why not
+            stored = store.meta("config")
+            return config if stored is None else config.begun_as(json.loads(stored))
+    return as_begun(config)
 
 
 def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict[str, str]:

@@ -29,7 +29,7 @@ from synthstream.publish.folder import ParquetSink, Published, Sink
 from synthstream.publish.history import heads_of
 from synthstream.publish.outlets import parquet_sink, sink_of
 from synthstream.state.store import Store
-from synthstream.stream.opening import NAMED, begin, builder_from, hold, identity_of, key_of, marks_of
+from synthstream.stream.opening import NAMED, begin, begun, builder_from, hold, identity_of, key_of, marks_of
 from synthstream.stream.stream import system_gate
 from synthstream.stream.verification import Progress, builder_of, published
 from synthstream.synthesizers.assembly import synthesizer_of
@@ -76,6 +76,7 @@ def adopt(
         RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
         StateLocked: the state is in use.
     """
+    config = begun(config)
     if config.sink is None:
         return _whole_or_refused(config, env)
     sink = parquet_sink(config.sink, env)
@@ -273,6 +274,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         RecoveryRefused: there is no state, or nothing is missing.
         SinkError: another release stands in the way.
     """
+    config = begun(config)
     if config.sink is None:
         raise RecoveryRefused("This stream has no [sink] to put releases back into.")
     sink = parquet_sink(config.sink, env)
@@ -315,6 +317,7 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
     """
     if not (config.state / "store.db").exists():
         raise StateError(f"There is no state in {config.state} to back up.")
+    config = begun(config)
     _refuse_place(config, folder)
     store = Store(config.state, read_only=True)
     try:

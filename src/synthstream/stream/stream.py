@@ -35,6 +35,7 @@ from synthstream.state.store import Store
 from synthstream.stream.following import follow, released, tell
 from synthstream.stream.opening import (
     begin,
+    begun,
     builder_from,
     compare_with_sink,
     identity_of,
@@ -100,7 +101,8 @@ class Stream:
     ) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
-        self.config, self._lock = config, RLock()
+        self.config, self._lock = begun(config), RLock()
+        config = self.config
         self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened

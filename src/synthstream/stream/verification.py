@@ -15,7 +15,7 @@ from synthstream.publish.building import Builder
 from synthstream.publish.folder import FILES, ParquetSink
 from synthstream.publish.outlets import sink_of
 from synthstream.state.store import Store
-from synthstream.stream.opening import builder_from
+from synthstream.stream.opening import begun, builder_from
 from synthstream.synthesizers.assembly import claim_of
 
 # Wraps a long loop in a progress bar.
@@ -54,7 +54,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
             them did, and needs the same versions of this package and its libraries.
         progress: wraps the loop over releases.
     """
-    findings: list[Finding] = []
+    config, findings = begun(config), list[Finding]()
     store, heads = None, dict[int, str]()
     try:
         if (config.state / "store.db").exists():

@@ -15,8 +15,9 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.participation import participation_factor
 from synthstream.kernel.points import Points
+from synthstream.kernel.refreshed import Refreshed
 from synthstream.kernel.turnstile import Turnstile
-from synthstream.kinds import SYNTHESIZERS, SynthesizerKind
+from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition, SynthesizerKind
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.weights import domain
 from synthstream.papers.hypercube import Hypercube
@@ -29,7 +30,7 @@ from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.synthesizers.points import FromBothSides, FromNodes, FromSparseCounts
 from synthstream.synthesizers.schedule import Schedule
-from synthstream.synthesizers.tables import Continual, InEpochs
+from synthstream.synthesizers.tables import AtRefreshes, Continual, InEpochs
 from synthstream.workload import Workload
 
 Make = Callable[[StreamConfig, Budget], Synthesizer]
@@ -49,7 +50,7 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         ConfigError: they do not fit together.
     """
     try:
-        budget = config.privacy.budget.per_event(group_factor(config), by_pure=_measures(config) == "epochs")
+        budget = config.privacy.budget.per_event(group_factor(config), by_pure=measures(config) == "epochs")
         return _MAKERS[config.synthesizer.kind](config, budget)
     except ValueError as error:
         each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
@@ -67,17 +68,17 @@ def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
     return replace(claim, provided=(_CLOSED,)) if many else claim
 
 
-def _measures(config: StreamConfig) -> str:
-    """How tables are measured: always, once in an epoch, or, in other kinds of stream, otherwise."""
-    settings = config.synthesizer
-    return settings.measures(config.privacy.budget) if settings.kind == "table" else settings.kind
+def measures(config: StreamConfig) -> str:
+    """How tables are measured: always, at refreshes, once in an epoch, or, in other kinds of stream, otherwise."""
+    settings, budget = config.synthesizer, config.privacy.budget
+    return settings.measures(budget, config.workload, config.edition) if settings.kind == "table" else settings.kind
 
 
 def group_factor(config: StreamConfig) -> Fraction:
     """How much further the events of one unit move what passes the gate than one event does."""
     unit, budget = config.privacy.unit, config.privacy.budget
     how = None
-    if unit.max_per_tick is not None and not budget.pure and _measures(config) == "always":
+    if unit.max_per_tick is not None and not budget.pure and measures(config) == "always":
         how = counter(config.synthesizer.counter, horizon=config.clock.horizon, noise="gaussian")
     return participation_factor(how, unit)
 
@@ -109,6 +110,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         horizon=config.clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
+        edition=config.edition,
     )
 
 
@@ -154,6 +156,7 @@ def synthesizer_for(
     horizon: int | None,
     unit: Unit = EVENT,
     neighbours: Neighbours = "add-remove",
+    edition: Edition = NEWEST,
 ) -> Synthesizer:
     """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together."""
     common: dict[str, Any] = {
@@ -164,8 +167,11 @@ def synthesizer_for(
         "neighbours": neighbours,
     }
     if settings.kind == "table":
-        if settings.measures(budget) == "always":
+        how = settings.measures(budget, workload, edition)
+        if how == "always":
             return Continual(mechanism=Marginals(**common, split=settings.shares, kind=settings.counter))
+        if how == "refresh":
+            return AtRefreshes(mechanism=Refreshed(**common))
         picks = settings.picks or len(workload.sizes)
         return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
     if settings.fit == "mw":

@@ -19,6 +19,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points, differences
+from synthstream.kernel.refreshed import Refreshed
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.hypercube import Hypercube
@@ -55,6 +56,28 @@ def of_marginals(mechanism: Marginals) -> AuditTargets:
     )
     single = _one_cell("one cell of a table", mechanism.counter, float(mechanism.multipliers.min()))
     return AuditTargets([single], [whole], "")
+
+
+def of_refreshed(mechanism: Refreshed) -> AuditTargets:
+    """Of tables of which larger ones are measured at refreshes."""
+    gate = _AllScales()
+    mechanism.step(mechanism.init(), np.zeros(mechanism.workload.cells, dtype=np.int64), gate)  # a refresh is the first
+    order, lengths = mechanism.order, mechanism.workload.lengths
+    counters = (mechanism.counter, mechanism.singles, mechanism.larger)
+    names = ("small tables at every tick", "tables of one column at refreshes", "larger tables at refreshes")
+    parts: list[CounterTarget | DrawTarget] = []
+    twice = mechanism.neighbours == "replace-one"
+    for name, how, asked, held in zip(names, counters, gate.asked, (order < 2, order == 1, order == 2), strict=True):
+        sizes = [*lengths[order == 0], *lengths[order == 1]] if how is mechanism.counter else lengths[held]
+        starts = np.cumsum([0, *sizes[:-1]])
+        multipliers = asked[starts] / (how.sensitivity(0) * 2.0**how.grid_bits)
+        moved = np.full(multipliers.size, 2.0 if twice and mechanism.unit.signed else 1.0)
+        if twice and not mechanism.unit.signed:
+            several = np.asarray(sizes) > 1
+            multipliers, moved = np.repeat(multipliers[several], 2), np.repeat(moved[several], 2)
+        parts.append(CounterTarget(name=name, counter=how, multipliers=multipliers, moved=moved))
+    single = _one_cell("one cell of a larger table", mechanism.larger, float(mechanism.at_refreshes[order == 2].min()))
+    return AuditTargets([single], parts, "")
 
 
 def of_epochs(mechanism: Epochs) -> AuditTargets:
@@ -120,6 +143,17 @@ class _Scales(Gate):
     def answer(self, question: Question) -> IntArray:
         if self.first is None:
             self.first = np.asarray(question.scale, dtype=np.float64)
+        return question.noiseless()
+
+
+class _AllScales(Gate):
+    """A gate that adds nothing, and notes all scales that it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[FloatArray] = []
+
+    def answer(self, question: Question) -> IntArray:
+        self.asked.append(np.broadcast_to(np.asarray(question.scale, dtype=np.float64), question.size))
         return question.noiseless()
 
 

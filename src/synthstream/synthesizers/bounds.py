@@ -42,6 +42,7 @@ from synthstream.kernel.counters import Counter
 from synthstream.kernel.counters.base import Noise
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.refreshed import Refreshed
 from synthstream.kernel.sampling import gaussian_variance, laplace_variance
 
 # How often a release may break the bound that `plan` prints.
@@ -119,6 +120,16 @@ def of_running_counts(mechanism: Marginals, tick: int, *, beta: float = BETA) ->
     alike = [
         noise_of(mechanism.counter, tick, float(m), int(lengths[multipliers == m].sum()), mechanism.resolution / 2)
         for m in np.unique(multipliers)
+    ]
+    return bound(alike, beta=beta)
+
+
+def of_refreshed(mechanism: Refreshed, tick: int, *, beta: float = BETA) -> float:
+    """As :func:`of_running_counts`: of every count as it is known after a tick."""
+    variance, slack = mechanism.covariance(tick, tick), mechanism.resolution / 2
+    alike = [
+        CellNoise(cells=int(cells), variance=float(known), widest=math.sqrt(known), noise="gaussian", slack=slack)
+        for cells, known in zip(mechanism.workload.lengths, variance, strict=True)
     ]
     return bound(alike, beta=beta)
 

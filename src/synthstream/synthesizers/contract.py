@@ -318,9 +318,9 @@ class Synthesizer(ABC, Generic[R, M]):
         """What passed the gate at a tick, of its own segment alone."""
         return measured
 
-    def whole(self, measured: R) -> Reading:
-        """What is published as measured: over all segments."""
-        return measured
+    def whole(self, tick: int, history: History[R]) -> Reading:
+        """What is published as measured at a tick: over all segments, with what is still known from before."""
+        return history(tick)
 
     # -- forecast -----------------------------------------------------------------------------------------------
 

@@ -158,23 +158,19 @@ class Resumed(Synthesizer):
         return self.inner.replay(measured.own, {} if measured.tick == self.segment.start else models)
 
     def fit(self, tick: int, history: History, last: Model | None, models: Models, *, seed: int) -> Joined:
-        start = self.segment.start
-
-        def own(t: int) -> Any:
-            return history(t + start).own
-
-        return self._with_base(self.inner.fit(tick - start, own, self._own(last), models, seed=seed))
+        own = self._of_segment(history)
+        return self._with_base(self.inner.fit(tick - self.segment.start, own, self._own(last), models, seed=seed))
 
     def model(self, arrays: Models) -> Joined:
         return self._with_base(self.inner.model(arrays))
 
     def release(self, **facts: Any) -> Release:
-        all_of_it = {"measured": self.whole(facts["measured"]), "model": whole(facts["model"])}
-        return self.inner.release(**(facts | all_of_it))
+        return self.inner.release(**(facts | {"model": whole(facts["model"])}))
 
-    def whole(self, measured: Continued) -> Reading:
+    def whole(self, tick: int, history: History) -> Reading:
         """See :class:`Synthesizer`: running counts of tables go on, all else begins afresh."""
-        return added(self.segment, measured)
+        own = self.inner.whole(tick - self.segment.start, self._of_segment(history))
+        return added(self.segment, Continued(tick=tick, start=self.segment.start, own=own))
 
     def own(self, measured: Continued) -> Any:
         return measured.own
@@ -200,6 +196,9 @@ class Resumed(Synthesizer):
     @property
     def cells(self) -> int:
         return self.inner.cells
+
+    def _of_segment(self, history: History) -> History:
+        return lambda tick: history(tick + self.segment.start).own
 
     def _own(self, last: Model | None) -> Model | None:
         return last.own if isinstance(last, Joined) and last.start == self.segment.start else None
@@ -231,13 +230,15 @@ def added(segment: Segment, measured: Continued) -> Reading:
         return reading
     values, variance = own.values.copy(), own.variance.copy()
     since = np.where(own.since == 0, start, own.since + start)
+    measured_at = None if own.measured_at is None else own.measured_at + start
+    until = base.tick if base.measured_at is None else base.measured_at
     for q, marginal in enumerate(own.workload.marginals):
         # A running count goes on only where all that came before was counted too.
         if own.since[q] or marginal not in base.workload.marginals:
             continue
         known = base.workload.marginals.index(marginal)
-        if base.since[known] == 0:
+        if base.since[known] == 0 and np.broadcast_to(until, base.since.shape)[known] == start - 1:
             values[own.workload.slice_of(marginal)] += base.values[base.workload.slice_of(marginal)]
             variance[q] += base.variance[known]
             since[q] = 0
-    return replace(own, tick=measured.tick, values=values, variance=variance, since=since)
+    return replace(own, tick=measured.tick, values=values, variance=variance, since=since, measured_at=measured_at)

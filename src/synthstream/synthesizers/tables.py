@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from synthstream.kernel.counters import State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.refreshed import Refreshed
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.release import TableRelease
 from synthstream.schema.schema import Schema
@@ -120,6 +121,93 @@ class Continual(OfTables):
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
         return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtRefreshes(OfTables):
+    """Small tables at every tick, larger ones when the stream has grown, and a living population fitted to both."""
+
+    mechanism: Refreshed
+
+    @override
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        return *self.mechanism.step(state, self._dense(counts), gate), {}
+
+    def pack(self, measured: Measured) -> IntArray:
+        return pack_tables(self.mechanism.workload, measured, resolution=self.mechanism.resolution)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        return self.mechanism.measured(tick, *unpack_tables(released, resolution=self.mechanism.resolution))
+
+    @override
+    def whole(self, tick: int, history: History[Measured]) -> Measured:
+        """See :class:`Synthesizer`: larger tables as they were measured at the last refresh."""
+        now, last = history(tick), self.mechanism.refreshed(tick)
+        known = now if last == tick else history(last)
+        values, at = known.values.copy(), np.full(len(known.workload.marginals), last)
+        for q, marginal in enumerate(known.workload.marginals):
+            if marginal in now.workload.marginals:
+                values[known.workload.slice_of(marginal)] = now.values[now.workload.slice_of(marginal)]
+                at[q] = tick
+        variance = self.mechanism.variance(tick)
+        return Measured(tick=tick, workload=known.workload, values=values, variance=variance, measured_at=at)
+
+    @override
+    def fit(
+        self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
+    ) -> Population:
+        known, then = self.whole(tick, history), history(self.mechanism.refreshed(tick))
+        return fit(carried(known, then), start=last, seed=seed, memory=0.0)
+
+    def error_bound(self, tick: int, *, beta: float) -> float:
+        """See :class:`Synthesizer`: of every count as it is known after that tick."""
+        return bounds.of_refreshed(self.mechanism, tick, beta=beta)
+
+    bound_covers = "before the fit, and apart from what larger tables have not counted since the last refresh"
+
+    @property
+    def caveat(self) -> str:
+        return (
+            "Errors are those of the measured tables, of larger ones at the last refresh; the rows are fitted to all "
+            "of them and are usually closer."
+        )
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        return self.mechanism.variance(tick)
+
+    def describe(self) -> str:
+        return (
+            "the total and every table of one column at every tick; larger ones whenever the stream is "
+            f"{self.mechanism.growth:g} times as old"
+        )
+
+    def audit_targets(self) -> AuditTargets:
+        return audit_targets.of_refreshed(self.mechanism)
+
+    @override
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
+        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        return simulate.at_refreshes(self.mechanism, schema, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
+        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
+
+def carried(now: Measured, then: Measured) -> Measured:
+    """Tables of an earlier tick in proportion to the number of events now."""
+    place = now.workload.slice_of(())
+    before, after = float(then.values[then.workload.slice_of(())][0]), float(now.values[place][0])
+    stale = np.asarray(now.measured_at) < now.tick
+    scale = np.where(stale, max(after, 1.0) / max(before, 1.0), 1.0)
+    values = now.values * np.repeat(scale, now.workload.lengths)
+    return replace(now, values=values, variance=now.variance * scale**2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import targets
 from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.refreshed import Refreshed
 from synthstream.measured import Measured
 from synthstream.synthesizers.contract import History, Models, Past, Windowed
 from synthstream.workload import Workload
@@ -45,6 +46,30 @@ def of_running_counts(past: Past, first: int, last: int, *, seed: int) -> Window
     since = np.full(len(now.workload.marginals), first, dtype=np.int64)
     own = replace(now, values=now.values - before.values, variance=past.variance(first, last), since=since)
     return Windowed(own, _rows(own, now, seed=seed))
+
+
+def between_refreshes(mechanism: Refreshed, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+    """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
+
+    They are widened to whole spans between refreshes, except that a window after the last one ends with it.
+    """
+    at = past.start
+    ends = [at + tick for tick in range(newest - at + 1) if mechanism.refreshes(tick)]
+    until = next((end for end in ends if end >= last), ends[-1])
+    after = max((end for end in ends if end < first and end < until), default=at - 1)
+    wide = [of_running_counts(past, *span, seed=seed).measured for span in ((first, last), (after + 1, until))]
+    small, larger = wide
+    single = np.array([len(marginal) < 2 for marginal in larger.workload.marginals])
+    values = np.where(np.repeat(single, larger.workload.lengths), small.values, larger.values)
+    known = replace(
+        larger,
+        tick=last,
+        values=values,
+        variance=np.where(single, small.variance, larger.variance),
+        since=np.where(single, first, after + 1),
+        measured_at=np.where(single, last, until),
+    )
+    return Windowed(known, _rows(known, None if first == 0 else _whole(past, last), seed=seed))
 
 
 def of_epochs(mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:

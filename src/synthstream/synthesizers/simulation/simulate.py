@@ -11,6 +11,7 @@ import numpy as np
 
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.refreshed import Refreshed
 from synthstream.partition import Partition
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.contract import Piece, RowErrors
@@ -28,6 +29,13 @@ def every_tick(
 ) -> list[Piece]:
     """Of tables that are all measured at every tick, and a living population."""
     return [partial(_always, mechanism, schema, t, events_per_tick, _runs(careful)) for t in ticks]
+
+
+def at_refreshes(
+    mechanism: Refreshed, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool
+) -> list[Piece]:
+    """Of tables of which larger ones are measured at refreshes, and a living population."""
+    return [partial(_at_refreshes, mechanism, schema, t, events_per_tick, _runs(careful)) for t in ticks]
 
 
 def in_epochs(made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
@@ -50,7 +58,9 @@ def unforeseen_of_points(partition: Partition) -> str:
     return "The error of points in so many columns is not forecast: no grid over them is fine enough to compare on."
 
 
-def seconds_of_tables(mechanism: Marginals | Epochs, schema: Schema, ticks: int, events_per_tick: float) -> float:
+def seconds_of_tables(
+    mechanism: Marginals | Refreshed | Epochs, schema: Schema, ticks: int, events_per_tick: float
+) -> float:
     """Seconds of one release of tables."""
     events = ticks * events_per_tick
     return tables.seconds_per_release(mechanism, _shape(schema), events=events, batch=events_per_tick)
@@ -77,6 +87,13 @@ def _always(
     mechanism: Marginals, schema: Schema, ticks: int, events_per_tick: float, runs: int
 ) -> dict[int, RowErrors]:
     found = tables.at_every_tick(mechanism, _shape(schema), tick=ticks - 1, events=ticks * events_per_tick, draws=runs)
+    return {ticks: RowErrors(table_error=found.table_error, box=found.box)}
+
+
+def _at_refreshes(
+    mechanism: Refreshed, schema: Schema, ticks: int, events_per_tick: float, runs: int
+) -> dict[int, RowErrors]:
+    found = tables.at_refreshes(mechanism, _shape(schema), tick=ticks - 1, events=ticks * events_per_tick, draws=runs)
     return {ticks: RowErrors(table_error=found.table_error, box=found.box)}
 
 

@@ -15,6 +15,7 @@ from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import MEMORY
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.refreshed import Refreshed
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
@@ -139,6 +140,32 @@ def at_every_tick(
     return mean_of(found)
 
 
+def at_refreshes(
+    mechanism: Refreshed, shape: LatentClasses, *, tick: int, events: float, draws: int = _MOST_DRAWS
+) -> TableErrors:
+    """As :func:`at_every_tick`, of tables of which larger ones are measured at refreshes.
+
+    Rows follow the newest measurement, so the last refresh and this tick are simulated alone.
+    """
+    workload, found = mechanism.workload, []
+    last = mechanism.refreshed(tick)
+    scale = max(1.0, events / _most_rows(workload))
+    single = np.repeat(mechanism.order < 2, workload.lengths)
+    for draw in range(int(np.clip(_ROWS_IN_ALL // max(round(events / scale), 1), 1, draws))):
+        rng = np.random.default_rng([tick, draw])
+        noise = rng.normal(size=workload.cells)
+        codes, rows = shape.rows(round(events / scale), rng), None
+        for t in dict.fromkeys([last, tick]):
+            stderr = np.sqrt(mechanism.covariance(t, t)) / scale
+            true, then = (workload.count(codes[: round(events * (n + 1) / (tick + 1) / scale)]) for n in (t, last))
+            values = np.where(single, true, then * (t + 1) / (last + 1)) + noise * np.repeat(stderr, workload.lengths)
+            measured = Measured(tick=t, workload=workload, values=values, variance=stderr**2)
+            rows = fit(measured, start=rows, seed=draw, memory=0.0)
+            gap = np.asarray(workload.count(rows.codes.astype(np.int32)) - true, dtype=np.float64)
+        found.append(errors_of(workload, np.asarray(gap * scale, dtype=np.float64)))
+    return mean_of(found)
+
+
 def _correlation(mechanism: Marginals, ticks: Sequence[int]) -> FloatArray:
     """Of the noise of one cell at some ticks; a little more is added to its diagonal, so that it has a root."""
     multiplier = float(mechanism.multipliers.max())
@@ -232,7 +259,9 @@ def ends_of_epochs(mechanism: Epochs, ticks: int) -> list[int]:
     return ends[::-1]
 
 
-def seconds_per_release(mechanism: Marginals | Epochs, shape: LatentClasses, *, events: float, batch: float) -> float:
+def seconds_per_release(
+    mechanism: Marginals | Refreshed | Epochs, shape: LatentClasses, *, events: float, batch: float
+) -> float:
     """Seconds of one release on this machine: counting a batch, noise, and nudging rows of the release before.
 
     Measured on simulated rows, at most as many as are simulated; a fit takes time in proportion to its rows.
@@ -251,7 +280,7 @@ def seconds_per_release(mechanism: Marginals | Epochs, shape: LatentClasses, *, 
     workload.count(codes[: max(round(min(batch, number)), 1)])
     counted = time.perf_counter() - begin
     begin = time.perf_counter()
-    if isinstance(mechanism, Marginals):
+    if not isinstance(mechanism, Epochs):
         mechanism.step(state, counts, SeededGate(0))
     else:
         mechanism.step(state, counts, SeededGate(0), lambda n: _even(workload, n))
@@ -260,7 +289,7 @@ def seconds_per_release(mechanism: Marginals | Epochs, shape: LatentClasses, *, 
     return noise + counted * max(1.0, batch / number) + fitted * max(1.0, min(events, 1e6) / number)
 
 
-def _known(mechanism: Marginals | Epochs) -> FloatArray:
+def _known(mechanism: Marginals | Refreshed | Epochs) -> FloatArray:
     return np.maximum(mechanism.variance(0), 1e-6)
 
 
