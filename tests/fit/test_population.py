@@ -8,7 +8,8 @@ from benchmarks.metrics import table_errors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthstream.fit.population import Population, _cumulative, _layout, _resize, _search, changed_share, fit
+from synthstream.fit.population import Population, _cumulative, _resize, changed_share, fit
+from synthstream.fit.proposals import _layout, _search
 from synthstream.fit.targets import MEMORY, _blend, _past, _simplex, targets
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, IntArray, Workload

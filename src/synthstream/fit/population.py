@@ -1,7 +1,7 @@
 """The joint fit: integer rows that stay from release to release, and are changed one by one to fit all noisy tables.
 
-A proposal gives one row another value in one column; it is taken if the weighted squared distance to the targets falls.
-Rows live on from release to release, so that readers see small changes.
+A row gets another value in one column where the weighted squared distance to the targets falls. Rows live on from
+release to release, so that readers see small changes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.fit.moves import Effort, move
+from synthstream.fit.proposals import propose
+from synthstream.fit.randomness import below, draw, step
 from synthstream.fit.targets import MEMORY, Targets, targets
+from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
-
-# Proposals for each row of a population: at the start, and at each release after it.
-_FIRST, _LATER = 40, 4
-# A small population can change much from tick to tick, so it gets at least _AT_LEAST proposals. A very large one gets
-# _AT_MOST, which take about a second.
-_AT_LEAST, _AT_MOST = 20_000, 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -106,17 +104,26 @@ def without(rows: CodeArray, drop: CodeArray, rng: np.random.Generator) -> CodeA
     return np.asarray(rows[left], dtype=np.int32)
 
 
-def fit(measured: Measured, *, start: Population | None = None, seed: int, memory: float = MEMORY) -> Population:
+def fit(
+    measured: Measured,
+    *,
+    start: Population | None = None,
+    seed: int,
+    memory: float = MEMORY,
+    edition: Edition = NEWEST,
+    fresh: bool = True,
+) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
-    Time: 40 proposals a row without ``start``, 4 with it, each a pass over the marginals that hold one column; at most
-    4 million.
+    Time: see :mod:`synthstream.fit.moves`; of edition 1, :mod:`synthstream.fit.proposals`. About a second at most.
 
     Args:
         measured: noisy tables of any order.
         start: the rows of the release before; they change little.
         seed: public; 0 or more, below 2^63.
         memory: share of past ticks that rows remember; 0 if the noise is not fresh at each tick.
+        edition: of the fit; a stream keeps the one that it began with.
+        fresh: whether associations are news. If they are those of the release before, carried on, rows change little.
 
     Raises:
         ValueError: ``start`` has columns of other sizes.
@@ -126,16 +133,33 @@ def fit(measured: Measured, *, start: Population | None = None, seed: int, memor
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     aim = targets(measured, start=before, memory=memory)
-    cumulative, layout = _cumulative(aim), _layout(workload)
+    cumulative = _cumulative(aim)
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
-    state = _resize(before, codes, cumulative, layout[0], first, np.uint64(seed))
-    if aim.rows:
-        proposals = min(max((_FIRST if first else _LATER) * aim.rows, _AT_LEAST), _AT_MOST)
-        residual = workload.count(codes) - aim.cells
-        _search(codes, residual, _weights(measured), cumulative, layout, proposals, np.uint64(state))
+    places = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64)
+    state = _resize(before, codes, cumulative, places, first, np.uint64(seed))
+    if aim.rows == 0:
+        return Population.of(workload, codes)
+    residual = workload.count(codes) - aim.cells
+    if edition == 1:
+        propose(codes, residual, _weights(measured), cumulative, workload, first=first, state=state)
+    else:
+        effort = _effort(first=first, fresh=fresh, memory=memory)
+        kept = 0 if first else min(len(before), aim.rows)
+        move(codes, residual, measured.variance, aim.margins, workload, kept=kept, effort=effort, state=state)
     return Population.of(workload, codes)
+
+
+def _effort(*, first: bool, fresh: bool, memory: float) -> Effort:
+    """How far a release may go; see docs/decisions/0020-column-moves.md."""
+    if first:
+        return Effort(calm=0.2, lively=0.2, still=0.1, blocks=64)
+    if not fresh:
+        return Effort(calm=0.5, lively=0.2, still=0.02, blocks=1)
+    if memory > 0:
+        return Effort(calm=0.05, lively=0.05, still=0.02, blocks=8)
+    return Effort(calm=0.5, lively=0.2, still=0.02, blocks=16)
 
 
 def _weights(measured: Measured) -> FloatArray:
@@ -156,38 +180,6 @@ def _cumulative(aim: Targets) -> FloatArray:
     return np.concatenate(parts)
 
 
-def _layout(workload: Workload) -> tuple[IntArray, ...]:
-    """For the loops: where a column's cumulative margin starts; which marginals hold it; their columns and strides."""
-    places = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64)
-    holders = [[q for q, m in enumerate(workload.marginals) if c in m] for c in range(len(workload.sizes))]
-    holder_starts = np.concatenate([[0], np.cumsum([len(h) for h in holders])]).astype(np.int64)
-    holder_list = np.array([q for h in holders for q in h], dtype=np.int64)
-    starts, columns, steps, offsets = workload._flat  # noqa: SLF001
-    return places, holder_starts, holder_list, starts, columns, steps, offsets, workload.strides
-
-
-@numba.njit(cache=True, inline="always")
-def _next(state):  # type: ignore[no-untyped-def]
-    """One step of xorshift64*: a public stream of 64-bit numbers."""
-    state ^= state >> np.uint64(12)
-    state ^= state << np.uint64(25)
-    state ^= state >> np.uint64(27)
-    return state, state * np.uint64(2685821657736338717)
-
-
-@numba.njit(cache=True, inline="always")
-def _below(bits, limit):  # type: ignore[no-untyped-def]
-    """A number in ``range(limit)`` from the upper 32 bits."""
-    return np.int64((bits >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32))
-
-
-@numba.njit(cache=True, inline="always")
-def _value(bits, cumulative, places, column):  # type: ignore[no-untyped-def]
-    """A code drawn from the column's margin."""
-    share = np.float64(bits >> np.uint64(11)) / 9007199254740992.0
-    return np.searchsorted(cumulative[places[column] : places[column + 1]], share, side="right")
-
-
 @numba.njit(cache=True, nogil=True)
 def _resize(before, codes, cumulative, places, afresh, seed):  # type: ignore[no-untyped-def]
     """Fill ``codes`` with the rows before; drop some at random, or add copies of some or rows drawn from the margins.
@@ -198,47 +190,16 @@ def _resize(before, codes, cumulative, places, afresh, seed):  # type: ignore[no
     kept, rows = min(len(before), len(codes)), len(codes)
     codes[:kept] = before[:kept]
     for i in range(rows, len(before)):
-        state, bits = _next(state)
-        slot = _below(bits, i + 1)
+        state, bits = step(state)
+        slot = below(bits, i + 1)
         if slot < rows:
             codes[slot] = before[i]
     for i in range(kept, rows):
         if not afresh:
-            state, bits = _next(state)
-            codes[i] = before[_below(bits, kept)]
+            state, bits = step(state)
+            codes[i] = before[below(bits, kept)]
             continue
         for column in range(codes.shape[1]):
-            state, bits = _next(state)
-            codes[i, column] = _value(bits, cumulative, places, column)
+            state, bits = step(state)
+            codes[i, column] = draw(bits, cumulative, places, column)
     return state
-
-
-@numba.njit(cache=True, nogil=True)
-def _search(codes, residual, weights, cumulative, layout, proposals, state):  # type: ignore[no-untyped-def]
-    """Propose, accept if the weighted squared residual falls; ``codes`` and ``residual`` change in place."""
-    places, holder_starts, holder_list, starts, columns, steps, offsets, strides = layout
-    rows, width = codes.shape
-    cells = np.empty(holder_list.size, dtype=np.int64)
-    for _ in range(proposals):
-        state, bits = _next(state)
-        row = _below(bits, rows)
-        column = np.int64((bits & np.uint64(0xFFFFFFFF)) * np.uint64(width) >> np.uint64(32))
-        state, bits = _next(state)
-        new = _value(bits, cumulative, places, column)
-        old = codes[row, column]
-        if new == old:
-            continue
-        change = 0.0
-        first, last = holder_starts[column], holder_starts[column + 1]
-        for h in range(first, last):
-            q = holder_list[h]
-            cell = offsets[q]
-            for k in range(starts[q], starts[q + 1]):
-                cell += codes[row, columns[k]] * steps[k]
-            cells[h] = cell
-            change += weights[q] * (1.0 - residual[cell] + residual[cell + (new - old) * strides[q, column]])
-        if change < 0.0:
-            codes[row, column] = new
-            for h in range(first, last):
-                residual[cells[h]] -= 1.0
-                residual[cells[h] + (new - old) * strides[holder_list[h], column]] += 1.0

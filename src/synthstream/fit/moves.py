@@ -1,0 +1,270 @@
+"""The row search of edition 2: exact column moves (coordinate descent over rows, one column at a time).
+
+For a row and a column every value is scored in one pass. The gain of a value is how far the weighted squared distance
+to the targets falls; noise in the tables makes gains of its own, whose standard deviation is known. So a row moves only
+for a gain beyond a number of these, and the search ends by itself once hardly a row moves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from synthstream.fit.lanes import LANES, add_up
+from synthstream.fit.randomness import below, share, step
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+
+# Rows are visited in blocks of a quarter of them, so that early moves are seen before most rows have been scored.
+_BLOCKS = 4
+# Work of one search at most, in vectors added, for each quarter of the rows that it may visit: about a second at the
+# releases of a stream, a few at the first one.
+_AT_MOST = 40_000_000
+
+
+class Effort(NamedTuple):
+    """How far a search goes.
+
+    Args:
+        calm, lively: least gain of a move, in standard deviations of its noise: of a row that is as it was before, and
+            of one that was copied, drawn or moved, which changes it anyway.
+        still: the search ends after a block of which at most this share of the rows has moved.
+        blocks: at most so many quarters of the rows are visited.
+    """
+
+    calm: float
+    lively: float
+    still: float
+    blocks: int
+
+
+class _Layout(NamedTuple):
+    """For the loops. A holder is a marginal together with one of its columns, all holders of a column side by side.
+    Its lines are the cells that differ in this column alone.
+
+    Args:
+        first: of each column, its first holder; and the number of holders.
+        marginal, offset, stride, lines: of each holder: which marginal; where it begins; how far a step of the column
+            moves in it; its number of lines.
+        start: of each holder, where its other columns begin in ``columns`` and ``steps``; and their number.
+        columns, steps, strides: the other columns; how many lines, and how many cells, a step of each of them moves.
+    """
+
+    first: IntArray
+    marginal: IntArray
+    offset: IntArray
+    stride: IntArray
+    lines: IntArray
+    start: IntArray
+    columns: IntArray
+    steps: IntArray
+    strides: IntArray
+
+
+def move(
+    codes: CodeArray,
+    residual: FloatArray,
+    variance: FloatArray,
+    margins: tuple[FloatArray, ...],
+    workload: Workload,
+    *,
+    kept: int,
+    effort: Effort,
+    state: int,
+) -> None:
+    """Search from ``codes``; they and ``residual``, which is their tables less the targets, change in place.
+
+    Args:
+        variance: of a cell of each marginal.
+        margins: expected number of rows of each code: of values that improve a row one is drawn in proportion to them.
+        kept: so many rows, the first ones, are as they were before.
+        state: of the random numbers.
+
+    One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
+    """
+    layout, sizes = _layout(workload), np.array(workload.sizes, dtype=np.int64)
+    least = max(float(variance.min()), np.finfo(np.float64).tiny)
+    weights = least / np.maximum(variance, least)
+    touched = np.arange(len(codes)) >= kept
+    chances = np.concatenate(margins)
+    _search(
+        codes,
+        residual,
+        weights,
+        chances,
+        sizes,
+        touched,
+        layout,
+        effort,
+        least,
+        _AT_MOST * min(effort.blocks, 32),
+        np.uint64(state),
+    )
+
+
+def _layout(workload: Workload) -> _Layout:
+    first, start, holders, others = [0], [0], [], []
+    for c, size in enumerate(workload.sizes):
+        for q, marginal in enumerate(workload.marginals):
+            if c not in marginal:
+                continue
+            stride = int(workload.strides[q, c])
+            holders.append((q, int(workload.offsets[q]), stride, int(workload.lengths[q]) // size))
+            for b in marginal:
+                if b != c:
+                    step = int(workload.strides[q, b])
+                    others.append((b, step // size if step > stride else step, step))
+            start.append(len(others))
+        first.append(len(holders))
+    table = np.array(holders, dtype=np.int64).reshape(-1, 4)
+    rest = np.array(others, dtype=np.int64).reshape(-1, 3)
+    parts = [np.array(first), *table.T, np.array(start), *rest.T]
+    return _Layout(*(np.ascontiguousarray(part, dtype=np.int64) for part in parts))
+
+
+@numba.njit(cache=True, nogil=True)
+def _search(codes, residual, weights, chances, sizes, touched, layout, effort, least, budget, state):  # type: ignore[no-untyped-def]
+    """Visit blocks of rows in a circle, each column by column, until rows are still or the work is done."""
+    rows, width = codes.shape
+    places = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
+    order = np.arange(width)
+    per_row = 0
+    for c in range(width):
+        per_row += (layout.first[c + 1] - layout.first[c]) * ((sizes[c] + LANES - 1) // LANES)
+    length = max(1, min((rows + _BLOCKS - 1) // _BLOCKS, budget // max(per_row, 1)))
+    state, bits = step(state)
+    begin = below(bits, rows)
+    for _ in range(effort.blocks):
+        budget -= length * per_row
+        if budget < 0:
+            break
+        for i in range(width - 1, 0, -1):
+            state, bits = step(state)
+            j = below(bits, i + 1)
+            order[i], order[j] = order[j], order[i]
+        moved = 0
+        for c in order:
+            chance = chances[places[c] : places[c + 1]]
+            state, found = _column(
+                c, begin, length, codes, residual, weights, chance, touched, layout, effort, least, state
+            )
+            moved += found
+        begin = (begin + length) % rows
+        if moved <= effort.still * length:
+            break
+    return state
+
+
+@numba.njit(cache=True, nogil=True)
+def _column(c, begin, length, codes, residual, weights, chance, touched, layout, effort, least, state):  # type: ignore[no-untyped-def]
+    """Score all values of one column for some rows from ``begin`` on, in a circle; move rows. Their number is returned.
+
+    Residuals of each line are laid side by side, in single precision, where rows use lines again and again; lines of a
+    table that has more lines than there are rows are read in place.
+    """
+    rows, size = len(codes), len(chance)
+    padded = (size + LANES - 1) // LANES * LANES
+    first, last = layout.first[c], layout.first[c + 1]
+    lines, places = _side_by_side(first, last, size, padded, length, residual, weights, layout)
+    total = 0.0
+    for h in range(first, last):
+        total += weights[layout.marginal[h]]
+    noise = np.sqrt(2.0 * least * total)
+    calm, lively = np.float32(total + effort.calm * noise), np.float32(total + effort.lively * noise)
+    scores, used = np.empty(padded, dtype=np.float32), np.zeros(last - first, dtype=np.int64)
+    moved, in_place = 0, np.any(places == 0)
+    for i in range(begin, begin + length):
+        row = i if i < rows else i - rows
+        for h in range(first, last):
+            place = places[h - first]
+            if place:
+                for k in range(layout.start[h], layout.start[h + 1]):
+                    place += codes[row, layout.columns[k]] * layout.steps[k] * padded
+                used[h - first] = place
+        for v in range(0, padded, LANES):
+            add_up(scores, lines, used, v)  # type: ignore[call-arg]
+        if in_place:
+            _add_in_place(scores, codes[row], first, last, places, size, residual, weights, layout)
+        old = codes[row, c]
+        limit = scores[old] - (lively if touched[row] else calm)
+        improving = False
+        for v in range(size):
+            improving |= scores[v] < limit
+        if not improving:
+            continue
+        state, new = _chosen(scores, limit, chance, state)
+        codes[row, c] = new
+        touched[row] = True
+        moved += 1
+        for h in range(first, last):
+            stride, cell = layout.stride[h], _cell(codes[row], h, layout)
+            residual[cell + old * stride] -= 1.0
+            residual[cell + new * stride] += 1.0
+            if places[h - first]:
+                weight = np.float32(weights[layout.marginal[h]])
+                lines[used[h - first] + old] -= weight
+                lines[used[h - first] + new] += weight
+    return state, moved
+
+
+@numba.njit(cache=True, inline="always")
+def _cell(codes, h, layout):  # type: ignore[no-untyped-def]
+    """Where a row's line of a holder begins among all cells."""
+    cell = layout.offset[h]
+    for k in range(layout.start[h], layout.start[h + 1]):
+        cell += codes[layout.columns[k]] * layout.strides[k]
+    return cell
+
+
+@numba.njit(cache=True, nogil=True)
+def _side_by_side(first, last, size, padded, length, residual, weights, layout):  # type: ignore[no-untyped-def]
+    """Weighted residuals of the holders' lines, padded, after a line of zeros; where each holder's lines begin.
+
+    A holder with more lines than there are rows is read in place: it has that line of zeros.
+    """
+    places = np.zeros(last - first, dtype=np.int64)
+    end = padded
+    for h in range(first, last):
+        if layout.lines[h] <= length:
+            places[h - first] = end
+            end += layout.lines[h] * padded
+    lines = np.zeros(end, dtype=np.float32)
+    for h in range(first, last):
+        place = places[h - first]
+        if place == 0:
+            continue
+        stride, weight = layout.stride[h], weights[layout.marginal[h]]
+        for line in range(layout.lines[h]):
+            cell = layout.offset[h] + line // stride * stride * size + line % stride
+            for v in range(size):
+                lines[place + line * padded + v] = weight * residual[cell + v * stride]
+    return lines, places
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_in_place(scores, codes, first, last, places, size, residual, weights, layout):  # type: ignore[no-untyped-def]
+    """Add the lines that are not side by side."""
+    for h in range(first, last):
+        if places[h - first] == 0:
+            stride, weight, cell = layout.stride[h], weights[layout.marginal[h]], _cell(codes, h, layout)
+            for v in range(size):
+                scores[v] += np.float32(weight * residual[cell + v * stride])
+
+
+@numba.njit(cache=True, nogil=True)
+def _chosen(scores, limit, chance, state):  # type: ignore[no-untyped-def]
+    """One of the values that improve a row enough. Always the best one would cost randomness where little is known."""
+    total = 0.0
+    for v in range(len(chance)):
+        if scores[v] < limit:
+            total += chance[v] + 1e-9
+    state, bits = step(state)
+    left, new = share(bits) * total, -1
+    for v in range(len(chance)):
+        if scores[v] < limit:
+            new = v
+            left -= chance[v] + 1e-9
+            if left < 0.0:
+                break
+    return state, new

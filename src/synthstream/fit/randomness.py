@@ -1,0 +1,33 @@
+"""The fit's own random numbers, for compiled loops: public, and no version of NumPy changes them."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(cache=True, inline="always")
+def step(state):  # type: ignore[no-untyped-def]
+    """One step of xorshift64*: a public stream of 64-bit numbers."""
+    state ^= state >> np.uint64(12)
+    state ^= state << np.uint64(25)
+    state ^= state >> np.uint64(27)
+    return state, state * np.uint64(2685821657736338717)
+
+
+@numba.njit(cache=True, inline="always")
+def below(bits, limit):  # type: ignore[no-untyped-def]
+    """A number in ``range(limit)`` from the upper 32 bits."""
+    return np.int64((bits >> np.uint64(32)) * np.uint64(limit) >> np.uint64(32))
+
+
+@numba.njit(cache=True, inline="always")
+def share(bits):  # type: ignore[no-untyped-def]
+    """A number from 0 up to 1, 1 left out."""
+    return np.float64(bits >> np.uint64(11)) / 9007199254740992.0
+
+
+@numba.njit(cache=True, inline="always")
+def draw(bits, cumulative, places, column):  # type: ignore[no-untyped-def]
+    """A code drawn from the column's margin."""
+    return np.searchsorted(cumulative[places[column] : places[column + 1]], share(bits), side="right")
