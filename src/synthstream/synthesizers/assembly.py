@@ -169,11 +169,12 @@ def synthesizer_for(
     if settings.kind == "table":
         how = settings.measures(budget, workload, edition)
         if how == "always":
-            return Continual(mechanism=Marginals(**common, split=settings.shares, kind=settings.counter))
+            tables = Marginals(**common, split=settings.shares, kind=settings.counter)
+            return Continual(mechanism=tables, edition=edition)
         if how == "refresh":
-            return AtRefreshes(mechanism=Refreshed(**common))
+            return AtRefreshes(mechanism=Refreshed(**common), edition=edition)
         picks = settings.picks or len(workload.sizes)
-        return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
+        return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth), edition=edition)
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large
     common |= {"queries": settings.queries, "score": settings.score}

@@ -18,6 +18,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.refreshed import Refreshed
+from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.release import TableRelease
 from synthstream.schema.schema import Schema
@@ -41,6 +42,7 @@ class OfTables(Synthesizer[Measured, Population]):
     """What synthesizers of tables have in common."""
 
     mechanism: TableMechanism
+    edition: Edition = NEWEST
 
     @property
     def cells(self) -> int:
@@ -79,7 +81,7 @@ class Continual(OfTables):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        return fit(history(tick), start=last, seed=seed)
+        return fit(history(tick), start=last, seed=seed, edition=self.edition)
 
     every_tick = True
 
@@ -112,7 +114,7 @@ class Continual(OfTables):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
-        return windowing.of_running_counts(past, first, last, seed=seed)
+        return windowing.of_running_counts(past, first, last, seed=seed, edition=self.edition)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
@@ -159,7 +161,8 @@ class AtRefreshes(OfTables):
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
         known, then = self.whole(tick, history), history(self.mechanism.refreshed(tick))
-        return fit(carried(known, then), start=last, seed=seed, memory=0.0)
+        fresh = self.mechanism.refreshes(tick)
+        return fit(carried(known, then), start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh)
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every count as it is known after that tick."""

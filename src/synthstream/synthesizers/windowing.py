@@ -16,6 +16,7 @@ from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import targets
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.refreshed import Refreshed
+from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.synthesizers.contract import History, Models, Past, Windowed
 from synthstream.workload import Workload
@@ -37,15 +38,15 @@ class Fitted(Protocol):
         """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
 
 
-def of_running_counts(past: Past, first: int, last: int, *, seed: int) -> Windowed:
+def of_running_counts(past: Past, first: int, last: int, *, seed: int, edition: Edition = NEWEST) -> Windowed:
     """Of tables that are all measured at every tick: the difference of running counts."""
     now = _whole(past, last)
     if first == 0:
-        return Windowed(now, _rows(now, None, seed=seed))
+        return Windowed(now, _rows(now, None, seed=seed, edition=edition))
     before = _whole(past, first - 1)
     since = np.full(len(now.workload.marginals), first, dtype=np.int64)
     own = replace(now, values=now.values - before.values, variance=past.variance(first, last), since=since)
-    return Windowed(own, _rows(own, now, seed=seed))
+    return Windowed(own, _rows(own, now, seed=seed, edition=edition))
 
 
 def between_refreshes(mechanism: Refreshed, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
@@ -130,7 +131,7 @@ def _whole(past: Past, tick: int) -> Measured:
     return found
 
 
-def _rows(own: Measured, all_of_it: Measured | None, *, seed: int) -> Population:
+def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, edition: Edition = NEWEST) -> Population:
     """Rows for a window's measurement, near the shares of all events up to its end.
 
     Noise is as large for a month as for years, and would drown it. So rows begin as those of all events, and move where
@@ -140,13 +141,13 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int) -> Population
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
     """
     if all_of_it is None:
-        return fit(own, seed=seed, memory=0.0)
-    rows, number = fit(all_of_it, seed=seed, memory=0.0), targets(own).rows
+        return fit(own, seed=seed, memory=0.0, edition=edition)
+    rows, number = fit(all_of_it, seed=seed, memory=0.0, edition=edition), targets(own).rows
     if rows.number == 0:
-        return fit(own, seed=seed, memory=0.0)
+        return fit(own, seed=seed, memory=0.0, edition=edition)
     drawn = np.random.default_rng(seed).choice(rows.number, size=number, replace=number > rows.number)
     start = Population(workload=rows.workload, codes=rows.codes[drawn])
-    return fit(own, start=start, seed=seed, memory=_ALL)
+    return fit(own, start=start, seed=seed, memory=_ALL, edition=edition)
 
 
 def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, newest: int) -> None:
