@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
+from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.gate import Gate, Question
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.testing.gates import ExactGate
@@ -25,6 +26,8 @@ COUNTERS: list[Counter] = [
     Blt(horizon=T),
     Restarted(noise="laplace"),
     Restarted(noise="gaussian"),
+    Dense(weights=tuple(range(1, T + 1)), horizon=T),
+    Dense(weights=(1.0,) * 13, horizon=None),
 ]
 
 

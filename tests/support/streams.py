@@ -63,7 +63,8 @@ missing = 0
 """
 
 _KINDS = {
-    "always": ('kind = "table"', 1e-9, "add-remove", _TABLE),
+    "always": ('kind = "table"\nmeasure = "always"', 1e-9, "add-remove", _TABLE),
+    "refresh": ('kind = "table"\nmeasure = "refresh"\ngrowth = 1.6', 1e-9, "add-remove", _TABLE),
     "epochs": ('kind = "table"\npicks = 1', 0, "add-remove", _TABLE),
     "selective": ('kind = "selective"\npicks = 1', 0, "add-remove", _TABLE),
     "selective-mw": ('kind = "selective"\npicks = 1\nfit = "mw"', 1e-9, "add-remove", _TABLE),

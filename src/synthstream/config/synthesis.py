@@ -29,6 +29,7 @@ _DEEPEST_POINTS = 26
 
 Measure = Literal["auto", "always", "refresh", "epochs"]
 
+_REFRESH_GROWTH = 1.1
 # Refreshes remember the counts of each one: with more cells, all tables are measured at every tick.
 _MOST_REFRESHED = 250_000
 
@@ -57,7 +58,8 @@ class SynthesizerConfig(Section):
         counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.marginals.Marginals`.
         measure: ``always``, all tables at every tick; ``refresh``, see
             :class:`synthstream.kernel.refreshed.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
-        growth: see :class:`synthstream.kernel.epochs.Epochs`.
+        growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.refreshed.Refreshed`,
+            where it is 1.1 if it is left out.
         picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
             :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
         events_per_tick: a public guess for that rule.
@@ -81,6 +83,11 @@ class SynthesizerConfig(Section):
     score: Score = "corrected"
     depth: int | None = Field(default=None, ge=1, le=DEEPEST)
     schedule: Literal["adaptive", "fixed"] = "adaptive"
+
+    @property
+    def refresh_growth(self) -> float:
+        """How much older a stream is at a refresh than at the one before."""
+        return self.growth if "growth" in self.model_fields_set else _REFRESH_GROWTH
 
     @property
     def points(self) -> bool:
@@ -118,7 +125,8 @@ class SynthesizerConfig(Section):
                 raise ConfigError(f'{key}: has no effect with kind = "{self.kind}"; it belongs to kind = {belongs}')
         if self.kind == "table":
             measure = self.measures(budget)
-            owner = {"growth": "epochs", "picks": "epochs", "counter": "always", "shares": "always"}
+            owner = {"picks": "epochs", "counter": "always", "shares": "always"}
+            owner |= {"growth": "epochs"} if measure == "always" else {}
             for key in sorted(key for key in given if owner.get(key, measure) != measure):
                 when = {"always": "at every tick", "refresh": "at refreshes", "epochs": "once an epoch"}[measure]
                 raise ConfigError(

@@ -26,7 +26,7 @@ from synthstream.workload import FloatArray, IntArray, Workload
 # refreshes. Within a part, tables of one column get shares in proportion to their cells to this power.
 _PARTS, _POWER = (0.02, 0.10, 0.22, 0.66), 2 / 3
 # The variance of a refresh counts in proportion to the ticks that it serves, times their number so far to this power.
-_LATE, _LATE_SINGLES = 2.0, -0.6
+_LATE, _LATE_SINGLES = 1.0, 0.0
 # A stream without end is served by so many refreshes, and begins anew with so many.
 _ENDLESS = 64
 

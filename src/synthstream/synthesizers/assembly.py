@@ -172,7 +172,7 @@ def synthesizer_for(
             tables = Marginals(**common, split=settings.shares, kind=settings.counter)
             return Continual(mechanism=tables, edition=edition)
         if how == "refresh":
-            return AtRefreshes(mechanism=Refreshed(**common), edition=edition)
+            return AtRefreshes(mechanism=Refreshed(**common, growth=settings.refresh_growth), edition=edition)
         picks = settings.picks or len(workload.sizes)
         return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth), edition=edition)
     if settings.fit == "mw":

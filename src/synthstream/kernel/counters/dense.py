@@ -13,10 +13,10 @@ from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, Stat
 from synthstream.kernel.counters.toeplitz import in_int64
 from synthstream.workload import FloatArray, IntArray
 
-# The more answers, the more counts are remembered; and 2^31 times this times the grid's 2^16 stays far below 2^62.
+# The more answers, the more counts are remembered; and 2^31 times this times the grid's 2^12 stays far below 2^62.
 MOST_ANSWERS = 2**9
 # Far finer than the grid, so that libraries that differ in the last digits round to the same coefficients.
-_STEPS, _SETTLED = 5000, 1e-10
+_STEPS, _SETTLED, _REMEMBERED = 500, 1e-13, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +56,11 @@ class Dense(MatrixCounter):
 
     @property
     def grid_bits(self) -> int:
-        return 16
+        return 12
 
     @cached_property
     def coefficients(self) -> IntArray:
-        """C in units of 2^-16, exact integers, shape ``(answers, answers)``."""
+        """C in units of 2^-12, exact integers, shape ``(answers, answers)``."""
         return np.asarray(np.rint(_best(self.weights) * 2**self.grid_bits), dtype=np.int64)
 
     @cached_property
@@ -109,21 +109,25 @@ class Dense(MatrixCounter):
 def _best(weights: tuple[float, ...]) -> FloatArray:
     """The lower-triangular C with columns of norm 1 that has the least sum of weights times variances of A C^-1 z.
 
-    With Q = A' W A the problem is convex in X = C' C. At its optimum v = diag(R), where R is the square root of
-    V^(1/2) Q V^(1/2) and V = diag(v), and X = V^(-1/2) R V^(-1/2); v is found by repeating the first equation.
-    Source: Yuan, Yang, Zhang, Hao 2016 (convex optimisation of the strategy of the matrix mechanism).
+    With M = W^(1/2) A the problem is convex in X = C' C. At its optimum v = diag(R), where R is the square root of
+    V^(1/2) M' M V^(1/2) and V = diag(v), and X = V^(-1/2) R V^(-1/2). So v is a fixed point: it is found by repetition,
+    with Anderson's acceleration. Source: Yuan, Yang, Zhang, Hao 2016 (the matrix mechanism's optimal strategy).
     """
-    share = np.array(weights) / np.sum(weights)
-    after = np.cumsum(share[::-1])[::-1]  # Q_ij: weights of all answers from the later of i and j on
-    number = np.arange(len(weights))
-    q = after[np.maximum.outer(number, number)]
-    v, root = np.diag(q).copy(), q
+    share = np.sqrt(np.array(weights) / np.sum(weights))
+    m = share[:, None] * np.tril(np.ones((share.size, share.size)))
+    log_v, tried = np.log(np.sum(m**2, axis=0)), list[tuple[FloatArray, FloatArray]]()
     for _ in range(_STEPS):
-        scale = np.sqrt(v)
-        values, vectors = np.linalg.eigh(scale[:, None] * q * scale)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-        before, v = v, np.diag(root)
-        if np.max(np.abs(v - before) / v) < _SETTLED:
+        # Singular values, as the square of M would lose half of the digits of the small ones.
+        _, values, vectors = np.linalg.svd(m * np.exp(log_v / 2))
+        root = (vectors.T * values) @ vectors
+        gap = np.log(np.diag(root)) - log_v
+        if np.max(np.abs(gap)) < _SETTLED:
             break
+        tried = [*tried[-_REMEMBERED:], (log_v, gap)]
+        log_v = log_v + gap
+        if len(tried) > 1:
+            steps, changes = (np.diff([pair[k] for pair in tried], axis=0).T for k in (0, 1))
+            log_v = log_v - (steps + changes) @ np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
+    v = np.diag(root)
     x = root / np.sqrt(np.outer(v, v))
     return np.asarray(np.linalg.cholesky(x[::-1, ::-1])[::-1, ::-1].T)

@@ -1,0 +1,202 @@
+"""Tables measured at refreshes: claim, cost along exhaustive small neighbours, covariance, what is known when."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from synthstream.kernel.gate import Gate, Question
+from synthstream.kernel.refreshed import Refreshed
+from synthstream.kernel.seeded import SeededGate
+from synthstream.measured import Measured
+from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
+from synthstream.workload import IntArray, Workload
+from tests.support.marginals import WORKLOAD
+
+ZCDP = Budget(epsilon=1.0, delta=1e-9)
+SIGNED = Unit(signed=True)
+WAYS = pytest.mark.parametrize(
+    ("neighbours", "unit", "squared"),
+    [("add-remove", EVENT, 1), ("add-remove", SIGNED, 1), ("replace-one", EVENT, 2), ("replace-one", SIGNED, 4)],
+)
+
+
+def mechanism(
+    *, horizon: int | None = 9, neighbours: Neighbours = "add-remove", unit: Unit = EVENT, growth: float = 2.0
+) -> Refreshed:
+    return Refreshed(workload=WORKLOAD, budget=ZCDP, horizon=horizon, neighbours=neighbours, unit=unit, growth=growth)
+
+
+def run(m: Refreshed, stream: list[IntArray], gate: Gate) -> list[Measured]:
+    """All measurements of a stream of counts."""
+    state, out = m.init(), []
+    for counts in stream:
+        state, measured = m.step(state, counts, gate)
+        out.append(measured)
+    return out
+
+
+def at(cell: int, weight: int = 1) -> IntArray:
+    """Counts of one row: the cells of the workload that hold it."""
+    row = np.array([divmod(cell, 3)], dtype=np.int32)
+    return WORKLOAD.count(row, np.array([weight], dtype=np.int64))
+
+
+NOTHING = np.zeros(WORKLOAD.cells, dtype=np.int64)
+
+
+@WAYS
+@pytest.mark.parametrize("horizon", [2, 9, 300, None])
+def test_the_claim_is_the_formula_of_the_theorem_and_spends_the_budget(
+    neighbours: Neighbours, unit: Unit, squared: int, horizon: int | None
+) -> None:
+    m = mechanism(horizon=horizon, neighbours=neighbours, unit=unit)
+    drawn = [float(v) for v in (*m.at_ticks, *m.at_refreshes) if v > 0]
+    assert len(drawn) == 6  # total, two tables of one column twice, the pair
+    assert m.claim().rho == sum(squared / (2 * Fraction(v) ** 2) for v in drawn)
+    assert m.claim().fits(ZCDP)
+    assert float(m.claim().rho / ZCDP.rho) > 1 - 1e-9
+
+
+@WAYS
+def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(
+    neighbours: Neighbours, unit: Unit, squared: int
+) -> None:
+    """Given the same answers, one event at any tick costs at most the claim, and nearly that much somewhere."""
+    m, worst = mechanism(neighbours=neighbours, unit=unit), Fraction(0)
+    weights = (1, -1) if unit.signed else (1,)
+    events = [at(cell, weight) for cell in range(6) for weight in weights]
+    for tick, one in itertools.product(range(9), (NOTHING, events[0])):
+        quiet = [at(t % 6) for t in range(9)]
+        stream = [*quiet[:tick], one, *quiet[tick + 1 :]]
+        others = [one + event for event in events] if neighbours == "add-remove" else events if one.any() else []
+        tracing = TracingGate(SeededGate(1))
+        releases = run(m, stream, tracing)
+        for other in others:
+            replaying = ReplayingGate(tracing.trace)
+            again = run(m, [*stream[:tick], other, *stream[tick + 1 :]], replaying)
+            assert all(np.array_equal(a.values, b.values) for a, b in zip(releases, again, strict=True))
+            worst = max(worst, path_cost(tracing.trace, replaying.trace)[0])
+    assert worst <= m.claim().rho
+    # Of tables in which a replaced row moves two cells, the total is none.
+    spare = 0.03 if (neighbours, unit) == ("replace-one", EVENT) else 0.001
+    assert float(worst) > (1 - spare) * float(m.claim().rho)
+
+
+def test_small_tables_are_known_at_every_tick_and_larger_ones_at_refreshes() -> None:
+    m, rng = mechanism(), np.random.default_rng(0)
+    stream = [
+        WORKLOAD.count(rng.integers(0, (2, 3), size=(n, 2)).astype(np.int32)) for n in (5, 0, 9, 1, 4, 2, 0, 8, 3)
+    ]
+    exact = np.cumsum(stream, axis=0)
+    assert [t for t in range(9) if m.refreshes(t)] == [0, 1, 2, 5]
+    for tick, measured in enumerate(run(m, stream, ExactGate())):
+        assert measured.workload.marginals == (WORKLOAD.marginals if m.refreshes(tick) else WORKLOAD.marginals[:3])
+        assert np.allclose(measured.values, exact[tick][: measured.values.size], atol=m.resolution)
+        assert np.array_equal(measured.variance, m.variance(tick)[: len(measured.variance)])
+
+
+@pytest.mark.parametrize("horizon", [9, None])
+def test_counts_go_on_over_every_refresh_of_a_long_stream(horizon: int | None) -> None:
+    m = mechanism(horizon=horizon and 100, growth=1.02)
+    for tick, measured in enumerate(run(m, [at(1)] * 100, ExactGate())):
+        assert measured.values[0] == pytest.approx(tick + 1, abs=2 * m.resolution)
+        if m.refreshes(tick):
+            assert measured.values[-6:] == pytest.approx(at(1)[-6:] * (tick + 1), abs=2 * m.resolution)
+    assert horizon or sum(m.refreshes(t) for t in range(100)) > 64  # it has begun anew
+
+
+class _OneDraw(ExactGate):
+    """No noise, but ``amount`` added to one cell of one call."""
+
+    def __init__(self, call: int, cell: int, amount: int) -> None:
+        self._left, self._cell, self._amount = call, cell, amount
+        self.scale = 0.0
+
+    def answer(self, question: Question) -> IntArray:
+        drawn = question.noiseless()
+        if self._left == 0:
+            drawn[self._cell] += self._amount
+            self.scale = float(np.broadcast_to(question.scale, question.size)[self._cell])
+        self._left -= 1
+        return drawn
+
+
+def test_covariance_is_that_of_the_implementation() -> None:
+    """From what one unit of noise in each draw does to each value, with the scale of that draw."""
+    m, amount = mechanism(horizon=9), 2**40
+    calls = 9 + 2 * sum(m.refreshes(tick) for tick in range(9))
+    for marginal in ((), (0, 1)):  # each is first in the calls that draw it
+        effect = np.zeros((9, calls))
+        for call in range(calls):
+            gate = _OneDraw(call, 0, amount)
+            for tick, measured in enumerate(run(m, [NOTHING] * 9, gate)):
+                if marginal in measured.workload.marginals:
+                    values = measured.marginal(marginal)[0].reshape(-1)
+                    effect[tick, call] = values[0] / amount * gate.scale
+        q = WORKLOAD.marginals.index(marginal)
+        for s, t in itertools.product([0, 1, 2, 5] if q else range(9), repeat=2):
+            assert effect[s] @ effect[t] == pytest.approx(m.covariance(s, t)[q], rel=1e-3)
+
+
+@pytest.mark.parametrize("horizon", [40, None])
+def test_released_values_vary_as_stated(horizon: int | None) -> None:
+    """Also of tables of one column, whose values between refreshes join two counters."""
+    wide = Workload(sizes=(4000, 2), marginals=((), (0,), (1,), (0, 1)))
+    m = Refreshed(workload=wide, budget=ZCDP, horizon=horizon, growth=1.5)
+    state, gate, zeros, values = m.init(), SeededGate(3), np.zeros(wide.cells, dtype=np.int64), []
+    for _ in range(40):
+        state, measured = m.step(state, zeros, gate)
+        values.append(measured.marginal((0,))[0])
+    for s, t in ((0, 0), (20, 20), (25, 39), (39, 39)):
+        assert np.mean(values[s] * values[t]) == pytest.approx(m.covariance(s, t)[1], rel=0.12)
+
+
+def test_a_refresh_makes_numbers_at_every_tick_more_exact() -> None:
+    """The budget of small tables at refreshes is not lost between them."""
+    m = mechanism(horizon=100, growth=1.1)
+    for tick in (0, 30, 99):
+        alone = m.counter.variance(tick, multiplier=float(m.at_ticks[1]))
+        assert m.variance(tick)[1] < alone * (0.5 if m.refreshes(tick) else 0.9)
+
+
+def test_a_fingerprint_is_of_what_decides_how_values_are_encoded() -> None:
+    m = mechanism()
+    others = [
+        replace(m, budget=Budget(epsilon=1.1, delta=1e-9)),
+        replace(m, growth=1.9),
+        replace(m, horizon=10),
+        replace(m, horizon=None),
+        replace(m, unit=SIGNED),
+        replace(m, neighbours="replace-one"),
+        replace(m, workload=Workload.all_up_to(2, sizes=(3, 2))),
+    ]
+    assert len({m.fingerprint(), *(other.fingerprint() for other in others)}) == 8
+    assert m.fingerprint() == mechanism().fingerprint()
+
+
+def test_the_last_refresh_of_a_stream_is_near_its_end() -> None:
+    for horizon in (1, 2, 10, 100):
+        m = mechanism(horizon=horizon, growth=1.1)
+        assert m.refreshed(horizon - 1) + 1 >= horizon / 1.1**0.5 - 0.5
+        assert m.refreshes(0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"budget": Budget(epsilon=1.0, delta=0.0)}, "delta must be above 0"),
+        ({"growth": 1.0}, "growth must be above 1"),
+        ({"workload": Workload.all_up_to(1, sizes=(2, 3))}, "two columns or more"),
+        ({"workload": Workload(sizes=(2, 3), marginals=((0, 1),))}, "total"),
+        ({"budget": Budget(epsilon=1e-6, delta=1e-12), "horizon": 10**5}, "too small"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        replace(mechanism(), **arguments)  # type: ignore[arg-type]
