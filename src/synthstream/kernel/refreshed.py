@@ -178,7 +178,7 @@ class Refreshed:
             rho=sum((squared / (2 * Fraction(m) ** 2) for m in drawn), Fraction(0)),
             pure=None,
             horizon=self.horizon,
-            theorems=(self.theorem, self.larger.theorem, self.counter.theorem),
+            theorems=(self.theorem, "marginals", self.larger.theorem, self.counter.theorem),
             trusts=("schema, workload, clock, refreshes and budget split are public",),
         )
 

@@ -7,6 +7,7 @@ STATEMENTS = {
     " in one batch.",
     "blt": "The buffered Toeplitz counter in fixed point: its running sums cost no more than its largest column.",
     "choose": "Choosing the largest score after exponential noise is epsilon-differentially private.",
+    "dense": "Running sums at a few public times by a lower-triangular matrix cost no more than its largest column.",
     "discrete-gaussian": "Integer noise of the discrete Gaussian law is concentrated-differentially private, and "
     "the sampler draws from that law.",
     "discrete-laplace": "Integer noise of the discrete Laplace law is differentially private, and the sampler "
@@ -24,6 +25,8 @@ STATEMENTS = {
     "points": "A private number of events and differences in nodes of a partition, epoch by epoch, stay within the "
     "budget.",
     "points-accuracy": "How far the synthetic points are from the true ones on average, with the fixed schedule.",
+    "refreshed": "Small tables at every tick and larger ones at public refreshes satisfy the one budget that is divided "
+    "among them: an event is in one tick, and between two refreshes.",
     "restarted": "A counter without end, made of bounded ones one after the other, costs what one of them costs.",
     "segments": "Going on after the private state was lost costs nothing more: every event counts in one segment "
     "alone.",

@@ -101,8 +101,7 @@ class Stream:
     ) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
-        self.config, self._lock = begun(config), RLock()
-        config = self.config
+        self.config, self._lock = (config := begun(config)), RLock()
         self._gates, self._env, self._seed = gates, env, seed
         self.closed: int
         self.new = 0  # releases published since it was opened
