@@ -13,7 +13,7 @@ from synthstream.errors import ConfigError
 from synthstream.ingest.bounding import arrivals, counting, from_bytes
 from synthstream.ingest.counting import PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource
-from synthstream.report.published import Cells, Progress, Published, Tick
+from synthstream.publish.history import Cells, History, Progress, Tick
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -62,7 +62,7 @@ class Errors:
     rows: float
 
 
-def truth_of_tables(found: Published, *, progress: Progress) -> Truth:
+def truth_of_tables(found: History, *, progress: Progress) -> Truth:
     """True counts of a stream of tables over all cells of its workload. Raises as :func:`truth`."""
     most = max(2, _LARGEST // found.workload.cells)
     ticks = found.sampled()
@@ -74,7 +74,7 @@ def truth_of_tables(found: Published, *, progress: Progress) -> Truth:
     return truth(found.config, ticks, count=found.workload.count, cells=found.workload.cells, progress=progress)
 
 
-def epochs_of(found: Published) -> tuple[int, ...]:
+def epochs_of(found: History) -> tuple[int, ...]:
     """The table whose measurements tell when epochs ended: the first of one column, or else the first."""
     return next((m for m in found.workload.marginals if len(m) == 1), found.workload.marginals[0])
 
@@ -91,7 +91,7 @@ def added_up(chain: Sequence[tuple[Tick, Cells]]) -> tuple[Tick, Cells]:
     return chain[0][0], together
 
 
-def truth_of_points(found: Published, *, progress: Progress) -> Truth:
+def truth_of_points(found: History, *, progress: Progress) -> Truth:
     """True counts of a stream of points over the finest nodes that the newest release lists, in C order of columns."""
     columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
     nodes = found.nodes(found.newest)
@@ -106,7 +106,7 @@ def truth_of_points(found: Published, *, progress: Progress) -> Truth:
     return truth(found.config, found.sampled(), count=count, cells=nodes.height, progress=progress)
 
 
-def synthetic_points(found: Published, tick: Tick, cells: int) -> FloatArray | None:
+def synthetic_points(found: History, tick: Tick, cells: int) -> FloatArray | None:
     """Published counts of a release over the same nodes; ``None`` if that release lists coarser ones."""
     names = [f"{column.name} from" for column in found.config.schema.columns]
     nodes = found.nodes(tick).sort(names)

@@ -18,7 +18,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import ParquetSink
-from synthstream.publish.outlets import refuse_other_releases
+from synthstream.publish.outlets import parquet_sink, refuse_other_releases
 from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
@@ -68,17 +68,17 @@ class Cells:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class History:
     """All releases of a stream that are there.
 
     Args:
         config: the stream's public configuration.
-        folder: of the releases.
+        sink: their folder.
         ticks: oldest first; at least one.
     """
 
     config: StreamConfig
-    folder: Path
+    sink: ParquetSink
     ticks: tuple[Tick, ...]
 
     @property
@@ -91,10 +91,6 @@ class Published:
         """What the releases say against themselves; empty if they are private."""
         return next((str(t.manifest["warning"]) for t in self.ticks if t.manifest.get("warning")), "")
 
-    def place(self, tick: int) -> Path:
-        """Folder of a release."""
-        return self.folder / f"{tick:06d}"
-
     def sampled(self) -> tuple[Tick, ...]:
         """At most 60 of the ticks, evenly over time, with the first and the newest."""
         places = np.unique(np.linspace(0, len(self.ticks) - 1, min(SAMPLED, len(self.ticks))).round().astype(int))
@@ -103,10 +99,10 @@ class Published:
     def cells(self, tick: Tick) -> Cells:
         """The tables of a release of a stream of tables. Raises ``SinkError`` if they are not what was published."""
         workload = self.workload
-        frame = self._tables(tick, ["count", "measured", "stderr", "since"])
+        frame = self.sink.read(tick.tick, "tables.parquet", columns=["count", "measured", "stderr", "since"])
         if frame.height != workload.cells:
             raise SinkError(
-                f"{self.place(tick.tick)} has tables of {frame.height} cells, not the {workload.cells} of the "
+                f"{self.sink.place(tick.tick)} has tables of {frame.height} cells, not the {workload.cells} of the "
                 "configuration. Use the stream.toml that the releases were made with."
             )
         return Cells(**{name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in frame.columns})
@@ -120,7 +116,7 @@ class Published:
 
     def nodes(self, tick: Tick) -> pl.DataFrame:
         """The finest nodes that a release of a stream of points lists: ranges of each column, and ``count``."""
-        frame = self._tables(tick, None)
+        frame = self.sink.read(tick.tick, "tables.parquet")
         return frame.filter(pl.col("level") == pl.col("level").max())
 
     def measured_chain(self, marginal: tuple[int, ...]) -> list[tuple[Tick, Cells]]:
@@ -154,17 +150,14 @@ class Published:
 
     def _nulls(self, tick: Tick) -> int:
         """How many cells were not measured at a tick."""
-        path = self.place(tick.tick) / "tables.parquet"
+        path = self.sink.place(tick.tick) / "tables.parquet"
         try:
             return int(pl.scan_parquet(path).select(pl.col("measured").null_count()).collect().item())
         except (OSError, pl.exceptions.PolarsError) as error:
             raise SinkError(f"{path} cannot be read as the tables of a release. Restore it.") from error
 
-    def _tables(self, tick: Tick, columns: list[str] | None) -> pl.DataFrame:
-        return ParquetSink(self.folder).read(tick.tick, "tables.parquet", columns=columns)
 
-
-def published(config: StreamConfig, *, progress: Progress) -> Published:
+def history_of(config: StreamConfig, *, progress: Progress) -> History:
     """All releases of a stream.
 
     Args:
@@ -177,14 +170,14 @@ def published(config: StreamConfig, *, progress: Progress) -> Published:
     """
     if config.sink is None:
         raise ConfigError(f"{config.name}: a report is made of published releases; name a folder for them in [sink]")
-    folder, sink = config.sink.path, ParquetSink(config.sink.path)
-    numbers = sorted(int(p.name) for p in folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir())
+    sink = parquet_sink(config.sink)
+    numbers = sink.ticks()
     if not numbers:
-        raise SinkError(f"{folder} holds no release yet. Publish one with `synthstream run` first.")
+        raise SinkError(f"{sink.folder} holds no release yet. Publish one with `synthstream run` first.")
     ticks = tuple(_tick(sink, number) for number in progress(numbers, "reading manifests"))
-    _check(config, ticks[-1].manifest, folder)
+    _check(config, ticks[-1].manifest, sink.folder)
     refuse_other_releases(config, sink)
-    return Published(config=config, folder=folder, ticks=ticks)
+    return History(config=config, sink=sink, ticks=ticks)
 
 
 def _tick(sink: ParquetSink, number: int) -> Tick:

@@ -17,7 +17,7 @@ from synthstream.errors import NotReleased, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed
 from synthstream.publish.building import Builder
-from synthstream.publish.history import as_published
+from synthstream.publish.folder import as_published
 from synthstream.publish.outlets import parquet_sink, refuse_other_releases, simulated
 from synthstream.publish.windows import window
 from synthstream.release.release import Release

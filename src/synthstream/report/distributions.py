@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from synthstream.publish.history import Cells, History, Tick
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
-from synthstream.report.published import Cells, Published, Tick
 from synthstream.report.scales import dates, linear, number, ranges
 from synthstream.schema.columns import Boolean, Category, Column, Datetime
 from synthstream.workload import FloatArray
@@ -48,7 +48,7 @@ class Card:
     note: str
 
 
-def card(found: Published, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:
+def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:
     """The charts of one column of a stream of tables; ``None`` if no table of it alone is published.
 
     Args:
@@ -73,7 +73,7 @@ def card(found: Published, position: int, history: Sequence[tuple[Tick, Cells]])
     )
 
 
-def latest(found: Published, marginal: tuple[int, ...], newest: Cells) -> tuple[Counts, str]:
+def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Counts, str]:
     """Counts of a table in the newest release with the newest measurement of all ticks before, and a remark on it."""
     here = found.workload.slice_of(marginal)
     nothing = np.full(here.stop - here.start, np.nan)

@@ -15,6 +15,7 @@ import numpy as np
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
+from synthstream.publish.history import History, Progress, Tick, history_of
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, Counts, card, running
@@ -22,7 +23,6 @@ from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
 from synthstream.report.promise import Promise
-from synthstream.report.published import Progress, Published, Tick, published
 from synthstream.report.scales import dates, linear, number
 from synthstream.report.theorems import STATEMENTS
 
@@ -63,7 +63,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> st
         ConfigError: there is no [sink], or the releases were made with other settings.
         SinkError: there is no release, or a file is not what was published.
     """
-    found = published(config, progress=progress)
+    found = history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
     newest = found.newest
     manifest, claim = newest.manifest, newest.manifest["claim"]
@@ -105,7 +105,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> st
     )
 
 
-def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
+def _of_tables(found: History, progress: Progress) -> dict[str, Any]:
     """What differs for a stream of tables."""
     ticks = found.sampled()
     history = [(ticks[i], found.cells(ticks[i])) for i in progress(list(range(len(ticks))), "reading releases")]
@@ -132,7 +132,7 @@ def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _of_points(found: Published, progress: Progress) -> dict[str, Any]:
+def _of_points(found: History, progress: Progress) -> dict[str, Any]:
     """What differs for a stream of points."""
     grid = grid_of_nodes(found, found.nodes(found.newest))
     return {
@@ -200,7 +200,7 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
     )
 
 
-def _association(found: Published, listed: Sequence[Pair]) -> Markup | None:
+def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
     names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
     if not listed:
@@ -249,7 +249,7 @@ def _scale_of(strengths: Sequence[float]) -> float:
     return min(max(math.ceil(10 * max(strengths, default=0.0)) / 10, 0.1), 1.0)
 
 
-def ledger(found: Published) -> list[tuple[Tick, dict[str, Any]]]:
+def ledger(found: History) -> list[tuple[Tick, dict[str, Any]]]:
     """The charges that releases state, each with the first that states it. There is one: the budget is charged once.
 
     A claim that names one theorem more, since its state was lost, is no other charge.
@@ -268,9 +268,9 @@ def gaps(ticks: Sequence[Tick]) -> int:
     return ticks[-1].tick + 1 - len(ticks)
 
 
-def downloads(found: Published, output: Path) -> list[dict[str, str]]:
+def downloads(found: History, output: Path) -> list[dict[str, str]]:
     """Links to files of the newest release that are there, relative to the folder of the page."""
-    place = found.place(found.newest.tick)
+    place = found.sink.place(found.newest.tick)
     listed = []
     for name, what in _FILES.items():
         path = place / name

@@ -25,8 +25,8 @@ from synthstream.errors import (
 )
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
-from synthstream.publish.folder import ParquetSink, Published, Sink
-from synthstream.publish.history import heads_of
+from synthstream.publish.folder import Newest, ParquetSink, Sink
+from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import parquet_sink, sink_of
 from synthstream.state.store import Store
 from synthstream.stream.opening import NAMED, begin, builder_from, hold, identity_of, key_of, marks_of
@@ -166,7 +166,7 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
         )
 
 
-def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Published) -> tuple[str, ...]:
+def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Newest) -> tuple[str, ...]:
     """Raise if a mirror holds what neither the releases nor a state as new as they know.
 
     Returns:
@@ -181,7 +181,7 @@ def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, la
     return copies.held
 
 
-def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published, held: Iterable[str] = ()) -> bool:
+def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Newest, held: Iterable[str] = ()) -> bool:
     """Whether the state may go on as it is; it is then no copy any more."""
     own = store.measurement(last.tick)
     if own is None or own.head != last.head:
