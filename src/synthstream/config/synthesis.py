@@ -53,14 +53,10 @@ class SynthesizerConfig(Section):
         order, marginals: which tables; see :func:`workload_of`.
         counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.marginals.Marginals`.
         measure: ``always``, all tables at every tick; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
-        growth: see :class:`synthstream.kernel.epochs.Epochs`.
         picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
             :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
         events_per_tick: a public guess for that rule.
-        fit: see :class:`synthstream.papers.fit.rounds.Rounds`.
-        queries, score: see :class:`synthstream.papers.rounds.InRounds`.
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
-        schedule: see :class:`synthstream.kernel.points.Points`.
     """
 
     kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"

@@ -118,12 +118,7 @@ class Auditing(ABC):
 
 
 class OfCounter(Auditing):
-    """A counter over those cells that one event changes.
-
-    Args:
-        target: the counter.
-        ticks: how many are released.
-    """
+    """A counter over those cells that one event changes."""
 
     def __init__(self, target: CounterTarget, ticks: int) -> None:
         self.name, self.counter = target.name, target.counter

@@ -50,10 +50,7 @@ class Errors:
     """Errors of tables of a number of columns in one release, in events; root mean squares over their cells.
 
     Args:
-        tick: the release.
         forecast: what the noise foresees for a measured count; ``None`` if nothing comparable was measured.
-        measured: of measured counts.
-        rows: of counts in the synthetic rows.
     """
 
     tick: Tick
@@ -121,7 +118,6 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
     count as in the stream, but others may be chosen among a person's rows of one tick.
 
     Args:
-        ticks: oldest first.
         count: from codes and weights to counts over cells, int64, shape ``(cells,)``; linear.
 
     Raises:

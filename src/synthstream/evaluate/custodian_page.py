@@ -42,7 +42,6 @@ def custodian_page(config: StreamConfig, *, progress: Progress) -> str:
 
     Args:
         config: with a [sink] that holds releases, and the [source] that they were made of.
-        progress: shows how far reading is.
 
     Raises:
         ConfigError: there is no [sink] or no [source], or the releases were made with other settings.

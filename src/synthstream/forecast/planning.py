@@ -108,12 +108,9 @@ class Plan:
     """What a configuration promises, needs and will deliver.
 
     Args:
-        name: of the stream.
-        kind: of its synthesizer.
         claim, budget: the guarantee, and what it may cost.
         words: the guarantee in one precise sentence.
         meaning: what it means for the person in the data, in plain sentences.
-        how: how the stream is measured.
         caveat: what the forecast errors are the errors of.
         exact: whether the errors of measured counts follow from the law of the noise alone, whatever the data.
         unforeseen: what cannot be forecast, and why; empty if all can be.
@@ -123,11 +120,9 @@ class Plan:
         release_seconds: to compute one release at the last forecast, measured on this machine on simulated rows;
             ``None`` if it was not measured.
         expected, assumed: the public guess of events, and whether nobody gave one.
-        forecasts: errors to expect, by number of ticks.
         neighbours: the same for other budgets.
         largest_words: the forecasts' ``largest`` in a sentence; empty if no bound is known.
         cautions: what to change, or to think about.
-        notes: what else is good to know.
     """
 
     name: str

@@ -183,7 +183,6 @@ class CountsByTick:
 
         Args:
             first: those of earlier ticks, and of no readable time, are left out; 0 leaves out nothing.
-            open_tick: the tick that is open.
         """
         found: dict[int, Counts] = {}
         for tick, counts in self.ticks.items():
@@ -203,12 +202,7 @@ def _lists(column: pa.ChunkedArray) -> Iterator[IntArray | None]:
 
 
 class BatchCounting:
-    """Counts rows with a function that it is handed. See :class:`synthstream.Counting`.
-
-    Args:
-        config: of the stream.
-        count: makes exact counts of encoded rows.
-    """
+    """Counts rows with a function that it is handed. See :class:`synthstream.Counting`."""
 
     def __init__(self, config: StreamConfig, *, count: Count) -> None:
         if config.privacy.unit.of_persons:

@@ -50,7 +50,6 @@ class Intake:
     """Counts rows, files and logs into the store. Memory: a chunk of rows for each thread, and the counts.
 
     Args:
-        config: says how rows are read.
         store: where exact counts wait for their tick.
         count: makes counts of encoded rows; of persons, rows wait, and are counted when their tick closes.
         first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they

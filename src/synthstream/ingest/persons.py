@@ -73,7 +73,6 @@ class Contributions:
 
     Args:
         store: where rows wait. Its secret keys the hashes.
-        unit: persons, and how many of their events count.
 
     Raises:
         StateCorrupt: some of those who have counted are lost, or are others: they might count twice as often.

@@ -182,7 +182,6 @@ class Hypercube:
             cells: int64, shape ``(points,)``: nodes of level ``depth``, in order of arrival.
             moments: int64, shape ``(points,)``, in ``range(points)``, not decreasing: the step of the block at which
                 each point arrives. Public; ``arange(points)`` in the paper.
-            gate: the source of noise.
 
         Raises:
             HorizonExhausted: more points than were planned for. Depends on their number alone.

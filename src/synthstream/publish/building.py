@@ -22,7 +22,6 @@ class Builder:
     """Builds releases of one stream.
 
     Args:
-        config: of the stream.
         committed: looks up what was committed for a tick, or ``None``.
         segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
             empty where only :meth:`again` is to be used, which finds them.
@@ -150,7 +149,6 @@ class Builder:
 
         Args:
             last: the model of the tick before, ``None`` for the first tick.
-            models: what was fitted while this tick was drawn.
         """
         synthesizer, head = self.synthesizer(tick), self._of(tick).head
         model = synthesizer.fit(tick, self.measured, last, models, seed=seed_of(head, "fit"))

@@ -34,8 +34,6 @@ class Copies:
     copied to, is like one that does not answer: its disk may not be mounted.
 
     Args:
-        config: of the stream.
-        env: does the side effects.
         unchecked: open also without mirrors that cannot be asked.
 
     Raises:

@@ -18,7 +18,6 @@ class FieldFacts:
     """One column of a published file.
 
     Args:
-        values: all that may stand there, if it is a list of texts.
         minimum, maximum: of numbers, both included; of times, ISO texts.
         bins: number of equal parts of the range that were counted apart.
         empty: whether a cell may be null.

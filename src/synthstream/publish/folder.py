@@ -45,7 +45,6 @@ class Sink(Protocol):
         """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
 
         Args:
-            release: committed.
             key: of the state, secret: makes the name of what is unfinished.
 
         Returns:
@@ -71,7 +70,6 @@ class ParquetSink:
         folder: created if it does not exist.
         rows: ``"total"`` publishes as many rows as the noisy total; a number publishes that many.
         keep: how many releases keep their rows; older ones keep tables and manifest. ``None`` keeps all.
-        env: does the side effects.
     """
 
     def __init__(self, folder: Path, *, rows: str | int = "total", keep: int | None = None, env: Env = REAL) -> None:
@@ -239,7 +237,6 @@ class Anchor:
 
     Args:
         path: outside the state folder.
-        env: does the side effects.
     """
 
     def __init__(self, path: Path, *, env: Env = REAL) -> None:

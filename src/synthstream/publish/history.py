@@ -36,10 +36,8 @@ class Tick:
     Args:
         tick: 0-based.
         start, end: the span of the tick; its rows stand for all events up to ``end``.
-        rows: number of published rows.
         changed: share of the rows of the release before that are no longer there; ``None`` for the first.
         has_rows: whether the rows are still there (``keep`` in [sink]).
-        manifest: all of it.
     """
 
     tick: int
@@ -72,8 +70,6 @@ class History:
     """All releases of a stream that are there.
 
     Args:
-        config: the stream's public configuration.
-        sink: their folder.
         ticks: oldest first; at least one.
     """
 
@@ -162,7 +158,6 @@ def history_of(config: StreamConfig, *, progress: Progress) -> History:
 
     Args:
         config: with a [sink].
-        progress: shows how far reading is.
 
     Raises:
         ConfigError: there is no [sink], or the configuration is not the one that the releases were made with.

@@ -60,11 +60,6 @@ def heads_of(committed: Callable[[int], Committed | None]) -> Callable[[int], st
 def refuse_fork(mirror: Mirror, known: Copied | None, heads: Heads) -> None:
     """Raise unless the newest release that a mirror holds is of a chain.
 
-    Args:
-        mirror: which.
-        known: what it holds.
-        heads: of the chain.
-
     Raises:
         StateRolledBack: it is not, whoever made it.
         SinkError: the mirror does not tell.
@@ -104,8 +99,6 @@ def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
     (``keep``) is left out where rows are wanted.
 
     Args:
-        sink: what is published.
-        mirror: what gets copies.
         held: it has held the stream, and must not be made anew.
 
     Returns:

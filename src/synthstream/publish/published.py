@@ -50,9 +50,6 @@ class Releases:
 
     ``len`` says how many there are; a loop visits all of them. Nothing is kept open, and nothing private is needed.
 
-    Args:
-        config: of the stream.
-
     Raises:
         NotReleased: the stream has no ``[sink]``.
 

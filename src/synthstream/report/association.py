@@ -25,7 +25,6 @@ class Pair:
     """Two columns.
 
     Args:
-        columns: their positions.
         strength: Cramér's V in the synthetic rows, from 0 to 1; ``None`` if a column has one value alone there.
         beyond: how far the measured table is from independence, by how far noise alone would be in one table of a
             hundred: above 1 it is more than noise. ``None`` if that is not known.

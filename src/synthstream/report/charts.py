@@ -28,7 +28,6 @@ class Series:
     """Points of one line.
 
     Args:
-        name: in the legend.
         x, y: the points; where ``y`` is ``None`` the line has a gap.
         low, high: ends of the error band at each point; left out: no band. ``None`` in either: no band there.
     """
@@ -45,8 +44,6 @@ class Bar:
     """A bar.
 
     Args:
-        label: what it stands for.
-        value: its length.
         at, low, high: a dot, and the ends of its error bar; ``None`` for none. The scale starts at 0: a dot below it
             is an arrow there, with the note as its words.
         muted: drawn grey: a cell such as ``other`` or ``missing``, or one that is lost in noise.
@@ -87,12 +84,9 @@ def line_chart(
 
     Args:
         series: at most six.
-        title: the caption.
         description: what it shows, in words, for who cannot see it.
-        x, y: axes.
         x_label, y_label: what they are, with the unit.
         table: the numbers, under a fold.
-        note: a sentence below.
         small: one of many side by side.
 
     Raises:
@@ -143,11 +137,9 @@ def bar_chart(
 
     Args:
         bars: from top to bottom.
-        title: the caption.
         high: where the scale ends; left out: at the longest bar or error bar. It starts at 0.
         headings: of labels and of numbers.
         more: further bars, under a fold.
-        note: a sentence below.
         level: 2 to 6: the caption is a heading of this level.
 
     Example:
@@ -248,10 +240,7 @@ def density_map(
 
     Args:
         grid: counts, a row for each step of y from low to high, a column for each step of x from low to high.
-        x, y: axes.
         aspect: width by height of the drawing; for degrees of longitude by latitude see :func:`aspect_of_degrees`.
-        x_label, y_label: what they are.
-        scale: what the colours mean.
         span: the counts that the first and the last colour stand for; left out: the smallest and the largest.
 
     Example:

@@ -52,8 +52,6 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     """The charts of one column of a stream of tables; ``None`` if no table of it alone is published.
 
     Args:
-        found: the releases.
-        position: of the column.
         history: sampled releases, oldest first, the newest last.
     """
     workload, column = found.workload, found.config.schema.columns[position]

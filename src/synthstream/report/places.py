@@ -30,7 +30,6 @@ class Grid:
     """Events by cell over two columns.
 
     Args:
-        across, up: the columns, from left to right and from bottom to top.
         counts: shape ``(cells up, cells across)``.
         degrees: whether they are longitude and latitude.
     """
@@ -45,7 +44,6 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
     """Positions of the columns to draw across and up, and whether they are longitude and latitude by their names.
 
     Args:
-        columns: all of them.
         any_pair: whether the first two will do if none are named so.
 
     Example:

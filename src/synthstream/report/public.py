@@ -57,7 +57,6 @@ def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> st
     Args:
         config: with a [sink] that holds releases.
         output: where the page will lie; links to the newest release start there.
-        progress: shows how far reading is.
 
     Raises:
         ConfigError: there is no [sink], or the releases were made with other settings.

@@ -76,7 +76,6 @@ class Store:
         read_only: look at what is public, without the lock and the key, while another process may be writing.
         copies: take a backup that was put back, too.
         key: 32 bytes that what is private is encrypted with.
-        env: does the side effects.
 
     Raises:
         StateLocked: another process has it open.
@@ -194,7 +193,6 @@ class Store:
         """A private piece as it may be stored: encrypted, if there is a key.
 
         Args:
-            piece: private.
             place: table and row, so that it is refused elsewhere.
         """
         return self._private.seal(piece, place)

@@ -66,9 +66,7 @@ def adopt(
     in the lost state and are dated before the segment are lost.
 
     Args:
-        config: of the stream.
         gates, seed, env: as for :class:`synthstream.Stream`.
-        progress: wraps the loops over releases.
         unchecked: go on although a mirror cannot be asked what it holds. Drawing will ask again.
 
     Raises:
@@ -306,9 +304,7 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
     Restoring means adopting: put ``private`` in the place of the state, and say ``synthstream recover --adopt``.
 
     Args:
-        config: of the stream.
         folder: must not exist.
-        progress: wraps the loop over ticks.
 
     Raises:
         StateError: there is no state, or the folder cannot be written.

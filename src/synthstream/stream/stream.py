@@ -172,7 +172,6 @@ class Stream:
         """Take rows that were counted elsewhere, by :class:`synthstream.Counting`. Committed on return.
 
         Args:
-            counts: of the rows of this batch, merged.
             batch_id: the same id and content again is a no-op. Without an id, counts count each time they come.
 
         Raises:

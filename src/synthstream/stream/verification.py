@@ -35,7 +35,6 @@ class Verified(NamedTuple):
     Args:
         ticks: number of ticks that the state has measured.
         releases: number of published releases.
-        findings: what is wrong.
         unchecked: ticks that were drawn while a mirror could not be asked what it holds. Not wrong, and to be known.
     """
 
@@ -49,10 +48,8 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
     """Check the state, if it is there, and every published file. Changes nothing, draws nothing.
 
     Args:
-        config: of the stream.
         rebuild: also build every release again from what was measured, and compare all bytes. Takes as long as fitting
             them did, and needs the same versions of this package and its libraries.
-        progress: wraps the loop over releases.
     """
     findings: list[Finding] = []
     store, heads = None, dict[int, str]()

@@ -28,7 +28,6 @@ class Calibrated:
     """Buffers of one tree, and the marginals of its current potentials.
 
     Args:
-        tree: the junction tree.
         attached: where the measured tables lie in it.
         base: log-potentials that stay as they are, over all cells of the tree; left out: none.
     """
@@ -161,7 +160,6 @@ def match(
     Of all models with these marginals this finds the nearest to the first one in Kullback-Leibler divergence.
 
     Args:
-        tree: the tree, with the measured tables attached.
         potentials: of the first model, flat, over the cells of the measured tables.
         targets: positive probabilities, consistent.
         sweeps: over all tables, at most.

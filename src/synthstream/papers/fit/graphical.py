@@ -28,7 +28,6 @@ class Graphical:
     """A distribution over all combinations of codes, proportional to the exponential of a sum of potentials.
 
     Args:
-        sizes: number of codes of each column.
         total: number of rows that the model stands for; 0 makes all tables zero.
         cliques: columns of each potential, strictly increasing, none twice. Columns in none are uniform.
         potentials: one for each clique, in the shape of its columns' sizes.
@@ -151,7 +150,6 @@ def fit_graphical(
     separators hold at most 2,000 cells; for larger models a slower method gets near, see ``iterations``.
 
     Args:
-        sizes: number of codes of each column.
         cliques: columns of each measured table, in any order; a table may be measured more than once, be part of
             another one, hold one column or none.
         values: noisy counts of each, in the shape of its columns' sizes; any finite numbers.

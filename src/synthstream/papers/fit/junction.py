@@ -75,7 +75,6 @@ class Junction:
     """A junction tree over all columns. A column in no clique has a table of its own.
 
     Args:
-        sizes: number of codes of each column.
         cliques: columns of each table; a parent comes before its children.
         parents: position of each table's parent, -1 for the root.
     """
@@ -178,10 +177,6 @@ def model_megabytes(sizes: tuple[int, ...], cliques: Sequence[Clique]) -> float:
     """Size of a model's junction-tree tables in MB of float64, with our own elimination order.
 
     Some tens of microseconds for ten or twenty columns: nothing is built.
-
-    Args:
-        sizes: number of codes of each column.
-        cliques: columns of each clique.
     """
     _, cells = _triangulate(sizes, cliques)
     return cells * _BYTES / 1e6

@@ -80,7 +80,6 @@ class Rounds:
     """The rounds of one tick: see :class:`synthstream.papers.rounds.Fitting`.
 
     Args:
-        workload: the tables.
         kind: ``pgm``, a graphical model (McKenna, Sheldon, Miklau 2019); ``mw``, multiplicative weights over every
             combination of codes (Hardt, Ligett, McSherry 2012).
         start: synthetic data to begin with; left out: uniform.

@@ -28,8 +28,6 @@ class Problem:
     """Measured tables, each once, as probabilities.
 
     Args:
-        sizes: number of codes of each column.
-        total: number of rows, at least 0.
         cliques: columns of each table, increasing, no table empty or twice.
         values: probabilities plus noise, moved to sum to 1, in the shape of each clique.
         weights: the largest 1.
@@ -106,11 +104,7 @@ def solve(
     """Potentials of the measured cliques.
 
     Args:
-        problem: what was measured.
-        held: potentials to start from.
         kept: potentials of other cliques, which stay.
-        iterations: see fit_graphical.
-        tolerance: see fit_graphical.
     """
     start = [np.zeros(shape) for shape in problem.shapes] if held is None else held
     if problem.total == 0 or not problem.cliques:

@@ -16,7 +16,6 @@ class Tables:
     """Probabilities of a junction tree's tables.
 
     Args:
-        tree: the tree.
         given: probabilities given the separator towards the parent, flat.
         joint: probabilities, flat.
     """

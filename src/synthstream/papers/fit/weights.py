@@ -140,7 +140,6 @@ def fit_weights(
           below 1e-12 / number of cells: one at zero could never rise again.
 
     Args:
-        sizes: number of codes of each column.
         cliques: columns of each measured marginal, strictly increasing; a marginal may come more than once.
         values: noisy counts in events, each in the shape of its marginal or flat; of a single cell, one number.
         weights: inverse variance of a count of each measurement, in any unit, above 0; shape ``(measurements,)``.
@@ -210,7 +209,6 @@ class _View:
     """The domain as an array in which neighbouring columns that a marginal sums out are one axis.
 
     Args:
-        shape: of the array.
         summed: axes that the marginal sums out.
         kept: its shape with 1 for these, to be broadcast over the array.
     """
