@@ -10,7 +10,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
-from synthstream.ingest.bounding import arrivals, counting, from_bytes
+from synthstream.ingest.bounding import arrivals, counting, from_bytes, unused
 from synthstream.ingest.counting import PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource
 from synthstream.publish.history import Cells, History, Progress, Tick
@@ -153,19 +153,14 @@ def _rows(config: StreamConfig, files: FileSource, last: int, progress: Progress
     for i in progress(list(range(len(paths))), "reading the true events"):
         for chunk in files.read(paths[i], chunk_rows=_CHUNK):
             rows = encode(config, chunk)
-            kept = rows.ticks <= last
-            people = None if rows.people is None else rows.people.filter(pl.Series(kept))
-            weights = None if rows.weights is None else rows.weights[kept]
-            yield PrivateRows(rows.codes[kept], rows.ticks[kept], weights, people)
+            yield rows.where(rows.ticks <= last)
 
 
 def _bounded(config: StreamConfig, waiting: pl.DataFrame) -> tuple[CodeArray, IntArray, IntArray]:
     """Codes, weights and ticks of the rows of persons that count."""
     unit = config.privacy.unit
-    window = pl.lit(0) if unit.period is None else pl.col("tick") // unit.period
     together = waiting.group_by("who", "tick", "rank", "row").agg(pl.col("number").sum())
-    together = together.with_columns(window=window.cast(pl.Int64), used=pl.lit(0, dtype=pl.Int64))
-    kept = counting(together, unit).filter(pl.col("kept") > 0)
+    kept = counting(unused(together, unit), unit).filter(pl.col("kept") > 0)
     codes, weights = from_bytes(b"".join(kept["row"].to_list()), len(config.schema.columns))
     return codes, weights * kept["kept"].to_numpy(), kept["tick"].to_numpy().astype(np.int64)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self, TypeVar
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
@@ -54,9 +55,8 @@ class PrivateRows(NamedTuple):
         keys = [key.encode() for key in self.people.to_list()]
         return (*numbers, np.array([len(key) for key in keys], dtype=np.int64).tobytes(), b"".join(keys))
 
-    def since(self, tick: int) -> PrivateRows:
-        """Those of a tick or later by their own time."""
-        kept = self.ticks >= tick
+    def where(self, kept: NDArray[np.bool_]) -> PrivateRows:
+        """Some of them, as a mask says."""
         weights = None if self.weights is None else self.weights[kept]
         people = None if self.people is None else self.people.filter(pl.Series(kept))
         return PrivateRows(self.codes[kept], self.ticks[kept], weights, people)
@@ -152,11 +152,7 @@ class CountsByTick:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What :meth:`to_bytes` was called on.
-
-        Raises:
-            CountsMismatch: these are no such bytes.
-        """
+        """What :meth:`to_bytes` was called on. Raises ``CountsMismatch`` if these are no such bytes."""
         try:
             table = pa.ipc.open_stream(data).read_all().combine_chunks()
             facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}

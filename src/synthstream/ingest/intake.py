@@ -230,7 +230,7 @@ class Intake:
 
     def _add(self, rows: PrivateRows, open_tick: int) -> None:
         if self._people is not None:
-            self._people.add(rows.since(self._first) if self._first else rows, open_tick)
+            self._people.add(rows.where(rows.ticks >= self._first) if self._first else rows, open_tick)
         elif self._counting is not None:
             self._put(self._counting.of(rows), open_tick)
 
