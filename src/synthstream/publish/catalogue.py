@@ -27,27 +27,14 @@ _WHAT = {
 }
 
 # What the specification asks every Croissant 1.0 file to begin with.
+_TERMS = """
+citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath
+key md5 parentField path recordSet references regex repeated replace samplingRate separator source subField transform
+"""
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    **{
-        key: f"cr:{key}"
-        for key in (
-            *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet"),
-            *("format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"),
-            *(
-                "references",
-                "regex",
-                "repeated",
-                "replace",
-                "samplingRate",
-                "separator",
-                "source",
-                "subField",
-                "transform",
-            ),
-        )
-    },
+    **{key: f"cr:{key}" for key in _TERMS.split()},
     **{key: {"@id": f"cr:{key}", "@type": "@json"} for key in ("data", "examples")},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "conformsTo": "dct:conformsTo",
