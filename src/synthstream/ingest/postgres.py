@@ -160,13 +160,7 @@ class PostgresSource:
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         with self._told():
             table = self._look_up()
-            last = place_in(
-                after,
-                table.origin,
-                name=self.name,
-                moved=self._moved,
-                movable="its numbers",
-            )
+            last = place_in(after, table.origin, name=self.name, moved=self._moved, movable="its numbers")
             last = _FIRST if last is None else int(last)
             bound = self._bound(table, last)
             while True:  # also if there is nothing new: what is refused must not depend on that

@@ -93,13 +93,9 @@ def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFac
 
 
 def _said(value: object) -> str:
-    return (
-        value.isoformat()
-        if isinstance(value, datetime)
-        else str(value).lower()
-        if value in (True, False)
-        else f"{value}"
-    )
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _of_tables(config: StreamConfig) -> list[FieldFacts]:

@@ -60,12 +60,11 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     here = workload.slice_of((position,))
     now, note = latest(found, (position,), history[-1][1])
     over_time = [(tick, running(cells, here)) for tick, cells in history]
-    ordered = is_ordered(column)
-    charts = _middle(column, over_time) if ordered else _multiples(column, over_time)
+    charts = _middle(column, over_time) if is_ordered(column) else _multiples(column, over_time)
     return Card(
         name=column.name,
         kind=kind_of(column),
-        now=_bars(column, now, ordered=ordered),
+        now=_bars(column, now),
         history=tuple(charts) if len(history) > 1 else (),
         note=note,
     )
@@ -125,7 +124,7 @@ def labels_of(column: Column) -> list[str]:
     return [label.replace("..", " to ") for label in column.labels]
 
 
-def _bars(column: Column, now: Counts, *, ordered: bool) -> Markup:  # noqa: ARG001
+def _bars(column: Column, now: Counts) -> Markup:
     """Bars of one column: bins in their order, others from the largest."""
     labels, values = labels_of(column), len(column.value_labels)
     bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]

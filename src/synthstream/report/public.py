@@ -127,7 +127,7 @@ def _of_tables(found: History, progress: Progress) -> dict[str, Any]:
         "noise_known": any(pair.beyond is not None for pair in listed),
         "map": None if grid is None else map_of(grid, found.newest),
         "degrees": grid is not None,
-        "error_bars": any(np.isfinite(cells.stderr).any() for cells in (newest,)),
+        "error_bars": bool(np.isfinite(newest.stderr).any()),
     }
 
 
