@@ -27,7 +27,7 @@ _DEPTH = 20
 # The state of a points stream holds a number of 8 bytes for each cell, and no piece of a state may have 1 GB.
 _DEEPEST_POINTS = 26
 
-Measure = Literal["auto", "always", "epochs"]
+Measuring = Literal["auto", "always", "epochs"]
 
 # Keys that had another name when the first chains began.
 STORED = {"shares": "budget"}
@@ -64,7 +64,7 @@ class SynthesizerConfig(Section):
     marginals: Annotated[tuple[Words, ...], Field(strict=False)] | None = None
     counter: Annotated[str, _one_of(COUNTERS)] = "auto"
     shares: Split = "auto"
-    measure: Measure = "auto"
+    measure: Measuring = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
     picks: int | None = Field(default=None, ge=1)
     events_per_tick: float | None = Field(default=None, gt=0, allow_inf_nan=False)

@@ -27,7 +27,7 @@ from synthstream.synthesizers.assembly import group_factor, synthesizer_of
 from synthstream.synthesizers.contract import POWER, CounterTarget, DrawTarget, Measure
 from synthstream.workload import FloatArray
 
-Progress = Callable[[float], None]
+Meter = Callable[[float], None]
 # Cells of one vector of simulated counters.
 _CELLS = 200_000
 
@@ -113,7 +113,7 @@ class Auditing(ABC):
     """Something whose claim can be compared with what is seen."""
 
     @abstractmethod
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
+    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
         """Simulate ``runs`` runs on each side. The bound is wrong with probability at most ``alpha``."""
 
 
@@ -129,7 +129,7 @@ class OfCounter(Auditing):
         together = float(loss.sum() if self.measure == "epsilon" else np.sqrt(np.sum(loss**2)))
         self.claimed = together if target.claimed is None else target.claimed
 
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
+    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
         look = readings(self.counter, self.ticks)
         loss = self.moved / self.multipliers
         if self.measure == "epsilon":
@@ -179,7 +179,7 @@ class OfDraws(Auditing):
     def __init__(self, target: DrawTarget) -> None:
         self._target = target
 
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
+    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
         target, sides = self._target, []
         room = 1.0 if target.grid is None else lattice(*target.grid)
         for side in (0, 1):
@@ -242,7 +242,7 @@ def audit(
     ticks: int = 64,
     confidence: float = 0.999,
     gate: Gate | None = None,
-    progress: Progress = lambda _: None,
+    progress: Meter = lambda _: None,
 ) -> Audit:
     """Audit the counters and the whole stream of a configuration. Reads no data and no state, and spends nothing.
 

@@ -13,7 +13,7 @@ from synthstream.errors import ConfigError
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, unused
 from synthstream.ingest.counting import PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource
-from synthstream.publish.history import Cells, History, Progress, Tick
+from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -59,7 +59,7 @@ class Errors:
     rows: float
 
 
-def truth_of_tables(found: History, *, progress: Progress) -> Truth:
+def truth_of_tables(found: History, *, progress: Steps) -> Truth:
     """True counts of a stream of tables over all cells of its workload. Raises as :func:`truth`."""
     most = max(2, _LARGEST // found.workload.cells)
     ticks = found.sampled()
@@ -88,7 +88,7 @@ def added_up(chain: Sequence[tuple[Tick, Cells]]) -> tuple[Tick, Cells]:
     return chain[0][0], together
 
 
-def truth_of_points(found: History, *, progress: Progress) -> Truth:
+def truth_of_points(found: History, *, progress: Steps) -> Truth:
     """True counts of a stream of points over the finest nodes that the newest release lists, in C order of columns."""
     columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
     nodes = found.nodes(found.newest)
@@ -110,7 +110,7 @@ def synthetic_points(found: History, tick: Tick, cells: int) -> FloatArray | Non
     return nodes["count"].to_numpy().astype(np.float64) if nodes.height == cells else None
 
 
-def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells: int, progress: Progress) -> Truth:
+def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells: int, progress: Steps) -> Truth:
     """True counts of all events up to the end of each tick.
 
     A row counts in the tick of its own time, or in the first if that cannot be read; where the clock has no column, all
@@ -147,7 +147,7 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
     return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
 
 
-def _rows(config: StreamConfig, files: FileSource, last: int, progress: Progress) -> Iterator[PrivateRows]:
+def _rows(config: StreamConfig, files: FileSource, last: int, progress: Steps) -> Iterator[PrivateRows]:
     """Rows of all files up to a tick, chunk by chunk."""
     paths = files.files()
     for i in progress(list(range(len(paths))), "reading the true events"):

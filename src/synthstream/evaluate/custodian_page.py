@@ -22,7 +22,7 @@ from synthstream.evaluate.custodian import (
     truth_of_tables,
 )
 from synthstream.evaluate.wasserstein import w1_grid, w1_line
-from synthstream.publish.history import Cells, History, Progress, Tick, history_of
+from synthstream.publish.history import Cells, History, Steps, Tick, history_of
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.page import render
@@ -37,7 +37,7 @@ from synthstream.workload import FloatArray, IntArray
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
 
 
-def custodian_page(config: StreamConfig, *, progress: Progress) -> str:
+def custodian_page(config: StreamConfig, *, progress: Steps) -> str:
     """The comparison of all releases with the true events, as HTML. NOT PRIVATE: it shows the data.
 
     Args:
@@ -65,7 +65,7 @@ def custodian_page(config: StreamConfig, *, progress: Progress) -> str:
     )
 
 
-def _of_tables(found: History, progress: Progress) -> dict[str, Any]:
+def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     workload = found.workload
     truth = truth_of_tables(found, progress=progress)
     steps = progress(list(range(len(truth.ticks))), "reading releases")
@@ -201,7 +201,7 @@ def _card(found: History, position: int, true: IntArray, newest: Cells) -> dict[
 # -- points ----------------------------------------------------------------------------------------------------------
 
 
-def _of_points(found: History, progress: Progress) -> dict[str, Any]:
+def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     truth = truth_of_points(found, progress=progress)
     columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
     sides = [found.nodes(found.newest)[f"{c.name} from"].n_unique() for c in columns]
@@ -251,7 +251,7 @@ def _maps(found: History, columns: Sequence[Coordinate], parts: dict[str, FloatA
     return listed
 
 
-def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: Progress) -> Markup | None:
+def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: Steps) -> Markup | None:
     """Wasserstein distance between true and synthetic points over time, in one and two dimensions."""
     if len(shape) > 2:
         return None

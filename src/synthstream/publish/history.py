@@ -22,7 +22,7 @@ from synthstream.publish.outlets import parquet_sink, refuse_other_releases
 from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
-Progress = Callable[[list[int], str], Iterable[int]]
+Steps = Callable[[list[int], str], Iterable[int]]
 # A history is read at about this number of ticks.
 SAMPLED = 60
 # Longest chain of measurements that follow each other in time.
@@ -153,7 +153,7 @@ class History:
             raise SinkError(f"{path} cannot be read as the tables of a release. Restore it.") from error
 
 
-def history_of(config: StreamConfig, *, progress: Progress) -> History:
+def history_of(config: StreamConfig, *, progress: Steps) -> History:
     """All releases of a stream.
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
-from synthstream.publish.history import Cells, History, Progress, Tick
+from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
 from synthstream.report.distributions import Card, middle_chart, quantiles
 from synthstream.report.scales import linear, number, ranges
@@ -138,7 +138,7 @@ def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
     return ranges([column.min + first * step, column.min + (last + 1) * step])[0]
 
 
-def point_cards(found: History, *, progress: Progress) -> list[Card]:
+def point_cards(found: History, *, progress: Steps) -> list[Card]:
     """Charts of each column of a stream of points, from the nodes of sampled releases."""
     ticks = list(found.sampled())
     nodes = [found.nodes(ticks[i]) for i in progress(list(range(len(ticks))), "reading releases")]

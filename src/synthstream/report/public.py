@@ -15,10 +15,10 @@ import numpy as np
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
-from synthstream.publish.history import History, Progress, Tick, history_of
+from synthstream.publish.history import History, Steps, Tick, history_of
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
-from synthstream.report.distributions import REACH, Counts, card, running
+from synthstream.report.distributions import REACH, ColumnCounts, card, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
@@ -51,7 +51,7 @@ class Total:
     stderr: float | None = None
 
 
-def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> str:
+def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
     """The public report of a stream, as HTML.
 
     Args:
@@ -104,7 +104,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> st
     )
 
 
-def _of_tables(found: History, progress: Progress) -> dict[str, Any]:
+def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of tables."""
     ticks = found.sampled()
     history = [(ticks[i], found.cells(ticks[i])) for i in progress(list(range(len(ticks))), "reading releases")]
@@ -113,7 +113,7 @@ def _of_tables(found: History, progress: Progress) -> dict[str, Any]:
     cards = [card(found, i, history) for i in columns]
     listed = pairs(found, newest)
     grid = grid_of_tables(found, newest)
-    totals: list[Counts | None] = [None] * len(history)
+    totals: list[ColumnCounts | None] = [None] * len(history)
     if () in found.workload.marginals:
         here = found.workload.slice_of(())
         totals = [running(cells, here) for _, cells in history]
@@ -131,7 +131,7 @@ def _of_tables(found: History, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _of_points(found: History, progress: Progress) -> dict[str, Any]:
+def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of points."""
     grid = grid_of_nodes(found, found.nodes(found.newest))
     return {
@@ -146,13 +146,13 @@ def _of_points(found: History, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _total(newest: Tick, total: Counts | None) -> Total:
+def _total(newest: Tick, total: ColumnCounts | None) -> Total:
     if total is None or not np.isfinite([total.measured[0], total.stderr[0]]).all():
         return Total(rows=newest.rows)
     return Total(rows=newest.rows, measured=float(total.measured[0]), stderr=float(total.stderr[0]))
 
 
-def _growth(ticks: Sequence[Tick], totals: Sequence[Counts | None]) -> Markup:
+def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts | None]) -> Markup:
     """Events in total over time."""
     low: list[float | None] = []
     high: list[float | None] = []

@@ -126,48 +126,52 @@ def _move(given, table, shape, steps, mass, mean, change):  # type: ignore[no-un
 
 
 @numba.njit(cache=True)
-def _host(plan, attached, tables, q):  # type: ignore[no-untyped-def]
+def _host(layout, attached, tables, q):  # type: ignore[no-untyped-def]
     """The table of the tree that holds a smaller one, its shape, and steps in the smaller one."""
     c = attached.host[q]
     steps = _part(attached.steps, attached.maps, q)
-    return _part(tables, plan.cells, c), _part(plan.shape, plan.axes, c), steps
+    return _part(tables, layout.cells, c), _part(layout.shape, layout.axes, c), steps
 
 
 @numba.njit(cache=True)
-def _above(plan, tables, c):  # type: ignore[no-untyped-def]
+def _above(layout, tables, c):  # type: ignore[no-untyped-def]
     """The parent of a table, its shape, and steps in the separator between them."""
-    parent = plan.parent[c]
-    return _part(tables, plan.cells, parent), _part(plan.shape, plan.axes, parent), _part(plan.up, plan.ups, c)
+    parent = layout.parent[c]
+    return (
+        _part(tables, layout.cells, parent),
+        _part(layout.shape, layout.axes, parent),
+        _part(layout.up, layout.ups, c),
+    )
 
 
 @numba.njit(cache=True, nogil=True)
-def attach(plan, attached, small, tables):  # type: ignore[no-untyped-def]
+def attach(layout, attached, small, tables):  # type: ignore[no-untyped-def]
     """Add smaller tables to the tables of the tree that hold them."""
     for q in range(attached.host.size):
-        table, shape, steps = _host(plan, attached, tables, q)
+        table, shape, steps = _host(layout, attached, tables, q)
         _add(table, shape, steps, _part(small, attached.cells, q))
 
 
 @numba.njit(cache=True, nogil=True)
-def project(plan, attached, tables, small):  # type: ignore[no-untyped-def]
+def project(layout, attached, tables, small):  # type: ignore[no-untyped-def]
     """Sum the tables of the tree to smaller ones."""
     for q in range(attached.host.size):
-        table, shape, steps = _host(plan, attached, tables, q)
+        table, shape, steps = _host(layout, attached, tables, q)
         _sum(table, shape, steps, _part(small, attached.cells, q))
 
 
 @numba.njit(cache=True, nogil=True)
-def condition(plan, tables, messages):  # type: ignore[no-untyped-def]
+def condition(layout, tables, messages):  # type: ignore[no-untyped-def]
     """From log-potentials to probabilities given the separator, in place; returns the log of the partition function.
 
     ``messages`` is filled with log-messages, those of the separators towards the root.
     """
     buffer = np.empty_like(messages)
-    for c in range(plan.parent.size - 1, -1, -1):
-        table = _part(tables, plan.cells, c)
-        shape, steps = _part(plan.shape, plan.axes, c), _part(plan.own, plan.axes, c)
-        message = _part(messages, plan.seps, c)
-        small = _part(buffer, plan.seps, c)
+    for c in range(layout.parent.size - 1, -1, -1):
+        table = _part(tables, layout.cells, c)
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
+        message = _part(messages, layout.seps, c)
+        small = _part(buffer, layout.seps, c)
         _largest(table, shape, steps, message)
         for s in range(message.size):
             small[s] = -message[s]
@@ -179,43 +183,43 @@ def condition(plan, tables, messages):  # type: ignore[no-untyped-def]
             message[s] += np.log(small[s])
             small[s] = 1.0 / small[s]
         _scale(table, shape, steps, small)
-        if plan.parent[c] >= 0:
-            host, axes, up = _above(plan, tables, c)
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
             _add(host, axes, up, message)
     return messages[0]
 
 
 @numba.njit(cache=True, nogil=True)
-def marginals(plan, given, masses, tables):  # type: ignore[no-untyped-def]
+def marginals(layout, given, masses, tables):  # type: ignore[no-untyped-def]
     """Fill ``tables`` with probabilities and ``masses`` with those of the separators."""
     masses[0] = 1.0
-    for c in range(plan.parent.size):
-        mass = _part(masses, plan.seps, c)
-        if plan.parent[c] >= 0:
-            host, axes, up = _above(plan, tables, c)
+    for c in range(layout.parent.size):
+        mass = _part(masses, layout.seps, c)
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
             _sum(host, axes, up, mass)
-        table = _part(tables, plan.cells, c)
-        table[:] = _part(given, plan.cells, c)
-        shape, steps = _part(plan.shape, plan.axes, c), _part(plan.own, plan.axes, c)
+        table = _part(tables, layout.cells, c)
+        table[:] = _part(given, layout.cells, c)
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
         _scale(table, shape, steps, mass)
 
 
 @numba.njit(cache=True, nogil=True)
-def derivative(plan, given, masses, tables):  # type: ignore[no-untyped-def]
+def derivative(layout, given, masses, tables):  # type: ignore[no-untyped-def]
     """From changes of log-potentials to the changes of probabilities that they make at first order, in place."""
     means, changes = np.empty_like(masses), np.zeros_like(masses)
-    for c in range(plan.parent.size - 1, -1, -1):
-        shape, steps = _part(plan.shape, plan.axes, c), _part(plan.own, plan.axes, c)
-        mean = _part(means, plan.seps, c)
-        _dot(_part(given, plan.cells, c), _part(tables, plan.cells, c), shape, steps, mean)
-        if plan.parent[c] >= 0:
-            host, axes, up = _above(plan, tables, c)
+    for c in range(layout.parent.size - 1, -1, -1):
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
+        mean = _part(means, layout.seps, c)
+        _dot(_part(given, layout.cells, c), _part(tables, layout.cells, c), shape, steps, mean)
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
             _add(host, axes, up, mean)
-    for c in range(plan.parent.size):
-        part = slice(plan.seps[c], plan.seps[c + 1])
-        if plan.parent[c] >= 0:
-            host, axes, up = _above(plan, tables, c)
+    for c in range(layout.parent.size):
+        part = slice(layout.seps[c], layout.seps[c + 1])
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
             _sum(host, axes, up, changes[part])
-        shape, steps = _part(plan.shape, plan.axes, c), _part(plan.own, plan.axes, c)
-        cells = slice(plan.cells[c], plan.cells[c + 1])
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
+        cells = slice(layout.cells[c], layout.cells[c + 1])
         _move(given[cells], tables[cells], shape, steps, masses[part], means[part], changes[part])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from synthstream.papers.fit.belief_propagation import attach, condition, derivative, marginals, project
-from synthstream.papers.fit.junction import Attached, Junction
+from synthstream.papers.fit.junction import Hosted, Junction
 from synthstream.workload import FloatArray
 
 # Conjugate gradients stop at the share _FORCING of the residual, or after _INNER steps.
@@ -32,34 +32,34 @@ class Calibrated:
         base: log-potentials that stay as they are, over all cells of the tree; left out: none.
     """
 
-    def __init__(self, tree: Junction, attached: Attached, base: FloatArray | None = None) -> None:
-        self.plan, self.attached, self.base = tree.plan, attached, base
-        self.given = np.zeros(int(tree.plan.cells[-1]))
+    def __init__(self, tree: Junction, attached: Hosted, base: FloatArray | None = None) -> None:
+        self.layout, self.attached, self.base = tree.layout, attached, base
+        self.given = np.zeros(int(tree.layout.cells[-1]))
         self.scratch = np.zeros_like(self.given)
-        self.messages = np.zeros(int(tree.plan.seps[-1]))
+        self.messages = np.zeros(int(tree.layout.seps[-1]))
         self.masses = np.zeros_like(self.messages)
 
     def spread(self, potentials: FloatArray) -> None:
         """Fill ``given`` with the sum of all log-potentials."""
         self.given[:] = 0.0 if self.base is None else self.base
-        attach(self.plan, self.attached, potentials, self.given)
+        attach(self.layout, self.attached, potentials, self.given)
 
     def evaluate(self, potentials: FloatArray) -> tuple[float, FloatArray]:
         """Log of the partition function, and the probabilities of all measured tables, flat."""
         self.spread(potentials)
-        log = float(condition(self.plan, self.given, self.messages))
-        marginals(self.plan, self.given, self.masses, self.scratch)
+        log = float(condition(self.layout, self.given, self.messages))
+        marginals(self.layout, self.given, self.masses, self.scratch)
         out = np.empty_like(potentials)
-        project(self.plan, self.attached, self.scratch, out)
+        project(self.layout, self.attached, self.scratch, out)
         return log, out
 
     def covariance(self, change: FloatArray) -> FloatArray:
         """How the probabilities of the measured tables change with their log-potentials, at first order."""
         self.scratch[:] = 0.0
-        attach(self.plan, self.attached, change, self.scratch)
-        derivative(self.plan, self.given, self.masses, self.scratch)
+        attach(self.layout, self.attached, change, self.scratch)
+        derivative(self.layout, self.given, self.masses, self.scratch)
         out = np.empty_like(change)
-        project(self.plan, self.attached, self.scratch, out)
+        project(self.layout, self.attached, self.scratch, out)
         return out
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from synthstream.papers.fit.descent import Calibrated
 from synthstream.papers.fit.junction import Clique, Junction, ModelTooLarge, cells_of, junction, model_megabytes
 from synthstream.papers.fit.solving import Problem, solve
-from synthstream.papers.fit.tables import Tables, draw
+from synthstream.papers.fit.tables import TreeTables, draw
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 __all__ = ["Graphical", "ModelTooLarge", "fit_graphical", "model_megabytes"]
@@ -122,12 +122,12 @@ class Graphical:
         return cls(sizes=sizes, total=float(arrays["total"]), cliques=cliques, potentials=potentials)
 
     @cached_property
-    def _tables(self) -> Tables:
+    def _tables(self) -> TreeTables:
         """Calibrated tables of the junction tree."""
         tree: Junction = junction(self.sizes, self.cliques)
         calibrated = Calibrated(tree, tree.attach(self.cliques))
         calibrated.evaluate(np.concatenate([np.zeros(0), *(p.reshape(-1) for p in self.potentials)]))
-        return Tables(tree, calibrated.given, calibrated.scratch)
+        return TreeTables(tree, calibrated.given, calibrated.scratch)
 
 
 def fit_graphical(

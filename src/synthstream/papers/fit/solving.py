@@ -140,11 +140,11 @@ def held_fast(tree: Junction, kept: Mapping[Clique, FloatArray]) -> FloatArray |
 def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray] | None:
     """The measured cliques' tables at the optimum, flat, all cells positive; None if there are too many constraints."""
     whole = tree.with_tables(problem.cliques)
-    plan = whole.plan
-    if plan.seps[-1] > MOST or plan.cells[-1] > MOST_CELLS:
+    layout = whole.layout
+    if layout.seps[-1] > MOST or layout.cells[-1] > MOST_CELLS:
         return None
     measured = dict(zip(problem.cliques, zip(problem.values, problem.weights, strict=True), strict=True))
-    lengths = np.diff(plan.cells)
+    lengths = np.diff(layout.cells)
     # Isolated columns have nothing to fit; what they are held near is what they get, and any weight does.
     values = np.concatenate(
         [
@@ -158,7 +158,7 @@ def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray
     tables = _settled(whole, values, weights, loose, tolerance)
     if tables is None:
         return None
-    parts = dict(zip(whole.cliques, np.split(tables, plan.cells[1:-1]), strict=True))
+    parts = dict(zip(whole.cliques, np.split(tables, layout.cells[1:-1]), strict=True))
     return [_mixed(problem, clique, parts, whole) for clique in problem.cliques]
 
 
@@ -167,7 +167,7 @@ def _settled(
 ) -> FloatArray | None:
     """Solve; move loose tables' values to where they were held, until measured ones stay (proximal point method)."""
     values = values.copy()
-    found = nearest(tree, values, weights, np.zeros(int(tree.plan.seps[-1])))
+    found = nearest(tree, values, weights, np.zeros(int(tree.layout.seps[-1])))
     for _ in range(_MOVES if np.any(loose) else 0):
         if found is None:
             break
