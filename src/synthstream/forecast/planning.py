@@ -38,8 +38,7 @@ class Forecast:
     """Expected error after a number of ticks, in events.
 
     ``stderr``, ``table_error``, ``box`` and ``largest`` are about measured counts. Where all tables are measured at
-    every tick they are exact: they follow from the law
-    of the noise. ``rows`` is about the published rows, and a simulation.
+    every tick they follow from the law of the noise. ``rows`` is about the published rows, and a simulation.
 
     Args:
         ticks: how many ticks have been released.
@@ -88,6 +87,11 @@ class Forecast:
                 "rows": None if self.rows is None else self._percent(self.rows.table_error, self.rows.box),
             },
         }
+
+    def percent(self, value: float) -> str:
+        """An error as a part of the events expected by then, in words."""
+        share = 100 * value / max(self.events, 1.0)
+        return f"{'>100' if share > 100 else f'{share:.0f}' if share >= 10 else f'{share:.1g}'}%"
 
     def _percent(self, table_error: dict[int, float], box: float | None) -> dict[str, Any]:
         part = 100 / max(self.events, 1.0)
@@ -197,30 +201,19 @@ def plan(
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
         at_ticks: after how many ticks; left out: days 1, 30, 365 and 3650. What lies beyond the horizon is put there.
-        rows: whether to simulate the published rows, which takes some seconds; otherwise errors of measured counts are
-            all that is forecast.
+        rows: whether to simulate the published rows too, which takes some seconds.
         track: hands out the pieces of that work, so that a progress bar can follow.
 
     Raises:
         ConfigError: the rate cannot be read, a tick is below 1, or the configuration's parts do not fit together.
 
     Example:
-        >>> from datetime import datetime
         >>> config = StreamConfig.from_toml('''
         ... name = "visits"
         ... state = "state"
-        ... [privacy]
-        ... epsilon = 1.0
-        ... delta = 1e-9
-        ... unit = "event"
-        ... [clock]
-        ... start = 2026-01-01
-        ... every = "1d"
-        ... horizon = 365
-        ... [[columns]]
-        ... name = "ward"
-        ... type = "category"
-        ... values = ["A", "B", "C"]
+        ... privacy = { epsilon = 1.0, delta = 1e-9, unit = "event" }
+        ... clock = { start = 2026-01-01, every = "1d", horizon = 365 }
+        ... columns = [{ name = "ward", type = "category", values = ["A", "B", "C"] }]
         ... ''')
         >>> found = plan(config, expect="500/day")
         >>> [(f.ticks, f.asked) for f in found.forecasts]
@@ -229,16 +222,12 @@ def plan(
         24.3
     """
     rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
-    made = synthesizer_of(config)
-    moments = moments_of(config.clock, at_ticks)
+    made, moments, per_tick = synthesizer_of(config), moments_of(config.clock, at_ticks), rate.per_tick(config.clock)
     others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
-    budgets = [made, *(synthesizer_of(c) for c in others)]
-    per_tick = rate.per_tick(config.clock)
+    budgets = [made, *map(synthesizer_of, others)]
     exact = [[_forecast(m, config.clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in budgets]
     found = _simulated(config, budgets, exact, per_tick, track) if rows else exact
-    seconds = made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None
     forecasts = tuple(found[0])
-    table = made.tables
     claim = claim_of(config, made.mechanism)
     return Plan(
         name=config.name,
@@ -251,11 +240,11 @@ def plan(
         caveat=made.caveat,
         exact=made.every_tick,
         unforeseen=made.unforeseen,
-        tables={} if table is None else _tables(table),
+        tables={} if made.tables is None else _tables(made.tables),
         cells=made.cells,
         state_bytes=made.state_bytes(config.clock.horizon),
-        tick_bytes=100 if table is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
-        release_seconds=seconds,
+        tick_bytes=100 if made.tables is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
+        release_seconds=made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None,
         expected=rate,
         assumed=expect is None,
         forecasts=forecasts,
