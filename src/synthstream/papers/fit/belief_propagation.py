@@ -68,25 +68,6 @@ def _sum(table, shape, steps, small):  # type: ignore[no-untyped-def]
         at = _advance(digits, shape, steps, at)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
-def _dot(weights, table, shape, steps, small):  # type: ignore[no-untyped-def]
-    """Weighted sums of a larger table's cells for each cell of a smaller one."""
-    small[:] = 0.0
-    width, step = shape[-1], steps[-1]
-    digits = np.zeros(shape.size - 1, dtype=np.int64)
-    at = 0
-    for start in range(0, table.size, width):
-        if step == 0:
-            value = 0.0
-            for j in range(width):
-                value += weights[start + j] * table[start + j]
-            small[at] += value
-        else:
-            for j in range(width):
-                small[at + j] += weights[start + j] * table[start + j]
-        at = _advance(digits, shape, steps, at)
-
-
 @numba.njit(cache=True, nogil=True)
 def _largest(table, shape, steps, small):  # type: ignore[no-untyped-def]
     """The largest of a larger table's cells for each cell of a smaller one."""
@@ -211,7 +192,7 @@ def derivative(layout, given, masses, tables):  # type: ignore[no-untyped-def]
     for c in range(layout.parent.size - 1, -1, -1):
         shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
         mean = _part(means, layout.seps, c)
-        _dot(_part(given, layout.cells, c), _part(tables, layout.cells, c), shape, steps, mean)
+        _sum(_part(given, layout.cells, c) * _part(tables, layout.cells, c), shape, steps, mean)
         if layout.parent[c] >= 0:
             host, axes, up = _above(layout, tables, c)
             _add(host, axes, up, mean)

@@ -9,7 +9,10 @@ conjugate gradients; lengths grow as long as Newton's model holds.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
 from synthstream.papers.fit.belief_propagation import attach, condition, derivative, marginals, project
 from synthstream.papers.fit.junction import Hosted, Junction
@@ -112,19 +115,13 @@ def descend(
 
 def _solve(tree: Calibrated, roots: FloatArray, residual: FloatArray, length: float) -> FloatArray:
     """Conjugate gradients on ``(1 / length + R C R) y = -residual``: R the roots of the weights, C the covariance."""
-    solution, left = np.zeros_like(residual), -residual
-    direction, square = left, float(left @ left)
-    stop = _FORCING**2 * square
-    for _ in range(_INNER):
-        if square <= stop or square == 0:
-            break
-        image = roots * tree.covariance(roots * direction) + direction / length
-        step = square / float(direction @ image)
-        solution = solution + step * direction
-        left = left - step * image
-        new = float(left @ left)
-        direction, square = left + (new / square) * direction, new
-    return solution
+    apply = partial(_moved, tree, roots, length)
+    system = LinearOperator((residual.size, residual.size), matvec=apply, dtype=np.float64)
+    return np.asarray(cg(system, -residual, rtol=_FORCING, maxiter=_INNER)[0])
+
+
+def _moved(tree: Calibrated, roots: FloatArray, length: float, direction: FloatArray) -> FloatArray:
+    return np.asarray(roots * tree.covariance(roots * direction) + direction / length)
 
 
 def _search(

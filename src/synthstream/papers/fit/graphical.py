@@ -69,10 +69,8 @@ class Graphical:
     def answers(self, workload: Workload) -> FloatArray:
         """Expected counts over all cells of a workload, shape ``(workload.cells,)``.
 
-        What marginals have in common is computed once: some milliseconds for all pairs of 14 columns.
-
-        Raises:
-            ValueError: the workload is for columns of other sizes.
+        What marginals have in common is computed once: some milliseconds for all pairs of 14 columns. Raises
+        ``ValueError`` if the workload is for columns of other sizes.
         """
         if workload.sizes != self.sizes:
             raise ValueError(f"workload: sizes are {workload.sizes}, those of the model {self.sizes}")
