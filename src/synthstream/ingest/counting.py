@@ -80,10 +80,7 @@ def encode(config: StreamConfig, frame: Frame) -> PrivateRows:
     """Rows of a frame in numbers. Total: no row can raise.
 
     Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
-    and no number. That looks at each row alone.
-
-    Raises:
-        SchemaError: a column is missing.
+    and no number. That looks at each row alone. Raises ``SchemaError`` if a column is missing.
     """
     codes, ticks = config.schema.encode(frame), config.clock.ticks_of(frame)
     weights = None if config.op is None else signs(polars_frame(frame, [config.op])[config.op])

@@ -70,13 +70,10 @@ class _Newest(NamedTuple):
 
 
 def describe(config: StreamConfig) -> bool:
-    """Write both descriptions beside the releases, if they are not there as they should be.
+    """Write both descriptions beside the releases, if they are not there as they should be; tells whether it did.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
-
-    Returns:
-        Whether anything was written.
 
     Raises:
         SinkError: there is no release, or the folder cannot be written. Releases are never touched.

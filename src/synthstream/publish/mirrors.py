@@ -93,16 +93,13 @@ def refuse_emptied(mirror: Mirror, known: Copied | None) -> None:
 
 
 def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
-    """Copy every release that a mirror does not hold yet, from what the sink has published.
+    """Copy every release that a mirror does not hold yet, from what the sink has published; returns their number.
 
     A mirror without history gets the newest one, if it does not hold it. A release whose rows the sink has dropped
     (``keep``) is left out where rows are wanted.
 
     Args:
         held: it has held the stream, and must not be made anew.
-
-    Returns:
-        Number of releases that were copied.
 
     Raises:
         SinkError: the mirror holds something else, or cannot be read or written.

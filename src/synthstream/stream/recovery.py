@@ -165,10 +165,8 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
 
 
 def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Newest) -> tuple[str, ...]:
-    """Raise if a mirror holds what neither the releases nor a state as new as they know.
-
-    Returns:
-        Marks of the mirrors that hold the stream now, or have held it, as far as the old state remembers.
+    """Raise if a mirror holds what neither the releases nor a state as new as they know; returns the marks of the
+    mirrors that hold the stream now, or have held it, as far as the old state remembers.
     """
     whole, found = store is not None and heads_of(store.measurement)(last.tick) == last.head, set[str]()
     marks = Marks(lambda mark: mark in found or (store is not None and store.meta(mark) is not None), found.add)
