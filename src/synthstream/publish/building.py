@@ -11,6 +11,7 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Reading
+from synthstream.publish.folder import ParquetSink
 from synthstream.release.release import Model, Release, chain_head, seed_of
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer
@@ -199,3 +200,18 @@ class Builder:
             released=committed.released,
             covariance=None if self._config.workload is None else self.covariance,
         )
+
+
+def from_releases(
+    config: StreamConfig,
+    sink: ParquetSink,
+    committed: Callable[[int], Committed | None],
+    *,
+    tick: int | None,
+    secure: bool,
+) -> Builder:
+    """Builds releases from what is published up to a tick, without the state; ``None``: nothing is."""
+    starts, named = ([], None) if tick is None else sink.segments(tick)
+    written = [] if tick is None else [dict(sink.manifest(tick).get("claim") or {})]
+    segments = [(start, dict[str, Any]()) for start in starts]
+    return Builder(config, committed, segments=segments, named=named, secure=secure, written=written)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from synthstream.config.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
 from synthstream.kernel.ledger import Ledger
-from synthstream.publish.building import Builder
+from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import FILES, ParquetSink
 from synthstream.publish.outlets import sink_of
 from synthstream.state.store import Store
@@ -86,10 +86,7 @@ def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = i
 def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) -> Builder:
     """Builds releases from what is published, without the state."""
     last = sink.last()
-    starts, named = ([], None) if last is None else sink.segments(last.tick)
-    written = [] if last is None else [dict(sink.manifest(last.tick).get("claim") or {})]
-    segments = [(start, dict[str, Any]()) for start in starts]
-    return Builder(config, sink.measured, segments=segments, named=named, secure=secure, written=written)
+    return from_releases(config, sink, sink.measured, tick=None if last is None else last.tick, secure=secure)
 
 
 def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Fault]) -> None:
