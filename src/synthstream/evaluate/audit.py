@@ -12,7 +12,6 @@ mu): that the noise is drawn afresh is checked elsewhere.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -109,15 +108,7 @@ class Audit:
         return epsilon_of(self.whole.seen, self.delta)
 
 
-class Auditing(ABC):
-    """Something whose claim can be compared with what is seen."""
-
-    @abstractmethod
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
-        """Simulate ``runs`` runs on each side. The bound is wrong with probability at most ``alpha``."""
-
-
-class OfCounter(Auditing):
+class OfCounter:
     """A counter over those cells that one event changes."""
 
     def __init__(self, target: CounterTarget, ticks: int) -> None:
@@ -130,6 +121,7 @@ class OfCounter(Auditing):
         self.claimed = together if target.claimed is None else target.claimed
 
     def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
+        """Simulate ``runs`` runs on each side. The bound is wrong with probability at most ``alpha``."""
         look = readings(self.counter, self.ticks)
         loss = self.moved / self.multipliers
         if self.measure == "epsilon":
@@ -173,13 +165,14 @@ class OfCounter(Auditing):
         return np.asarray(found[:, :, 0] @ weights / (weights @ self.moved))[:, None]
 
 
-class OfDraws(Auditing):
+class OfDraws:
     """Readings of runs that are simulated one by one."""
 
     def __init__(self, target: DrawTarget) -> None:
         self._target = target
 
     def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
+        """See :meth:`OfCounter.audit`."""
         target, sides = self._target, []
         room = 1.0 if target.grid is None else lattice(*target.grid)
         for side in (0, 1):
