@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -216,18 +216,13 @@ def plan(
         ... columns = [{ name = "ward", type = "category", values = ["A", "B", "C"] }]
         ... ''')
         >>> found = plan(config, expect="500/day")
-        >>> [(f.ticks, f.asked) for f in found.forecasts]
-        [(1, 'day 1'), (30, 'day 30'), (365, 'day 365, day 3,650')]
         >>> round(found.forecasts[-1].stderr[1], 1)
         24.3
     """
     rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
     made, moments, per_tick = synthesizer_of(config), moments_of(config.clock, at_ticks), rate.per_tick(config.clock)
-    others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
-    budgets = [made, *map(synthesizer_of, others)]
-    exact = [[_forecast(m, config.clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in budgets]
-    found = _simulated(config, budgets, exact, per_tick, track) if rows else exact
-    forecasts = tuple(found[0])
+    mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
+    forecasts = mine.forecasts
     claim = claim_of(config, made.mechanism)
     return Plan(
         name=config.name,
@@ -248,15 +243,26 @@ def plan(
         expected=rate,
         assumed=expect is None,
         forecasts=forecasts,
-        neighbours=tuple(map(_budgeted, others, found[1:])),
+        neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, forecasts, rate, assumed=expect is None), *no_end(config, max(moments))),
         notes=notes_of(config, moments),
     )
 
 
-def _budgeted(config: StreamConfig, forecasts: Sequence[Forecast]) -> Budgeted:
-    return Budgeted(epsilon=config.privacy.budget.epsilon, forecasts=tuple(forecasts))
+def _of_budgets(
+    config: StreamConfig, moments: Mapping[int, str], per_tick: float, track: Track[Any] | None
+) -> list[Budgeted]:
+    """Forecasts at the configured budget, the first, and at others; without ``track`` of measured counts alone."""
+    others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
+    made = [synthesizer_of(c) for c in (config, *others)]
+    found = [[_forecast(m, config.clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in made]
+    if track is not None:
+        found = _simulated(config, made, found, per_tick, track)
+    return [
+        Budgeted(epsilon=c.privacy.budget.epsilon, forecasts=tuple(forecasts))
+        for c, forecasts in zip((config, *others), found, strict=True)
+    ]
 
 
 def _rate_of(config: StreamConfig) -> Rate:

@@ -128,8 +128,7 @@ def fit_weights(
 ) -> Weights:
     """Weights that answer like the measurements: w(x) grows by exp(q(x) (measured - estimate) / (2 total)).
 
-    Each pass makes this update for one measurement after another, in the order given. The cells of a marginal are
-    disjoint, so all of them are updated at once.
+    Each pass makes this update for one measurement after another, for all cells of a marginal at once.
 
     Departures from the paper: ``total`` is an estimate, as the exact number is private; all measurements are passed
     over ``iterations`` times, as its authors recommend; the last weights are returned, not a mean; less exact
@@ -137,7 +136,6 @@ def fit_weights(
     falls below 1e-12 / number of cells: one at zero could never rise again.
 
     Args:
-        sizes: number of codes of each column.
         cliques: columns of each measured marginal, strictly increasing; a marginal may come more than once.
         values: noisy counts in events, each in the shape of its marginal or flat; of a single cell, one number.
         weights: inverse variance of a count of each measurement, in any unit, above 0; shape ``(measurements,)``.
@@ -155,7 +153,6 @@ def fit_weights(
         ValueError: arguments do not fit together, the rate is out of range, or a number is not finite.
 
     Cost: two passes over the domain for each measurement and iteration, about 2 ns a combination; deterministic.
-
     Source: Hardt, Ligett, McSherry 2012, "A Simple and Practical Algorithm for Differentially Private Data Release",
     Figure 1 and section 2.2; Kumar, Strohmer, Vershynin, section 4.2.1.
 
@@ -164,8 +161,7 @@ def fit_weights(
         >>> np.round(fitted.table((0, 1)), 1).tolist()
         [[3.6, 5.4], [0.4, 0.6]]
     """
-    if start is None:
-        start = Weights.uniform(sizes, total)
+    start = Weights.uniform(sizes, total) if start is None else start
     if start.sizes != tuple(sizes):
         raise ValueError(f"start: columns of sizes {start.sizes}, not {tuple(sizes)}")
     if not 0 < rate <= 4:
@@ -176,13 +172,18 @@ def fit_weights(
         return after
     shares = after.shares.copy()
     for _ in range(iterations):
-        for first in range(0, len(measurements), _TOGETHER):
-            mass = 1.0
-            for measurement in measurements[first : first + _TOGETHER]:
-                mass = measurement.update(shares, mass, rate)
-            np.maximum(shares, _FLOOR / shares.size * mass, out=shares)
-            shares /= shares.sum()
+        _pass(shares, measurements, rate)
     return Weights(sizes=after.sizes, total=after.total, shares=shares)
+
+
+def _pass(shares: FloatArray, measurements: Sequence[_Measurement], rate: float) -> None:
+    """Update shares in place by one measurement after another."""
+    for first in range(0, len(measurements), _TOGETHER):
+        mass = 1.0
+        for measurement in measurements[first : first + _TOGETHER]:
+            mass = measurement.update(shares, mass, rate)
+        np.maximum(shares, _FLOOR / shares.size * mass, out=shares)
+        shares /= shares.sum()
 
 
 def domain(sizes: Sequence[int]) -> int:
