@@ -76,7 +76,7 @@ REFUSED = [
     ('[[mirror]]\nkind = "delta"', 'mirror.0.path: this key is required for kind = "delta"'),
     ('[[mirror]]\nkind = "delta"\npath = "a"\nservice = "b"', "service: has no effect"),
     (mirror("a", 'service = "host=x password=y"'), "service"),
-    (mirror("a", 'user = "me"'), "there is no such key"),
+    (mirror("a", 'user = "me"'), r"there is no such key here\..* Allowed: kind, table, service, content$"),
     (mirror("s.a") + mirror("S.A"), "is another place"),
     (mirror("a") + mirror("public.a"), "is another place"),
     (mirror("s.a") + mirror("s.a_manifest"), "is another place"),

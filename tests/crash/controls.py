@@ -50,7 +50,7 @@ class Overwriting(ParquetSink):
     def publish(self, release: Release, *, key: bytes | None = None) -> str:
         """See :meth:`ParquetSink.publish`."""
         final = self.place(release.tick)
-        if final.exists() and self._published(release.tick).head != release.head:
+        if final.exists() and self._newest(release.tick).head != release.head:
             shutil.rmtree(final)
         return super().publish(release, key=key)
 

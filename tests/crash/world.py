@@ -17,39 +17,13 @@ from synthstream.errors import SynthstreamError
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.stream.stream import Stream
 from synthstream.testing.gates import ExactGate
+from tests.support.configs import SINK, WARD, number, source, stream_toml
 
 TICKS = 30
 PER_FILE = 6
 START = datetime(2026, 1, 1)
 
-_TABLE = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-31
-horizon = 30
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-[[columns]]
-name = "age"
-type = "number"
-min = 0
-max = 100
-bins = 3
-[source]
-kind = "parquet"
-path = "source/*.parquet"
-"""
-_SINK = '[sink]\nkind = "parquet"\npath = "releases"\n'
+_TABLE = stream_toml(WARD, number("age", "bins = 3"), source("source/*.parquet"), until="2026-01-31", horizon=30)
 _PURE = _TABLE.replace("delta = 1e-9", "delta = 0").replace(
     "[source]", '[[columns]]\nname = "new"\ntype = "boolean"\n[synthesizer]\nkind = "table"\npicks = 1\n[source]'
 )
@@ -61,9 +35,9 @@ _POINTS = (
     .replace("[source]", '[synthesizer]\nkind = "points"\ndepth = 8\n[source]')
 )
 KINDS = {
-    "table": _TABLE + _SINK + "keep = 3\n",
-    "epochs": _PURE + _SINK,
-    "points": _POINTS + _SINK,
+    "table": _TABLE + SINK + "keep = 3\n",
+    "epochs": _PURE + SINK,
+    "points": _POINTS + SINK,
     "anchor": _TABLE,
 }
 """By name: tables with delta, tables without, points, tables without a sink."""

@@ -44,8 +44,8 @@ ROOMS: dict[str, set[str]] = {
 _KERNEL_MAY_LOAD = {"numpy", "scipy", "numba", "llvmlite"}
 # Of the standard library: neither files nor clocks nor other processes are a business of the kernel's own code.
 _KERNEL_MAY_IMPORT = {
-    "__future__", "abc", "bisect", "collections", "dataclasses", "decimal", "fractions", "functools", "hashlib", "itertools",
-    "json", "math", "os", "typing",
+    "__future__", "abc", "bisect", "collections", "dataclasses", "decimal", "fractions", "functools", "hashlib",
+    "itertools", "json", "math", "os", "typing",
 }  # fmt: skip
 
 

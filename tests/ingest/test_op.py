@@ -310,10 +310,10 @@ def test_neighbours_cannot_be_told_apart_by_their_signs(tmp_path: Path, text: st
 # -- what is refused --------------------------------------------------------------------------------------------
 
 REFUSED = [
-    (SIGNED.replace('"op"', '"ward"'), ["line 4", "op = 'ward'", "Remove it from [[columns]]"]),
-    (SIGNED.replace('"op"', '"when"'), ["line 4", "op = 'when'", "column of [clock]", "1 and -1"]),
-    (SIGNED.replace('"op"', '""'), ["line 4", "op = ''"]),
-    (SIGNED.replace('"op"', "-1"), ["line 4", "op = -1", "in quotes"]),
+    (SIGNED.replace('"op"', '"ward"'), ["line 3", "op = 'ward'", "Remove it from [[columns]]"]),
+    (SIGNED.replace('"op"', '"when"'), ["line 3", "op = 'when'", "column of [clock]", "1 and -1"]),
+    (SIGNED.replace('"op"', '""'), ["line 3", "op = ''"]),
+    (SIGNED.replace('"op"', "-1"), ["line 3", "op = -1", "in quotes"]),
     (TOML.replace('column = "when"', 'column = "when"\nop = "op"'), ["clock.op", "at the top of the file"]),
     (TOML + 'op = "op"\n', ["sink.op", "at the top of the file"]),
 ]

@@ -23,12 +23,12 @@ from synthstream.errors import ConfigError, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
 from synthstream.evaluate.custodian_page import custodian_page
 from synthstream.kernel.seeded import SeededGate
+from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
 from synthstream.report.association import beyond_noise, cramers_v, nonnegative, pairs
 from synthstream.report.page import check_place, render, write_page
 from synthstream.report.places import axes_of
 from synthstream.report.public import public_page
-from synthstream.report.published import Published, published
 from synthstream.report.theorems import STATEMENTS
 from tests.support import streams
 
@@ -109,7 +109,7 @@ def test_every_kind_of_stream_has_a_page(made: dict[str, StreamConfig], kind: st
     assert page == public_page(config, tmp_path / "report.html", progress=quiet)
     check_self_contained(page)
     assert len(page) < 200_000
-    manifest = published(config, progress=quiet).newest.manifest
+    manifest = history_of(config, progress=quiet).newest.manifest
     reader = Reader(page)
     assert manifest["claim"]["words"] in reader.text
     assert manifest["chain"]["head"] in reader.text
@@ -163,7 +163,7 @@ def test_links_lead_to_files_with_the_hashes_of_the_manifest(
     made: dict[str, StreamConfig], kind: str, tmp_path: Path
 ) -> None:
     config = made[kind]
-    manifest = published(config, progress=quiet).newest.manifest
+    manifest = history_of(config, progress=quiet).newest.manifest
     for place in (tmp_path, config.base / "a folder", config.base / "releases"):
         place.mkdir(exist_ok=True)
         links = Reader(public_page(config, place / "r.html", progress=quiet)).all("a")
@@ -393,7 +393,7 @@ def test_pairs_of_a_stream_that_has_one(tmp_path: Path) -> None:
         stream.ingest()
         for _ in range(stream.due()):
             stream.release()
-    found = published(config, progress=quiet)
+    found = history_of(config, progress=quiet)
     (pair,) = pairs(found, found.cells(found.newest))
     assert not pair.is_noise
     assert pair.strength is not None
@@ -409,7 +409,7 @@ def test_a_column_of_one_value_has_grey_cells(tmp_path: Path) -> None:
     with Stream(config) as stream:
         stream.update(streams.rows(2000, 3).with_columns(same=pl.lit("a")))
         stream.release()
-    found = published(config, progress=quiet)
+    found = history_of(config, progress=quiet)
     listed = pairs(found, found.cells(found.newest))
     assert [p.columns for p in listed if p.strength is None] == [(0, 2), (1, 2)]
     page = public_page(config, tmp_path / "r.html", progress=quiet)
@@ -423,7 +423,7 @@ def test_a_column_of_one_value_has_grey_cells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["epochs", "always"])
 def test_measurements_of_epochs_add_up_to_the_truth(made: dict[str, StreamConfig], kind: str) -> None:
-    found: Published = published(made[kind], progress=quiet)
+    found: History = history_of(made[kind], progress=quiet)
     chain = found.measured_chain((0,))
     assert len(chain) > (1 if kind == "epochs" else 0)
     here = found.workload.slice_of((0,))
@@ -449,7 +449,7 @@ def test_every_kind_has_a_custodians_page(made: dict[str, StreamConfig], kind: s
 
 
 def test_true_counts_are_those_of_the_stream(made: dict[str, StreamConfig]) -> None:
-    found = published(made["always"], progress=quiet)
+    found = history_of(made["always"], progress=quiet)
     truth = truth_of_tables(found, progress=quiet)
     rows = streams.rows(3000, 3)
     for tick, counts in zip(truth.ticks, truth.counts, strict=True):
@@ -468,7 +468,7 @@ def test_of_persons_as_many_rows_count_as_in_the_stream(tmp_path: Path) -> None:
         stream.ingest()
         for _ in range(stream.due()):
             stream.release()
-    found = published(config, progress=quiet)
+    found = history_of(config, progress=quiet)
     truth = truth_of_tables(found, progress=quiet)
     assert truth.events == 3000
     for tick, counts in zip(truth.ticks, truth.counts, strict=True):
@@ -529,7 +529,7 @@ def test_rows_that_take_away_are_subtracted(tmp_path: Path) -> None:
         stream.ingest()
         for _ in range(stream.due()):
             stream.release()
-    found = published(config, progress=quiet)
+    found = history_of(config, progress=quiet)
     truth = truth_of_tables(found, progress=quiet)
     assert truth.counts[-1][0] == 300
     assert abs(found.cells(found.newest).measured[0] - 300) < 1
@@ -580,7 +580,7 @@ def test_a_count_measured_below_0_is_shown(tmp_path: Path) -> None:
     with Stream(config) as stream:
         stream.update(streams.rows(300, 3).with_columns(ward=pl.lit("v0")))
         stream.release()
-    found = published(config, progress=quiet)
+    found = history_of(config, progress=quiet)
     cells, workload = found.cells(found.newest), found.workload
     measured = np.concatenate([cells.measured[workload.slice_of((c,))] for c in (0, 1)])
     below = int((measured < 0).sum())

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import synthstream
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
+from synthstream.publish.history import history_of
 from synthstream.report.public import ledger
-from synthstream.report.published import published as described
 from synthstream.state.store import Store
 from synthstream.stream import recovery
 from synthstream.stream.opening import NAMED, begin
@@ -69,7 +69,7 @@ def test_the_claim_names_the_theorem_from_the_segment_on(tmp_path: Path, kind: s
         == 0
     )
     assert "Theorem <code>segments</code>" in (tmp_path / "r.html").read_text()
-    assert len(ledger(described(config, progress=lambda steps, _: steps))) == 1, "charged once"
+    assert len(ledger(history_of(config, progress=lambda steps, _: steps))) == 1, "charged once"
     releases = synthstream.releases(tmp_path / "stream.toml")
     assert [release.facts["claim"] for release in releases] == claims(tmp_path)
     if kind == "always":

@@ -14,40 +14,9 @@ import pytest
 from synthstream import StreamConfig
 from synthstream.kernel.gate import Gate, Question, SystemGate
 from synthstream.workload import IntArray
+from tests.support.configs import AGE, SINK, URGENT, WARD, stream_toml
 
-TOML = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 0.0
-unit = "event"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-06
-horizon = 8
-[synthesizer]
-kind = "selective"
-picks = 2
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-[[columns]]
-name = "age"
-type = "number"
-min = 0
-max = 100
-bins = 4
-[[columns]]
-name = "urgent"
-type = "boolean"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
+TOML = stream_toml('[synthesizer]\nkind = "selective"\npicks = 2\n', WARD, AGE, URGENT, SINK, delta=0.0)
 
 
 def config(folder: Path, kind: str = "selective", fit: str = "mw", *, more: str = "", text: str = TOML) -> StreamConfig:

@@ -9,58 +9,10 @@ import numpy as np
 import polars as pl
 
 from synthstream import StreamConfig
+from tests.support.configs import SINK, WARD, number, source, stream_toml
 
-_HEAD = """
-name = "{name}"
-state = "state"
-[privacy]
-epsilon = 2.0
-delta = {delta}
-unit = {unit}
-neighbours = "{neighbours}"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-09
-horizon = 12
-[synthesizer]
-{synthesizer}
-[source]
-kind = "parquet"
-path = "rows-*.parquet"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
-
-_TABLE = """
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-[[columns]]
-name = "x"
-type = "number"
-min = 0
-max = 10
-bins = 4
-"""
-
-_POINTS = """
-[[columns]]
-name = "x"
-type = "number"
-min = 0
-max = 10
-missing = 0
-[[columns]]
-name = "y"
-type = "number"
-min = 0
-max = 10
-missing = 0
-"""
+_TABLE = WARD + number("x", "bins = 4", high=10)
+_POINTS = number("x", "missing = 0", high=10) + number("y", "missing = 0", high=10)
 
 _KINDS = {
     "always": ('kind = "table"\nmeasure = "always"', 1e-9, "add-remove", _TABLE),
@@ -85,8 +37,18 @@ def text_of(kind: str) -> str:
     """The configuration of a kind."""
     synthesizer, delta, neighbours, columns = _KINDS["always" if kind == PERSONS else kind]
     unit = '{ person = "who", max_events = 3, max_per_tick = 1, per = "4d" }' if kind == PERSONS else '"event"'
-    head = _HEAD.format(name=kind, delta=delta, neighbours=neighbours, synthesizer=synthesizer, unit=unit)
-    return ('op = "op"' if kind == "points-signed" else "") + head + columns
+    sections = (f"[synthesizer]\n{synthesizer}\n", source("rows-*.parquet"), SINK, columns)
+    head = stream_toml(
+        *sections,
+        name=kind,
+        epsilon=2.0,
+        delta=delta,
+        unit=unit,
+        neighbours=neighbours,
+        until="2026-01-09",
+        horizon=12,
+    )
+    return ('op = "op"\n' if kind == "points-signed" else "") + head
 
 
 def configured(folder: Path, kind: str, *, until: str = "2026-01-09") -> StreamConfig:

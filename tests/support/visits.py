@@ -11,37 +11,9 @@ from synthstream import Stream
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
+from tests.support.configs import AGE, SINK, WARD, source, stream_toml
 
-TOML = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-06
-horizon = 8
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-[[columns]]
-name = "age"
-type = "number"
-min = 0
-max = 100
-bins = 4
-[source]
-kind = "parquet"
-path = "visits*.parquet"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
+TOML = stream_toml(WARD, AGE, source("visits*.parquet"), SINK)
 
 
 def visits(days: list[int], *, ward: str = "A", age: float = 30.0) -> pl.DataFrame:

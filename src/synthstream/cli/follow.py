@@ -31,13 +31,6 @@ def follow_command(
 
     Files that cannot be counted are told when what is due is published, and again after each release; at the end they
     make it status 1.
-
-    Args:
-        stream: an open one.
-        shown: where to print.
-        until: when to stop.
-        poll: seconds between two looks.
-        released: called after each release.
     """
     import time
 

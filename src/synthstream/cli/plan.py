@@ -176,8 +176,7 @@ def _said(found: Plan, forecast: Forecast, value: float | None) -> str:
         return "-"
     if found.assumed:
         return _events(value)
-    share = 100 * value / max(forecast.events, 1.0)
-    return f"{_events(value)} ({'>100' if share > 100 else f'{share:.0f}' if share >= 10 else f'{share:.1g}'}%)"
+    return f"{_events(value)} ({forecast.percent(value)})"
 
 
 def _events(value: float) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from synthstream.cli.common import ConfigPath, Simulate, bar, check_output, console, no_core_dump, warn
-
-if TYPE_CHECKING:
-    pass
 
 
 def report_command(

@@ -42,7 +42,6 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
-        simulate: whether it is one.
 
     Raises:
         StateError: there is a state, and it cannot be read.

@@ -58,18 +58,9 @@ class StreamConfig:
         >>> text = '''
         ... name = "visits"
         ... state = "state"
-        ... [privacy]
-        ... epsilon = 1.0
-        ... delta = 0.0
-        ... unit = "event"
-        ... [clock]
-        ... start = 2026-01-01
-        ... every = "1d"
-        ... horizon = 365
-        ... [[columns]]
-        ... name = "ward"
-        ... type = "category"
-        ... values = ["A", "B"]
+        ... privacy = { epsilon = 1.0, delta = 0.0, unit = "event" }
+        ... clock = { start = 2026-01-01, every = "1d", horizon = 365 }
+        ... columns = [{ name = "ward", type = "category", values = ["A", "B"] }]
         ... '''
         >>> StreamConfig.from_toml(text).workload.cells
         5

@@ -59,7 +59,7 @@ def _moment(value: object) -> object:
 Place = Annotated[Path, BeforeValidator(_path)]
 
 # A TOML date is the beginning of its day.
-Moment = Annotated[datetime, BeforeValidator(_moment)]
+Time = Annotated[datetime, BeforeValidator(_moment)]
 
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 

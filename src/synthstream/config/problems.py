@@ -32,7 +32,6 @@ class Problems:
     Args:
         origin: what to call the text in messages.
         text: TOML.
-        sections: see :func:`synthstream.config.keys.keys_by_section`.
     """
 
     def __init__(self, origin: str, text: str, sections: Mapping[str, Sequence[str]]) -> None:
@@ -116,7 +115,7 @@ class Problems:
             knows = ", ".join(name for name in known if name != "kind")
             where = f"{'.'.join(map(str, path[:-1]))}: {path[-1]}"
             return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
-        return _worded(detail, path, key, tuple(dict.fromkeys(every)))
+        return _worded(detail, path, key, known)
 
     def _key(self, path: Path, kind: str) -> str:
         """A key as a person would call it: a column by its name, where it has one."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from synthstream.config.keys import Moment, Name, Place, Section, Words
+from synthstream.config.keys import Name, Place, Section, Time, Words
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
 from synthstream.config.sources import SourceConfig
@@ -70,9 +70,9 @@ class ClockSection(Section):
     """Keys of [clock]."""
 
     column: str | None = None
-    start: Moment
+    start: Time
     every: str
-    until: Moment | None = None
+    until: Time | None = None
     timezone: str = "UTC"
     horizon: Literal["unbounded"] | int
 
@@ -123,10 +123,10 @@ class _Datetime(Section):
     type: Literal["datetime"]
     name: str
     part: Part | None = None
-    min: Moment | None = None
-    max: Moment | None = None
+    min: Time | None = None
+    max: Time | None = None
     bins: int | None = None
-    missing: Moment | int | None = None
+    missing: Time | int | None = None
     timezone: str | None = None
 
 

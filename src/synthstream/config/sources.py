@@ -86,7 +86,6 @@ class KafkaConfig(Section):
     """A topic of Kafka whose messages are JSON objects.
 
     Args:
-        topic: its name.
         config_file: lines such as ``sasl.password=...`` for librdkafka; ``KAFKA_BOOTSTRAP_SERVERS`` adds the servers.
     """
 

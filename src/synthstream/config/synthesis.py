@@ -27,7 +27,7 @@ _DEPTH = 20
 # The state of a points stream holds a number of 8 bytes for each cell, and no piece of a state may have 1 GB.
 _DEEPEST_POINTS = 26
 
-Measure = Literal["auto", "always", "refresh", "epochs"]
+Measuring = Literal["auto", "always", "refresh", "epochs"]
 
 _REFRESH_GROWTH = 1.1
 # Refreshes remember the counts of each one: with more cells, all tables are measured at every tick.
@@ -63,10 +63,7 @@ class SynthesizerConfig(Section):
         picks: tables to choose in an epoch, or at a tick; left out: as many as there are columns for kind ``table``, by
             :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
         events_per_tick: a public guess for that rule.
-        fit: see :class:`synthstream.papers.fit.rounds.Rounds`.
-        queries, score: see :class:`synthstream.papers.rounds.InRounds`.
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
-        schedule: see :class:`synthstream.kernel.points.Points`.
     """
 
     kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
@@ -74,7 +71,7 @@ class SynthesizerConfig(Section):
     marginals: Annotated[tuple[Words, ...], Field(strict=False)] | None = None
     counter: Annotated[str, _one_of(COUNTERS)] = "auto"
     shares: Split = "auto"
-    measure: Measure = "auto"
+    measure: Measuring = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
     picks: int | None = Field(default=None, ge=1)
     events_per_tick: float | None = Field(default=None, gt=0, allow_inf_nan=False)

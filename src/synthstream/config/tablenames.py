@@ -31,7 +31,6 @@ class TableName(NamedTuple):
         """From SQL: what is not in double quotes is in lower case.
 
         Args:
-            text: the name.
             room: how many bytes the names of the tables beside it are longer.
 
         Raises:

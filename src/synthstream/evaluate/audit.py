@@ -12,7 +12,6 @@ mu): that the noise is drawn afresh is checked elsewhere.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -27,7 +26,7 @@ from synthstream.synthesizers.assembly import group_factor, synthesizer_of
 from synthstream.synthesizers.contract import POWER, CounterTarget, DrawTarget, Measure
 from synthstream.workload import FloatArray
 
-Progress = Callable[[float], None]
+Meter = Callable[[float], None]
 # Cells of one vector of simulated counters.
 _CELLS = 200_000
 
@@ -109,21 +108,8 @@ class Audit:
         return epsilon_of(self.whole.seen, self.delta)
 
 
-class Auditing(ABC):
-    """Something whose claim can be compared with what is seen."""
-
-    @abstractmethod
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
-        """Simulate ``runs`` runs on each side. The bound is wrong with probability at most ``alpha``."""
-
-
-class OfCounter(Auditing):
-    """A counter over those cells that one event changes.
-
-    Args:
-        target: the counter.
-        ticks: how many are released.
-    """
+class OfCounter:
+    """A counter over those cells that one event changes."""
 
     def __init__(self, target: CounterTarget, ticks: int) -> None:
         self.name, self.counter = target.name, target.counter
@@ -134,7 +120,8 @@ class OfCounter(Auditing):
         together = float(loss.sum() if self.measure == "epsilon" else np.sqrt(np.sum(loss**2)))
         self.claimed = together if target.claimed is None else target.claimed
 
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
+    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
+        """Simulate ``runs`` runs on each side. The bound is wrong with probability at most ``alpha``."""
         look = readings(self.counter, self.ticks)
         loss = self.moved / self.multipliers
         if self.measure == "epsilon":
@@ -178,13 +165,14 @@ class OfCounter(Auditing):
         return np.asarray(found[:, :, 0] @ weights / (weights @ self.moved))[:, None]
 
 
-class OfDraws(Auditing):
+class OfDraws:
     """Readings of runs that are simulated one by one."""
 
     def __init__(self, target: DrawTarget) -> None:
         self._target = target
 
-    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Progress) -> Finding:
+    def audit(self, gate: Gate, *, runs: int, alpha: float, progress: Meter) -> Finding:
+        """See :meth:`OfCounter.audit`."""
         target, sides = self._target, []
         room = 1.0 if target.grid is None else lattice(*target.grid)
         for side in (0, 1):
@@ -247,7 +235,7 @@ def audit(
     ticks: int = 64,
     confidence: float = 0.999,
     gate: Gate | None = None,
-    progress: Progress = lambda _: None,
+    progress: Meter = lambda _: None,
 ) -> Audit:
     """Audit the counters and the whole stream of a configuration. Reads no data and no state, and spends nothing.
 

@@ -10,10 +10,10 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
-from synthstream.ingest.bounding import arrivals, counting, from_bytes
+from synthstream.ingest.bounding import arrivals, counting, from_bytes, unused
 from synthstream.ingest.counting import PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource
-from synthstream.report.published import Cells, Progress, Published, Tick
+from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -50,10 +50,7 @@ class Errors:
     """Errors of tables of a number of columns in one release, in events; root mean squares over their cells.
 
     Args:
-        tick: the release.
         forecast: what the noise foresees for a measured count; ``None`` if nothing comparable was measured.
-        measured: of measured counts.
-        rows: of counts in the synthetic rows.
     """
 
     tick: Tick
@@ -62,7 +59,7 @@ class Errors:
     rows: float
 
 
-def truth_of_tables(found: Published, *, progress: Progress) -> Truth:
+def truth_of_tables(found: History, *, progress: Steps) -> Truth:
     """True counts of a stream of tables over all cells of its workload. Raises as :func:`truth`."""
     most = max(2, _LARGEST // found.workload.cells)
     ticks = found.sampled()
@@ -74,7 +71,7 @@ def truth_of_tables(found: Published, *, progress: Progress) -> Truth:
     return truth(found.config, ticks, count=found.workload.count, cells=found.workload.cells, progress=progress)
 
 
-def epochs_of(found: Published) -> tuple[int, ...]:
+def epochs_of(found: History) -> tuple[int, ...]:
     """The table whose measurements tell when epochs ended: the first of one column, or else the first."""
     return next((m for m in found.workload.marginals if len(m) == 1), found.workload.marginals[0])
 
@@ -91,7 +88,7 @@ def added_up(chain: Sequence[tuple[Tick, Cells]]) -> tuple[Tick, Cells]:
     return chain[0][0], together
 
 
-def truth_of_points(found: Published, *, progress: Progress) -> Truth:
+def truth_of_points(found: History, *, progress: Steps) -> Truth:
     """True counts of a stream of points over the finest nodes that the newest release lists, in C order of columns."""
     columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
     nodes = found.nodes(found.newest)
@@ -106,14 +103,14 @@ def truth_of_points(found: Published, *, progress: Progress) -> Truth:
     return truth(found.config, found.sampled(), count=count, cells=nodes.height, progress=progress)
 
 
-def synthetic_points(found: Published, tick: Tick, cells: int) -> FloatArray | None:
+def synthetic_points(found: History, tick: Tick, cells: int) -> FloatArray | None:
     """Published counts of a release over the same nodes; ``None`` if that release lists coarser ones."""
     names = [f"{column.name} from" for column in found.config.schema.columns]
     nodes = found.nodes(tick).sort(names)
     return nodes["count"].to_numpy().astype(np.float64) if nodes.height == cells else None
 
 
-def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells: int, progress: Progress) -> Truth:
+def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells: int, progress: Steps) -> Truth:
     """True counts of all events up to the end of each tick.
 
     A row counts in the tick of its own time, or in the first if that cannot be read; where the clock has no column, all
@@ -121,7 +118,6 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
     count as in the stream, but others may be chosen among a person's rows of one tick.
 
     Args:
-        ticks: oldest first.
         count: from codes and weights to counts over cells, int64, shape ``(cells,)``; linear.
 
     Raises:
@@ -151,25 +147,20 @@ def truth(config: StreamConfig, ticks: tuple[Tick, ...], *, count: Count, cells:
     return Truth(ticks=ticks, counts=np.cumsum(sums, axis=0), events=events)
 
 
-def _rows(config: StreamConfig, files: FileSource, last: int, progress: Progress) -> Iterator[PrivateRows]:
+def _rows(config: StreamConfig, files: FileSource, last: int, progress: Steps) -> Iterator[PrivateRows]:
     """Rows of all files up to a tick, chunk by chunk."""
     paths = files.files()
     for i in progress(list(range(len(paths))), "reading the true events"):
         for chunk in files.read(paths[i], chunk_rows=_CHUNK):
             rows = encode(config, chunk)
-            kept = rows.ticks <= last
-            people = None if rows.people is None else rows.people.filter(pl.Series(kept))
-            weights = None if rows.weights is None else rows.weights[kept]
-            yield PrivateRows(rows.codes[kept], rows.ticks[kept], weights, people)
+            yield rows.where(rows.ticks <= last)
 
 
 def _bounded(config: StreamConfig, waiting: pl.DataFrame) -> tuple[CodeArray, IntArray, IntArray]:
     """Codes, weights and ticks of the rows of persons that count."""
     unit = config.privacy.unit
-    window = pl.lit(0) if unit.period is None else pl.col("tick") // unit.period
     together = waiting.group_by("who", "tick", "rank", "row").agg(pl.col("number").sum())
-    together = together.with_columns(window=window.cast(pl.Int64), used=pl.lit(0, dtype=pl.Int64))
-    kept = counting(together, unit).filter(pl.col("kept") > 0)
+    kept = counting(unused(together, unit), unit).filter(pl.col("kept") > 0)
     codes, weights = from_bytes(b"".join(kept["row"].to_list()), len(config.schema.columns))
     return codes, weights * kept["kept"].to_numpy(), kept["tick"].to_numpy().astype(np.int64)
 

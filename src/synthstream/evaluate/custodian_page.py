@@ -22,11 +22,11 @@ from synthstream.evaluate.custodian import (
     truth_of_tables,
 )
 from synthstream.evaluate.wasserstein import w1_grid, w1_line
+from synthstream.publish.history import Cells, History, Steps, Tick, history_of
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.page import render
 from synthstream.report.places import Grid, axes_of, coarse, map_of
-from synthstream.report.published import Cells, Progress, Published, Tick, published
 from synthstream.report.scales import dates, linear, logarithmic, number
 from synthstream.schema.cells import cells
 from synthstream.schema.columns import Category
@@ -37,19 +37,18 @@ from synthstream.workload import FloatArray, IntArray
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
 
 
-def custodian_page(config: StreamConfig, *, progress: Progress) -> str:
+def custodian_page(config: StreamConfig, *, progress: Steps) -> str:
     """The comparison of all releases with the true events, as HTML. NOT PRIVATE: it shows the data.
 
     Args:
         config: with a [sink] that holds releases, and the [source] that they were made of.
-        progress: shows how far reading is.
 
     Raises:
         ConfigError: there is no [sink] or no [source], or the releases were made with other settings.
         SinkError: there is no release, or a file is not what was published.
         SourceError, SchemaError: the true events cannot be read.
     """
-    found = published(config, progress=progress)
+    found = history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
     return render(
         "custodian.html",
@@ -66,7 +65,7 @@ def custodian_page(config: StreamConfig, *, progress: Progress) -> str:
     )
 
 
-def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
+def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     workload = found.workload
     truth = truth_of_tables(found, progress=progress)
     steps = progress(list(range(len(truth.ticks))), "reading releases")
@@ -91,7 +90,7 @@ def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _counted(found: Published, true: IntArray) -> int:
+def _counted(found: History, true: IntArray) -> int:
     """Number of true events, from any table."""
     return int(true[found.workload.slice_of(found.workload.marginals[0])].sum())
 
@@ -102,7 +101,7 @@ def _words(order: int) -> str:
     )
 
 
-def _in_epochs(found: Published, truth: Truth) -> list[list[str]]:
+def _in_epochs(found: History, truth: Truth) -> list[list[str]]:
     """Errors of tables of one column whose measurements of several epochs add up to all events."""
     chain = found.measured_chain(epochs_of(found))
     if len(chain) < 2:
@@ -147,7 +146,7 @@ def _over_time(order: int, listed: Sequence[Errors]) -> Markup:
     )
 
 
-def _worst(found: Published, true: IntArray, newest: Cells) -> Table:
+def _worst(found: History, true: IntArray, newest: Cells) -> Table:
     """Cells where the synthetic rows are furthest from the truth."""
     gap = np.abs(newest.count - true)
     order = np.argsort(-gap, kind="stable")[:_WORST]
@@ -174,7 +173,7 @@ def _worst(found: Published, true: IntArray, newest: Cells) -> Table:
     return Table(headings=headings, rows=rows)
 
 
-def _card(found: Published, position: int, true: IntArray, newest: Cells) -> dict[str, Any]:
+def _card(found: History, position: int, true: IntArray, newest: Cells) -> dict[str, Any]:
     """True and synthetic counts of one column: bars, and a circle at the truth."""
     column, here = found.config.schema.columns[position], found.workload.slice_of((position,))
     labels, values = labels_of(column), len(column.value_labels)
@@ -202,7 +201,7 @@ def _card(found: Published, position: int, true: IntArray, newest: Cells) -> dic
 # -- points ----------------------------------------------------------------------------------------------------------
 
 
-def _of_points(found: Published, progress: Progress) -> dict[str, Any]:
+def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     truth = truth_of_points(found, progress=progress)
     columns = [c for c in found.config.schema.columns if isinstance(c, Coordinate)]
     sides = [found.nodes(found.newest)[f"{c.name} from"].n_unique() for c in columns]
@@ -236,7 +235,7 @@ def _point_card(column: Coordinate, synthetic: FloatArray, true: FloatArray) -> 
     }
 
 
-def _maps(found: Published, columns: Sequence[Coordinate], parts: dict[str, FloatArray]) -> list[Markup]:
+def _maps(found: History, columns: Sequence[Coordinate], parts: dict[str, FloatArray]) -> list[Markup]:
     axes = axes_of(columns, any_pair=True)
     if axes is None:
         return []
@@ -252,7 +251,7 @@ def _maps(found: Published, columns: Sequence[Coordinate], parts: dict[str, Floa
     return listed
 
 
-def _distances(found: Published, truth: Truth, shape: tuple[int, ...], progress: Progress) -> Markup | None:
+def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: Steps) -> Markup | None:
     """Wasserstein distance between true and synthetic points over time, in one and two dimensions."""
     if len(shape) > 2:
         return None
@@ -279,7 +278,7 @@ def _distances(found: Published, truth: Truth, shape: tuple[int, ...], progress:
     )
 
 
-def _forecasts(found: Published, ticks: Sequence[Tick]) -> list[Series]:
+def _forecasts(found: History, ticks: Sequence[Tick]) -> list[Series]:
     """What the noise foresees for as many events as were published; nothing for kinds without a forecast.
 
     Where rows may take events away, noise grows with how many came and went, which no release tells.

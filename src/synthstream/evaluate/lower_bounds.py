@@ -108,8 +108,7 @@ def lattice(sigma: float, shift: float) -> float:
     At sigma = 1 it is told apart from itself moved by 1 as well as a Gaussian that is moved by 1.046; at sigma = 10 by
     1.0004. A zCDP claim covers that, a Gaussian-DP claim would not.
 
-    Returns:
-        A factor, at least 1, for the best threshold.
+    For the best threshold; at least 1.
     """
     if sigma > 100:
         return 1.0

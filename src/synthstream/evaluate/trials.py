@@ -35,11 +35,9 @@ class Readings:
 def readings(counter: Counter, ticks: int) -> Readings:
     """The best readings of a counter's first ``ticks`` releases.
 
-    Laplace noise: one reading for each noise that hides the event, each with no other noise in it. Gaussian noise:
-    the combination with the smallest variance, which is all that the releases say about the event.
-
-    Raises:
-        TypeError: how to read this kind of counter is not known.
+    Laplace noise: one reading for each noise that hides the event, each with no other noise in it. Gaussian noise: the
+    combination with the smallest variance, which is all that the releases say about the event. Raises ``TypeError`` if
+    how to read this kind of counter is not known.
     """
     if counter.noise == "gaussian":
         return _least_squares(counter, ticks)

@@ -89,13 +89,5 @@ def facts(audit: Audit) -> dict[str, Any]:
 
 
 def _plain(finding: Finding) -> dict[str, Any]:
-    return {
-        "what": finding.what,
-        "measure": finding.measure,
-        "claimed": finding.claimed,
-        "seen": finding.seen,
-        "events": list(finding.events),
-        "runs": finding.runs,
-        "refuted": finding.refuted,
-        "words": finding.words,
-    }
+    keys = ("what", "measure", "claimed", "seen", "events", "runs", "refuted", "words")
+    return {key: getattr(finding, key) for key in keys}

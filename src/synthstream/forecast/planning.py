@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,8 +38,7 @@ class Forecast:
     """Expected error after a number of ticks, in events.
 
     ``stderr``, ``table_error``, ``box`` and ``largest`` are about measured counts. Where all tables are measured at
-    every tick they are exact: they follow from the law
-    of the noise. ``rows`` is about the published rows, and a simulation.
+    every tick they follow from the law of the noise. ``rows`` is about the published rows, and a simulation.
 
     Args:
         ticks: how many ticks have been released.
@@ -89,6 +88,11 @@ class Forecast:
             },
         }
 
+    def percent(self, value: float) -> str:
+        """An error as a part of the events expected by then, in words."""
+        share = 100 * value / max(self.events, 1.0)
+        return f"{'>100' if share > 100 else f'{share:.0f}' if share >= 10 else f'{share:.1g}'}%"
+
     def _percent(self, table_error: dict[int, float], box: float | None) -> dict[str, Any]:
         part = 100 / max(self.events, 1.0)
         tables = {str(k): value * part for k, value in table_error.items()}
@@ -108,12 +112,9 @@ class Plan:
     """What a configuration promises, needs and will deliver.
 
     Args:
-        name: of the stream.
-        kind: of its synthesizer.
         claim, budget: the guarantee, and what it may cost.
         words: the guarantee in one precise sentence.
         meaning: what it means for the person in the data, in plain sentences.
-        how: how the stream is measured.
         caveat: what the forecast errors are the errors of.
         exact: whether the errors of measured counts follow from the law of the noise alone, whatever the data.
         unforeseen: what cannot be forecast, and why; empty if all can be.
@@ -123,11 +124,9 @@ class Plan:
         release_seconds: to compute one release at the last forecast, measured on this machine on simulated rows;
             ``None`` if it was not measured.
         expected, assumed: the public guess of events, and whether nobody gave one.
-        forecasts: errors to expect, by number of ticks.
         neighbours: the same for other budgets.
         largest_words: the forecasts' ``largest`` in a sentence; empty if no bound is known.
         cautions: what to change, or to think about.
-        notes: what else is good to know.
     """
 
     name: str
@@ -202,48 +201,28 @@ def plan(
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
         at_ticks: after how many ticks; left out: days 1, 30, 365 and 3650. What lies beyond the horizon is put there.
-        rows: whether to simulate the published rows, which takes some seconds; otherwise errors of measured counts are
-            all that is forecast.
+        rows: whether to simulate the published rows too, which takes some seconds.
         track: hands out the pieces of that work, so that a progress bar can follow.
 
     Raises:
         ConfigError: the rate cannot be read, a tick is below 1, or the configuration's parts do not fit together.
 
     Example:
-        >>> from datetime import datetime
         >>> config = StreamConfig.from_toml('''
         ... name = "visits"
         ... state = "state"
-        ... [privacy]
-        ... epsilon = 1.0
-        ... delta = 1e-9
-        ... unit = "event"
-        ... [clock]
-        ... start = 2026-01-01
-        ... every = "1d"
-        ... horizon = 365
-        ... [[columns]]
-        ... name = "ward"
-        ... type = "category"
-        ... values = ["A", "B", "C"]
+        ... privacy = { epsilon = 1.0, delta = 1e-9, unit = "event" }
+        ... clock = { start = 2026-01-01, every = "1d", horizon = 365 }
+        ... columns = [{ name = "ward", type = "category", values = ["A", "B", "C"] }]
         ... ''')
         >>> found = plan(config, expect="500/day")
-        >>> [(f.ticks, f.asked) for f in found.forecasts]
-        [(1, 'day 1'), (30, 'day 30'), (365, 'day 365, day 3,650')]
         >>> round(found.forecasts[-1].stderr[1], 1)
         24.3
     """
     rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
-    made = synthesizer_of(config)
-    moments = moments_of(config.clock, at_ticks)
-    others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
-    budgets = [made, *(synthesizer_of(c) for c in others)]
-    per_tick = rate.per_tick(config.clock)
-    exact = [[_forecast(m, config.clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in budgets]
-    found = _simulated(config, budgets, exact, per_tick, track) if rows else exact
-    seconds = made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None
-    forecasts = tuple(found[0])
-    table = made.tables
+    made, moments, per_tick = synthesizer_of(config), moments_of(config.clock, at_ticks), rate.per_tick(config.clock)
+    mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
+    forecasts = mine.forecasts
     claim = claim_of(config, made.mechanism)
     return Plan(
         name=config.name,
@@ -256,23 +235,34 @@ def plan(
         caveat=made.caveat,
         exact=made.every_tick,
         unforeseen=made.unforeseen,
-        tables={} if table is None else _tables(table),
+        tables={} if made.tables is None else _tables(made.tables),
         cells=made.cells,
         state_bytes=made.state_bytes(config.clock.horizon),
-        tick_bytes=100 if table is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
-        release_seconds=seconds,
+        tick_bytes=100 if made.tables is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
+        release_seconds=made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None,
         expected=rate,
         assumed=expect is None,
         forecasts=forecasts,
-        neighbours=tuple(map(_budgeted, others, found[1:])),
+        neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, forecasts, rate, assumed=expect is None), *no_end(config, max(moments))),
         notes=notes_of(config, moments),
     )
 
 
-def _budgeted(config: StreamConfig, forecasts: Sequence[Forecast]) -> Budgeted:
-    return Budgeted(epsilon=config.privacy.budget.epsilon, forecasts=tuple(forecasts))
+def _of_budgets(
+    config: StreamConfig, moments: Mapping[int, str], per_tick: float, track: Track[Any] | None
+) -> list[Budgeted]:
+    """Forecasts at the configured budget, the first, and at others; without ``track`` of measured counts alone."""
+    others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
+    made = [synthesizer_of(c) for c in (config, *others)]
+    found = [[_forecast(m, config.clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in made]
+    if track is not None:
+        found = _simulated(config, made, found, per_tick, track)
+    return [
+        Budgeted(epsilon=c.privacy.budget.epsilon, forecasts=tuple(forecasts))
+        for c, forecasts in zip((config, *others), found, strict=True)
+    ]
 
 
 def _rate_of(config: StreamConfig) -> Rate:

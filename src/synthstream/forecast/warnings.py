@@ -25,25 +25,12 @@ _LOST = 0.5
 # What an unbounded horizon may cost without a word.
 _DEARER = 1.05
 
-_PERSON = frozenset(
-    {
-        "id",
-        "ids",
-        "uid",
-        "uuid",
-        "guid",
-        "person",
-        "persons",
-        "people",
-        "patient",
-        "rider",
-        "user",
-        "customer",
-        "client",
-    }
-    | {"member", "passenger", "driver", "employee", "student", "pupil", "subscriber", "account", "citizen", "resident"}
-    | {"tenant", "household", "email", "phone", "ssn", "mrn", "passport", "imsi", "msisdn"}
-)
+# Words in the names of columns that are keys of persons.
+_KEYS = """
+id ids uid uuid guid person persons people patient rider user customer client member passenger driver employee student
+pupil subscriber account citizen resident tenant household email phone ssn mrn passport imsi msisdn
+"""
+_PERSON = frozenset(_KEYS.split())
 
 
 class Caution(NamedTuple):

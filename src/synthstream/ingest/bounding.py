@@ -94,6 +94,12 @@ def _before(number: IntArray, *groups: IntArray) -> IntArray:
     return np.asarray(sums - sums[start])
 
 
+def unused(rows: pl.DataFrame, unit: Unit) -> pl.DataFrame:
+    """Rows as :func:`counting` takes them: each in its period, and none of its person's events counted before."""
+    window = pl.lit(0) if unit.period is None else pl.col("tick") // unit.period
+    return rows.with_columns(window=window.cast(pl.Int64), used=pl.lit(0, dtype=pl.Int64))
+
+
 def window_of(tick: int, unit: Unit) -> int:
     """The period that a tick lies in, from 0; there is one only if limits are for life."""
     return 0 if unit.period is None else tick // unit.period

@@ -12,6 +12,7 @@ from typing import NamedTuple, Self, TypeVar
 import numpy as np
 import polars as pl
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
@@ -54,9 +55,8 @@ class PrivateRows(NamedTuple):
         keys = [key.encode() for key in self.people.to_list()]
         return (*numbers, np.array([len(key) for key in keys], dtype=np.int64).tobytes(), b"".join(keys))
 
-    def since(self, tick: int) -> PrivateRows:
-        """Those of a tick or later by their own time."""
-        kept = self.ticks >= tick
+    def where(self, kept: NDArray[np.bool_]) -> PrivateRows:
+        """Some of them, as a mask says."""
         weights = None if self.weights is None else self.weights[kept]
         people = None if self.people is None else self.people.filter(pl.Series(kept))
         return PrivateRows(self.codes[kept], self.ticks[kept], weights, people)
@@ -80,10 +80,7 @@ def encode(config: StreamConfig, frame: Frame) -> PrivateRows:
     """Rows of a frame in numbers. Total: no row can raise.
 
     Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
-    and no number. That looks at each row alone.
-
-    Raises:
-        SchemaError: a column is missing.
+    and no number. That looks at each row alone. Raises ``SchemaError`` if a column is missing.
     """
     codes, ticks = config.schema.encode(frame), config.clock.ticks_of(frame)
     weights = None if config.op is None else signs(polars_frame(frame, [config.op])[config.op])
@@ -152,11 +149,7 @@ class CountsByTick:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """What :meth:`to_bytes` was called on.
-
-        Raises:
-            CountsMismatch: these are no such bytes.
-        """
+        """What :meth:`to_bytes` was called on. Raises ``CountsMismatch`` if these are no such bytes."""
         try:
             table = pa.ipc.open_stream(data).read_all().combine_chunks()
             facts = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
@@ -183,7 +176,6 @@ class CountsByTick:
 
         Args:
             first: those of earlier ticks, and of no readable time, are left out; 0 leaves out nothing.
-            open_tick: the tick that is open.
         """
         found: dict[int, Counts] = {}
         for tick, counts in self.ticks.items():
@@ -203,12 +195,7 @@ def _lists(column: pa.ChunkedArray) -> Iterator[IntArray | None]:
 
 
 class BatchCounting:
-    """Counts rows with a function that it is handed. See :class:`synthstream.Counting`.
-
-    Args:
-        config: of the stream.
-        count: makes exact counts of encoded rows.
-    """
+    """Counts rows with a function that it is handed. See :class:`synthstream.Counting`."""
 
     def __init__(self, config: StreamConfig, *, count: Count) -> None:
         if config.privacy.unit.of_persons:

@@ -50,7 +50,6 @@ def place_in(after: bytes | None, origin: str, *, name: str, moved: str | None =
     """The place that a cursor tells; ``None`` without a cursor.
 
     Args:
-        after: the cursor.
         origin: of the log that is to be read.
         name: of that log, for messages.
         moved: the :func:`short` name of another origin, whose places are those of this log too.

@@ -59,7 +59,6 @@ def draft(path: Path, *, op: str | None = None, base: Path | None = None) -> str
     """Text of a ``stream.toml`` for a Parquet or CSV file; it does not load until every open place is filled in.
 
     Args:
-        path: the file.
         op: the column that says whether a row adds an event or takes one away, if there is one.
         base: the folder that the configuration will be in; left out: the current one. A relative path is written so
             that it holds from there.

@@ -74,7 +74,6 @@ class FileNames:
 
         Args:
             store: knows names of files that were counted, some of which may be gone.
-            files: all that are there.
             new_files: do not ask whether files were moved: those that are not known are new.
 
         Raises:

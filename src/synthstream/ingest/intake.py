@@ -50,7 +50,6 @@ class Intake:
     """Counts rows, files and logs into the store. Memory: a chunk of rows for each thread, and the counts.
 
     Args:
-        config: says how rows are read.
         store: where exact counts wait for their tick.
         count: makes counts of encoded rows; of persons, rows wait, and are counted when their tick closes.
         first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they
@@ -231,7 +230,7 @@ class Intake:
 
     def _add(self, rows: PrivateRows, open_tick: int) -> None:
         if self._people is not None:
-            self._people.add(rows.since(self._first) if self._first else rows, open_tick)
+            self._people.add(rows.where(rows.ticks >= self._first) if self._first else rows, open_tick)
         elif self._counting is not None:
             self._put(self._counting.of(rows), open_tick)
 

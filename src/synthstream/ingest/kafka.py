@@ -76,7 +76,6 @@ class KafkaSource:
     missing. Of a key that comes twice, the last counts. In a message of more than 16 MiB every column is missing.
 
     Args:
-        topic: its name.
         columns: keys to read; others are never looked at.
         config_file: settings for librdkafka, one ``key=value`` a line.
         page_rows: how many messages are read at a time.

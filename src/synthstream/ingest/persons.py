@@ -9,7 +9,7 @@ import polars as pl
 
 from synthstream.counts import Counts
 from synthstream.errors import StateCorrupt
-from synthstream.ingest.bounding import arrivals, counting, from_bytes, span_of, window_of
+from synthstream.ingest.bounding import arrivals, counting, from_bytes, span_of, unused, window_of
 from synthstream.ingest.counting import Count, PrivateRows
 from synthstream.privacy import Unit
 from synthstream.state.store import Store
@@ -73,7 +73,6 @@ class Contributions:
 
     Args:
         store: where rows wait. Its secret keys the hashes.
-        unit: persons, and how many of their events count.
 
     Raises:
         StateCorrupt: some of those who have counted are lost, or are others: they might count twice as often.
@@ -95,9 +94,8 @@ class Contributions:
     def add(self, rows: PrivateRows, open_tick: int) -> None:
         """Let rows wait for their tick, and let go at once of those that can never count."""
         new = arrivals(rows, open_tick=open_tick, key=self._key)
-        window = pl.lit(0) if self._unit.period is None else pl.col("tick") // self._unit.period
-        new = new.with_columns(window=window.cast(pl.Int64), used=pl.lit(0, dtype=pl.Int64))
-        new = counting(new, self._unit).filter(pl.col("kept") > 0)  # what has no place even without the rows before
+        # What has no place even without the rows before goes at once.
+        new = counting(unused(new, self._unit), self._unit).filter(pl.col("kept") > 0)
         self._db.executemany(
             _WAIT.format(most=self._unit.max_events),
             (

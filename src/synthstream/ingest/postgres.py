@@ -56,8 +56,8 @@ _FIRST = -(2**63)  # below every number that a sequence gives
 
 _SESSION = """
 SET default_transaction_read_only = on; SET row_security = off; SET TIME ZONE 'UTC'; SET DateStyle = 'ISO, YMD';
-SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off
-"""  # The last ones: of a table without statistics, each page would be sorted out of all that is left.
+SET enable_sort = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off
+"""  # Without statistics, each page would be sorted out of all that is left; and compiling costs more than it saves.
 
 _SERVER = """
 SELECT pg_is_in_recovery(), getdatabaseencoding(), d.oid, s.system_identifier
@@ -160,13 +160,7 @@ class PostgresSource:
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         with self._told():
             table = self._look_up()
-            last = place_in(
-                after,
-                table.origin,
-                name=self.name,
-                moved=self._moved,
-                movable="its numbers",
-            )
+            last = place_in(after, table.origin, name=self.name, moved=self._moved, movable="its numbers")
             last = _FIRST if last is None else int(last)
             bound = self._bound(table, last)
             while True:  # also if there is nothing new: what is refused must not depend on that

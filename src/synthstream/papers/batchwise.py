@@ -81,8 +81,6 @@ class Batchwise(InRounds):
         Args:
             state: what the last step returned; it is not changed.
             counts: the tick's exact counts, int64, shape ``(cells,)``.
-            gate: the source of noise.
-            fitting: makes synthetic data of what passed the gate.
 
         Raises:
             HorizonExhausted: all ticks have been released.

@@ -182,7 +182,6 @@ class Hypercube:
             cells: int64, shape ``(points,)``: nodes of level ``depth``, in order of arrival.
             moments: int64, shape ``(points,)``, in ``range(points)``, not decreasing: the step of the block at which
                 each point arrives. Public; ``arange(points)`` in the paper.
-            gate: the source of noise.
 
         Raises:
             HorizonExhausted: more points than were planned for. Depends on their number alone.
@@ -225,13 +224,8 @@ class Hypercube:
         if settled.size:
             settled = settled + gate.laplace(state["came"], scale=_spread(self.closing_scales(before)))
         settled = np.concatenate([settled, self._first(state, level, gate)])
-        kept = {
-            "t": state["t"],
-            "time": state["time"],
-            "level": np.array(level),
-            "settled": settled,
-            "came": np.zeros_like(settled),
-        }
+        kept = {"t": state["t"], "time": state["time"], "level": np.array(level)}
+        kept |= {"settled": settled, "came": np.zeros_like(settled)}
         done = self.deepest(level) == self.depth
         kept["past"] = np.zeros(0, dtype=np.int64) if done else state["past"]
         return kept | {f"sparse.{name}": array for name, array in self.sparse(level).init(gate).items()}

@@ -187,7 +187,6 @@ class InRounds(ABC):
         """Select, measure and fit, ``picks`` times.
 
         Args:
-            counts: the tick's exact counts.
             first: the fitted tables before the first round, and the part of them that is not of this tick.
             noise: mean size of the noise that measuring would add to a cell, shape ``(candidates,)``.
             measure: draws the values of a candidate.

@@ -11,6 +11,7 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Reading
+from synthstream.publish.folder import ParquetSink
 from synthstream.release.release import Model, Release, chain_head, seed_of
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer
@@ -22,7 +23,6 @@ class Builder:
     """Builds releases of one stream.
 
     Args:
-        config: of the stream.
         committed: looks up what was committed for a tick, or ``None``.
         segments: first ticks of segments after the first, in order, and the models that they go on from, as arrays;
             empty where only :meth:`again` is to be used, which finds them.
@@ -150,7 +150,6 @@ class Builder:
 
         Args:
             last: the model of the tick before, ``None`` for the first tick.
-            models: what was fitted while this tick was drawn.
         """
         synthesizer, head = self.synthesizer(tick), self._of(tick).head
         model = synthesizer.fit(tick, self.measured, last, models, seed=seed_of(head, "fit"))
@@ -202,3 +201,18 @@ class Builder:
             released=committed.released,
             covariance=None if self._config.workload is None else self.covariance,
         )
+
+
+def from_releases(
+    config: StreamConfig,
+    sink: ParquetSink,
+    committed: Callable[[int], Committed | None],
+    *,
+    tick: int | None,
+    secure: bool,
+) -> Builder:
+    """Builds releases from what is published up to a tick, without the state; ``None``: nothing is."""
+    starts, named = ([], None) if tick is None else sink.segments(tick)
+    written = [] if tick is None else [dict(sink.manifest(tick).get("claim") or {})]
+    segments = [(start, dict[str, Any]()) for start in starts]
+    return Builder(config, committed, segments=segments, named=named, secure=secure, written=written)

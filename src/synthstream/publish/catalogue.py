@@ -27,27 +27,14 @@ _WHAT = {
 }
 
 # What the specification asks every Croissant 1.0 file to begin with.
+_TERMS = """
+citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath
+key md5 parentField path recordSet references regex repeated replace samplingRate separator source subField transform
+"""
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
-    **{
-        key: f"cr:{key}"
-        for key in (
-            *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet"),
-            *("format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet"),
-            *(
-                "references",
-                "regex",
-                "repeated",
-                "replace",
-                "samplingRate",
-                "separator",
-                "source",
-                "subField",
-                "transform",
-            ),
-        )
-    },
+    **{key: f"cr:{key}" for key in _TERMS.split()},
     **{key: {"@id": f"cr:{key}", "@type": "@json"} for key in ("data", "examples")},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "conformsTo": "dct:conformsTo",
@@ -83,13 +70,10 @@ class _Newest(NamedTuple):
 
 
 def describe(config: StreamConfig) -> bool:
-    """Write both descriptions beside the releases, if they are not there as they should be.
+    """Write both descriptions beside the releases, if they are not there as they should be; tells whether it did.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
-
-    Returns:
-        Whether anything was written.
 
     Raises:
         SinkError: there is no release, or the folder cannot be written. Releases are never touched.

@@ -34,8 +34,6 @@ class Copies:
     copied to, is like one that does not answer: its disk may not be mounted.
 
     Args:
-        config: of the stream.
-        env: does the side effects.
         unchecked: open also without mirrors that cannot be asked.
 
     Raises:
@@ -112,10 +110,7 @@ class Copies:
         return self.unchecked
 
     def publish(self, sink: ParquetSink) -> int:
-        """Copy to every mirror what it lacks, also if one before it fails.
-
-        Returns:
-            Number of releases that were copied.
+        """Copy to every mirror what it lacks, also if one before it fails; returns how many releases were copied.
 
         Raises:
             MirrorError: what the first one that failed said.

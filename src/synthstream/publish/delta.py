@@ -26,8 +26,6 @@ class DeltaTable:
     Args:
         place: a folder, or an address that the package deltalake knows; its credentials come from the environment.
         stream: what tells this stream from all others: the head of its chain before the first tick.
-        content: rows or tables.
-        env: does the side effects.
 
     Raises:
         SinkError: the package deltalake is not installed.

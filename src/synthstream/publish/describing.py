@@ -19,7 +19,6 @@ class FieldFacts:
     """One column of a published file.
 
     Args:
-        values: all that may stand there, if it is a list of texts.
         minimum, maximum: of numbers, both included; of times, ISO texts.
         bins: number of equal parts of the range that were counted apart.
         empty: whether a cell may be null.
@@ -95,13 +94,9 @@ def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFac
 
 
 def _said(value: object) -> str:
-    return (
-        value.isoformat()
-        if isinstance(value, datetime)
-        else str(value).lower()
-        if value in (True, False)
-        else f"{value}"
-    )
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _of_tables(config: StreamConfig) -> list[FieldFacts]:

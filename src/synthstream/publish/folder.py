@@ -8,18 +8,19 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE, Committed
-from synthstream.publish.history import as_published
 from synthstream.release.release import Release
 
 # What a release is made of, beside its manifest.
@@ -29,7 +30,7 @@ FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 DESCRIPTIONS = ("datapackage.json", "croissant.json")
 
 
-class Published(NamedTuple):
+class Newest(NamedTuple):
     """The newest release that a sink holds."""
 
     tick: int
@@ -44,14 +45,13 @@ class Sink(Protocol):
         """Publish a release, or do nothing if the very same one is there. Raises ``SinkError`` if another is.
 
         Args:
-            release: committed.
             key: of the state, secret: makes the name of what is unfinished.
 
         Returns:
             SHA-256 of the manifest, hexadecimal.
         """
 
-    def last(self) -> Published | None:
+    def last(self) -> Newest | None:
         """The newest release it holds."""
 
     def clear(self) -> None:
@@ -70,7 +70,6 @@ class ParquetSink:
         folder: created if it does not exist.
         rows: ``"total"`` publishes as many rows as the noisy total; a number publishes that many.
         keep: how many releases keep their rows; older ones keep tables and manifest. ``None`` keeps all.
-        env: does the side effects.
     """
 
     def __init__(self, folder: Path, *, rows: str | int = "total", keep: int | None = None, env: Env = REAL) -> None:
@@ -82,13 +81,17 @@ class ParquetSink:
         """The folder of a tick's release."""
         return self.folder / f"{tick:06d}"
 
-    def last(self) -> Published | None:
-        ticks = [int(p.name) for p in self.folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir()]
-        return self._published(max(ticks)) if ticks else None
+    def ticks(self) -> list[int]:
+        """Numbers of the releases that are there, rising."""
+        return sorted(int(p.name) for p in self.folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir())
 
-    def _published(self, tick: int) -> Published:
+    def last(self) -> Newest | None:
+        ticks = self.ticks()
+        return self._newest(ticks[-1]) if ticks else None
+
+    def _newest(self, tick: int) -> Newest:
         manifest = self.manifest(tick)
-        return Published(int(manifest["tick"]), str(manifest["chain"]["head"]), self.fingerprint(tick))
+        return Newest(int(manifest["tick"]), str(manifest["chain"]["head"]), self.fingerprint(tick))
 
     def manifest(self, tick: int) -> dict[str, Any]:
         """The manifest of a tick's release. Raises ``SinkError`` if there is none."""
@@ -164,7 +167,7 @@ class ParquetSink:
         try:
             if not final.exists():
                 self._put(final, release, _aside(release, key))
-            elif self._published(release.tick).head != release.head:
+            elif self._newest(release.tick).head != release.head:
                 raise SinkError(
                     f"{final} holds another release of this tick. Two states publish to one folder, or one is an old "
                     "copy. Nothing was changed; use the state that published it, or another folder."
@@ -174,7 +177,7 @@ class ParquetSink:
             if self._keep is not None:
                 old = self.place(release.tick - self._keep) / "rows.parquet"
                 do("drop old rows", partial(old.unlink, missing_ok=True))
-            return self._published(release.tick).manifest
+            return self._newest(release.tick).manifest
         except OSError as error:
             raise SinkError(
                 f"sink {self.folder}: {words(error)}. The release is committed and will be published, unchanged, "
@@ -234,17 +237,16 @@ class Anchor:
 
     Args:
         path: outside the state folder.
-        env: does the side effects.
     """
 
     def __init__(self, path: Path, *, env: Env = REAL) -> None:
         self.path, self._env = path, env
 
-    def last(self) -> Published | None:
+    def last(self) -> Newest | None:
         try:
             content = self.path.read_bytes()
             found = json.loads(content)
-            return Published(int(found["tick"]), str(found["head"]), hashlib.sha256(content).hexdigest())
+            return Newest(int(found["tick"]), str(found["head"]), hashlib.sha256(content).hexdigest())
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -279,6 +281,12 @@ class Anchor:
                 f"anchor {self.path}: {words(error)}. The release is committed; run again to go on."
             ) from error
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def as_published(tick: int, measured: pl.DataFrame, manifest: Mapping[str, Any]) -> Committed:
+    """What was committed for a tick, as its release tells it."""
+    released = measured["released"].to_numpy().astype(np.int64)
+    return Committed(tick, released, str(manifest["chain"]["head"]), tuple(manifest.get("unchecked", ())))
 
 
 def _aside(release: Release, key: bytes | None) -> str:

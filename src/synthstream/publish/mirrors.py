@@ -10,6 +10,7 @@ import polars as pl
 
 from synthstream.errors import SinkError, StateRolledBack
 from synthstream.kinds import Content
+from synthstream.measured import Committed
 from synthstream.publish.folder import ParquetSink
 
 
@@ -46,13 +47,18 @@ class Mirror(Protocol):
 Heads = Callable[[int], str | None]
 
 
+def heads_of(committed: Callable[[int], Committed | None]) -> Callable[[int], str | None]:
+    """Chain heads by tick, from what looks up all that was committed; ``None`` where nothing was."""
+
+    def head(tick: int) -> str | None:
+        found = committed(tick)
+        return None if found is None else found.head
+
+    return head
+
+
 def refuse_fork(mirror: Mirror, known: Copied | None, heads: Heads) -> None:
     """Raise unless the newest release that a mirror holds is of a chain.
-
-    Args:
-        mirror: which.
-        known: what it holds.
-        heads: of the chain.
 
     Raises:
         StateRolledBack: it is not, whoever made it.
@@ -87,18 +93,13 @@ def refuse_emptied(mirror: Mirror, known: Copied | None) -> None:
 
 
 def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
-    """Copy every release that a mirror does not hold yet, from what the sink has published.
+    """Copy every release that a mirror does not hold yet, from what the sink has published; returns their number.
 
     A mirror without history gets the newest one, if it does not hold it. A release whose rows the sink has dropped
     (``keep``) is left out where rows are wanted.
 
     Args:
-        sink: what is published.
-        mirror: what gets copies.
         held: it has held the stream, and must not be made anew.
-
-    Returns:
-        Number of releases that were copied.
 
     Raises:
         SinkError: the mirror holds something else, or cannot be read or written.

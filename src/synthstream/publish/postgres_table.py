@@ -85,8 +85,6 @@ class PostgresTable:
         table: its name as SQL writes it.
         stream: what tells this stream from all others: the head of its chain before the first tick.
         service: in the operator's ``pg_service.conf``; left out: the environment (``PGHOST``, ``PGPASSWORD``, ...).
-        content: rows or tables.
-        env: does the side effects.
 
     Raises:
         ConfigError: that is no name of a table.

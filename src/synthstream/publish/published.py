@@ -16,8 +16,8 @@ from synthstream.config.config import StreamConfig, load
 from synthstream.errors import NotReleased, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed
-from synthstream.publish.building import Builder
-from synthstream.publish.history import as_published
+from synthstream.publish.building import Builder, from_releases
+from synthstream.publish.folder import as_published
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases, simulated
 from synthstream.publish.windows import window
 from synthstream.release.release import Release
@@ -49,9 +49,6 @@ class Releases:
     """The releases in a stream's folder, oldest first. Each is checked against its hashes when it is read.
 
     ``len`` says how many there are; a loop visits all of them. Nothing is kept open, and nothing private is needed.
-
-    Args:
-        config: of the stream.
 
     Raises:
         NotReleased: the stream has no ``[sink]``.
@@ -142,18 +139,12 @@ class Releases:
 
     def _builder(self, tick: int) -> Builder:
         """Knows what was measured up to a tick."""
-        starts, named = self._sink.segments(tick)
+        starts, _ = self._sink.segments(tick)
         if self._built is None:
             refuse_other_releases(self.config, self._sink)
         if self._built is None or self._built[0] != starts:
-            manifest = self._sink.manifest(tick)
-            secure = "warning" not in manifest
-            segments = [(start, dict[str, NDArray[Any]]()) for start in starts]
-            written = [dict(manifest.get("claim") or {})]
-            built = Builder(
-                self.config, self._committed, segments=segments, named=named, secure=secure, written=written
-            )
-            self._built = starts, built
+            secure = "warning" not in self._sink.manifest(tick)
+            self._built = starts, from_releases(self.config, self._sink, self._committed, tick=tick, secure=secure)
         return self._built[1]
 
     def _committed(self, tick: int) -> Committed:

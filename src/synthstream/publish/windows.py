@@ -51,10 +51,7 @@ def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *
     """Rows and tables of the events from ``start`` to before ``end``, widened to whole ticks.
 
     Args:
-        config: of the stream.
-        builder: knows what was measured.
         start, end: moments; see :func:`moment_of`.
-        newest: the newest published tick.
 
     Raises:
         NotReleased: not all of it has been released, or streams of this kind have no windows, or not this one.

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2
 
-from synthstream.report.published import Cells, Published, Tick
+from synthstream.publish.history import Cells, History, Tick
 from synthstream.workload import FloatArray, Workload
 
 # Noise alone goes beyond the limit in about one pair of a hundred.
@@ -25,7 +25,6 @@ class Pair:
     """Two columns.
 
     Args:
-        columns: their positions.
         strength: Cramér's V in the synthetic rows, from 0 to 1; ``None`` if a column has one value alone there.
         beyond: how far the measured table is from independence, by how far noise alone would be in one table of a
             hundred: above 1 it is more than noise. ``None`` if that is not known.
@@ -92,7 +91,7 @@ def beyond_noise(
     return distance / (unit * float(chi2.ppf(CONFIDENCE, mean / unit)))
 
 
-def pairs(found: Published, newest: Cells) -> list[Pair]:
+def pairs(found: History, newest: Cells) -> list[Pair]:
     """All pairs of columns whose table is part of the stream's workload, of the first 40 columns."""
     workload = found.workload
     known = _measurements(found, newest)
@@ -108,7 +107,7 @@ def pairs(found: Published, newest: Cells) -> list[Pair]:
     return listed
 
 
-def _measurements(found: Published, newest: Cells) -> list[Cells]:
+def _measurements(found: History, newest: Cells) -> list[Cells]:
     """Releases that measured tables, newest first: the newest one, and those at the ends of epochs."""
     singles = [m for m in found.workload.marginals if len(m) == 1]
     chain: list[tuple[Tick, Cells]] = found.measured_chain(singles[0]) if singles else []

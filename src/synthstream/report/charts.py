@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import groupby
+from typing import Any, Required, TypedDict, Unpack
 
 from markupsafe import Markup
 
@@ -21,6 +22,8 @@ SHADES = 7
 # Series that can be told apart: classes s1 to s6, each with its own dashes.
 MOST_SERIES = 6
 _WIDTH, _HEIGHT = 1000.0, 500.0
+# Of a caption, what may be left out.
+_PLAIN: dict[str, Any] = {"table": None, "note": ""}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +31,6 @@ class Series:
     """Points of one line.
 
     Args:
-        name: in the legend.
         x, y: the points; where ``y`` is ``None`` the line has a gap.
         low, high: ends of the error band at each point; left out: no band. ``None`` in either: no band there.
     """
@@ -45,8 +47,6 @@ class Bar:
     """A bar.
 
     Args:
-        label: what it stands for.
-        value: its length.
         at, low, high: a dot, and the ends of its error bar; ``None`` for none. The scale starts at 0: a dot below it
             is an arrow there, with the note as its words.
         muted: drawn grey: a cell such as ``other`` or ``missing``, or one that is lost in noise.
@@ -70,29 +70,36 @@ class Table:
     rows: Sequence[Sequence[str]] = field(default=())
 
 
+class Caption(TypedDict, total=False):
+    """What stands around a chart.
+
+    Args:
+        description: what it shows, in words, for who cannot see it.
+        table: the numbers, under a fold.
+        note: a sentence below.
+    """
+
+    title: Required[str]
+    description: Required[str]
+    table: Table | None
+    note: str
+
+
 def line_chart(
     series: Sequence[Series],
     *,
-    title: str,
-    description: str,
     x: Axis,
     y: Axis,
     x_label: str = "",
     y_label: str = "",
-    table: Table | None = None,
-    note: str = "",
     small: bool = False,
+    **caption: Unpack[Caption],
 ) -> Markup:
     """Lines over time or another number, each with a band of error.
 
     Args:
         series: at most six.
-        title: the caption.
-        description: what it shows, in words, for who cannot see it.
-        x, y: axes.
         x_label, y_label: what they are, with the unit.
-        table: the numbers, under a fold.
-        note: a sentence below.
         small: one of many side by side.
 
     Raises:
@@ -115,17 +122,14 @@ def line_chart(
         drawn.append({"name": s.name, "line": _path(points), "dots": _lonely(points), "band": _band(s, x, y)})
     return macro(
         "line",
-        title=title,
-        description=description,
         series=drawn,
         x_marks=_marks(x),
         y_marks=[(100 - place, label) for place, label in _marks(y)],
         x_label=x_label,
         y_label=y_label,
-        table=table,
-        note=note,
         small=small,
         wide=max((len(label) for _, label in y.marks), default=0) > 6,
+        **(_PLAIN | caption),
     )
 
 
@@ -143,11 +147,9 @@ def bar_chart(
 
     Args:
         bars: from top to bottom.
-        title: the caption.
         high: where the scale ends; left out: at the longest bar or error bar. It starts at 0.
         headings: of labels and of numbers.
         more: further bars, under a fold.
-        note: a sentence below.
         level: 2 to 6: the caption is a heading of this level.
 
     Example:
@@ -174,13 +176,10 @@ def heat_map(
     names: Sequence[str],
     values: Sequence[Sequence[float | None]],
     *,
-    title: str,
-    description: str,
     grey: Sequence[Sequence[bool]],
     high: float = 1.0,
     scale: str = "",
-    table: Table | None = None,
-    note: str = "",
+    **caption: Unpack[Caption],
 ) -> Markup:
     """A triangle of coloured cells, one for each pair of names.
 
@@ -215,8 +214,6 @@ def heat_map(
     bounds = [f"{high * k / SHADES:.2f}" for k in range(SHADES)]
     return macro(
         "heat",
-        title=title,
-        description=description,
         names=list(names),
         cells=cells,
         size=len(names) - 1,
@@ -224,16 +221,13 @@ def heat_map(
         top=f"{high:.2f}",
         scale=scale,
         grey="within noise, or with a column of one value alone" if lonely else "within noise",
-        table=table,
-        note=note,
+        **(_PLAIN | caption),
     )
 
 
 def density_map(
     grid: Sequence[Sequence[float]],
     *,
-    title: str,
-    description: str,
     x: Axis,
     y: Axis,
     aspect: float,
@@ -241,17 +235,13 @@ def density_map(
     y_label: str,
     scale: str,
     span: tuple[float, float] | None = None,
-    table: Table | None = None,
-    note: str = "",
+    **caption: Unpack[Caption],
 ) -> Markup:
     """Events by cell of a grid over two numbers, in colours on a logarithmic scale. Empty cells stay blank.
 
     Args:
         grid: counts, a row for each step of y from low to high, a column for each step of x from low to high.
-        x, y: axes.
         aspect: width by height of the drawing; for degrees of longitude by latitude see :func:`aspect_of_degrees`.
-        x_label, y_label: what they are.
-        scale: what the colours mean.
         span: the counts that the first and the last colour stand for; left out: the smallest and the largest.
 
     Example:
@@ -261,26 +251,12 @@ def density_map(
         >>> html.count('class="m')  # three cells, of three colours, and seven in the legend
         10
     """
-    rows, columns = len(grid), len(grid[0])
     positive = [v for row in grid for v in row if v > 0]
     bounds = classes(span or positive, SHADES) if positive else []
-    paths = [""] * SHADES
-    for i, row in enumerate(grid):
-        shades = [
-            0 if v <= 0 else max(k for k in range(SHADES) if k == 0 or v >= bounds[k] * (1 - 1e-12)) + 1 for v in row
-        ]
-        start = 0
-        for j in range(1, columns + 1):
-            if j == columns or shades[j] != shades[start]:
-                if shades[start]:  # neighbours of one colour are one rectangle
-                    paths[shades[start] - 1] += f"M{start} {rows - 1 - i}h{j - start}v1h-{j - start}z"
-                start = j
     return macro(
         "density",
-        title=title,
-        description=description,
-        paths=[(k + 1, path) for k, path in enumerate(paths) if path],
-        size=(columns, rows),
+        paths=[(k + 1, path) for k, path in enumerate(_stripes(grid, bounds)) if path],
+        size=(len(grid[0]), len(grid)),
         aspect=round(aspect, 4),
         bounds=[short(float(f"{b:.2g}")) for b in bounds],
         top=short(max(span or positive)) if positive else "",
@@ -289,9 +265,22 @@ def density_map(
         x_label=x_label,
         y_label=y_label,
         scale=scale,
-        table=table,
-        note=note,
+        **(_PLAIN | caption),
     )
+
+
+def _stripes(grid: Sequence[Sequence[float]], bounds: Sequence[float]) -> list[str]:
+    """An SVG path for each colour, whose lower bounds these are: neighbours of one colour are one rectangle."""
+    paths = [""] * SHADES
+    for i, row in enumerate(grid):
+        shades = [0 if v <= 0 else max(1, sum(v >= bound * (1 - 1e-12) for bound in bounds)) for v in row]
+        start = 0
+        for shade, same in groupby(shades):
+            length = len(list(same))
+            if shade:
+                paths[shade - 1] += f"M{start} {len(grid) - 1 - i}h{length}v1h-{length}z"
+            start += length
+    return paths
 
 
 def aspect_of_degrees(*, width: float, height: float, latitude: float) -> float:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from synthstream.publish.history import Cells, History, Tick
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
-from synthstream.report.published import Cells, Published, Tick
 from synthstream.report.scales import dates, linear, number, ranges
 from synthstream.schema.columns import Boolean, Category, Column, Datetime
 from synthstream.workload import FloatArray
@@ -24,7 +24,7 @@ QUANTILES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts:
+class ColumnCounts:
     """Of one column: events by code, shape ``(codes,)``.
 
     Args:
@@ -48,12 +48,10 @@ class Card:
     note: str
 
 
-def card(found: Published, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:
+def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:
     """The charts of one column of a stream of tables; ``None`` if no table of it alone is published.
 
     Args:
-        found: the releases.
-        position: of the column.
         history: sampled releases, oldest first, the newest last.
     """
     workload, column = found.workload, found.config.schema.columns[position]
@@ -62,18 +60,17 @@ def card(found: Published, position: int, history: Sequence[tuple[Tick, Cells]])
     here = workload.slice_of((position,))
     now, note = latest(found, (position,), history[-1][1])
     over_time = [(tick, running(cells, here)) for tick, cells in history]
-    ordered = is_ordered(column)
-    charts = _middle(column, over_time) if ordered else _multiples(column, over_time)
+    charts = _middle(column, over_time) if is_ordered(column) else _multiples(column, over_time)
     return Card(
         name=column.name,
         kind=kind_of(column),
-        now=_bars(column, now, ordered=ordered),
+        now=_bars(column, now),
         history=tuple(charts) if len(history) > 1 else (),
         note=note,
     )
 
 
-def latest(found: Published, marginal: tuple[int, ...], newest: Cells) -> tuple[Counts, str]:
+def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[ColumnCounts, str]:
     """Counts of a table in the newest release with the newest measurement of all ticks before, and a remark on it."""
     here = found.workload.slice_of(marginal)
     nothing = np.full(here.stop - here.start, np.nan)
@@ -82,19 +79,21 @@ def latest(found: Published, marginal: tuple[int, ...], newest: Cells) -> tuple[
         return now, ""
     chain = found.measured_chain(marginal)
     if not chain:
-        return Counts(count=newest.count[here], measured=nothing, stderr=nothing), "No error is known for this table."
+        return ColumnCounts(
+            count=newest.count[here], measured=nothing, stderr=nothing
+        ), "No error is known for this table."
     # Epochs do not overlap, and their noise is independent.
     measured = np.sum([cells.measured[here] for _, cells in chain], axis=0)
     stderr = np.sqrt(np.sum([cells.stderr[here] ** 2 for _, cells in chain], axis=0))
     at = chain[0][0]
     note = "" if at.tick == found.newest.tick else f"Last measured with the release of {at.end:%Y-%m-%d}."
-    return Counts(count=newest.count[here], measured=measured, stderr=stderr), note
+    return ColumnCounts(count=newest.count[here], measured=measured, stderr=stderr), note
 
 
-def running(cells: Cells, here: slice) -> Counts:
+def running(cells: Cells, here: slice) -> ColumnCounts:
     """Counts of a table in one release; measured ones if they count all ticks from the first."""
     whole = cells.since[here] == 0
-    return Counts(
+    return ColumnCounts(
         count=cells.count[here],
         measured=np.where(whole, cells.measured[here], np.nan),
         stderr=np.where(whole, cells.stderr[here], np.nan),
@@ -127,7 +126,7 @@ def labels_of(column: Column) -> list[str]:
     return [label.replace("..", " to ") for label in column.labels]
 
 
-def _bars(column: Column, now: Counts, *, ordered: bool) -> Markup:  # noqa: ARG001
+def _bars(column: Column, now: ColumnCounts) -> Markup:
     """Bars of one column: bins in their order, others from the largest."""
     labels, values = labels_of(column), len(column.value_labels)
     bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]
@@ -143,7 +142,7 @@ def _bars(column: Column, now: Counts, *, ordered: bool) -> Markup:  # noqa: ARG
     return bar_chart(head, more=bars[len(head) :], title="Now", high=_top(bars))
 
 
-def _bar(label: str, now: Counts, codes: list[int], *, muted: bool) -> Bar:
+def _bar(label: str, now: ColumnCounts, codes: list[int], *, muted: bool) -> Bar:
     count, measured = float(now.count[codes].sum()), float(now.measured[codes].sum())
     stderr = float(np.sqrt((now.stderr[codes] ** 2).sum()))
     if not (math.isfinite(measured) and math.isfinite(stderr)):
@@ -173,7 +172,7 @@ def _span(column: Column, labels: Sequence[str], codes: list[int]) -> str:
     return f"{first.split(' to ')[0]} to {last.split(' to ')[-1]}"
 
 
-def _multiples(column: Column, history: Sequence[tuple[Tick, Counts]]) -> list[Markup]:
+def _multiples(column: Column, history: Sequence[tuple[Tick, ColumnCounts]]) -> list[Markup]:
     """A small chart for each of the largest values, all on one scale; of a boolean, for ``true`` alone."""
     newest, values, labels = history[-1][1], len(column.value_labels), labels_of(column)
     if isinstance(column, Boolean):
@@ -196,7 +195,7 @@ def _multiples(column: Column, history: Sequence[tuple[Tick, Counts]]) -> list[M
     ]
 
 
-def over_time(history: Sequence[tuple[Tick, Counts]], code: int, name: str) -> Series:
+def over_time(history: Sequence[tuple[Tick, ColumnCounts]], code: int, name: str) -> Series:
     """Counts of one code, with a band around what was measured."""
     bands = [(c.measured[code], REACH * c.stderr[code]) for _, c in history]
     known = [math.isfinite(m) and math.isfinite(s) for m, s in bands]
@@ -215,7 +214,7 @@ def described(line: Series) -> str:
     return f"{line.name}: from {number(first)} to {number(last)} events, at {len(line.y)} releases."
 
 
-def _middle(column: Column, history: Sequence[tuple[Tick, Counts]]) -> list[Markup]:
+def _middle(column: Column, history: Sequence[tuple[Tick, ColumnCounts]]) -> list[Markup]:
     edges = [float(edge) for edge in getattr(column, "edges", ())]
     values = len(column.value_labels)
     points = [(tick, quantiles(np.maximum(c.count[:values], 0), edges)) for tick, c in history]

@@ -8,125 +8,87 @@ from synthstream.synthesizers.assembly import measures
 from synthstream.workload import Workload
 
 
-def limits_of(config: StreamConfig) -> list[tuple[str, str]]:
+def limits_of(config: StreamConfig) -> dict[str, str]:
     """Short headings, and a sentence or two for each."""
-    return [*_of_privacy(config), *_of_accuracy(config)]
+    return _of_privacy(config) | _of_accuracy(config)
 
 
-def _of_privacy(config: StreamConfig) -> list[tuple[str, str]]:
-    found = [("One event, not one person", "Somebody with k rows is protected k times less.")]
+def _of_privacy(config: StreamConfig) -> dict[str, str]:
+    found = {"One event, not one person": "Somebody with k rows is protected k times less."}
     if config.privacy.unit.of_persons:
         found = _of_persons(config.privacy.unit)
     if config.op is not None:
-        found.append(
-            (
-                "Deleting undoes nothing that was released",
-                "Rows may take events away. Counts fall from then on; what was published before stays published.",
-            )
+        found["Deleting undoes nothing that was released"] = (
+            "Rows may take events away. Counts fall from then on; what was published before stays published."
         )
     if config.workload is None and config.privacy.neighbours != "add-remove":
-        found.append(
-            (
-                "The number of events is exact",
-                "It is public under this promise. Who knows how many there should be can tell whether one is missing.",
-            )
+        found["The number of events is exact"] = (
+            "It is public under this promise. Who knows how many there should be can tell whether one is missing."
         )
-    return [
-        *found,
-        ("Streams add up", "Two streams about the same people cost the sum of both budgets. This page describes one."),
-        (
-            "Settings are public",
-            "Columns, bounds, lists of values, the clock and the budget were set beforehand and are not protected.",
-        ),
-    ]
+    return found | {
+        "Streams add up": "Two streams about the same people cost the sum of both budgets. This page describes one.",
+        "Settings are public": "Columns, bounds, lists of values, the clock and the budget were set beforehand and are "
+        "not protected.",
+    }
 
 
-def _of_persons(unit: Unit) -> list[tuple[str, str]]:
-    found = [
-        (
-            "A person is a key",
-            "Somebody who appears under two keys is protected as two people. Two who share a key are protected "
-            "together, and each of them alone is not.",
-        ),
-        (
-            "People with many events are underrepresented",
-            f"Of each person at most {unit.max_events} events count. Further ones are left out, and no number on "
-            "this page says how many.",
-        ),
-    ]
+def _of_persons(unit: Unit) -> dict[str, str]:
+    found = {
+        "A person is a key": "Somebody who appears under two keys is protected as two people. Two who share a key are "
+        "protected together, and each of them alone is not.",
+        "People with many events are underrepresented": f"Of each person at most {unit.max_events} events count. "
+        "Further ones are left out, and no number on this page says how many.",
+    }
     if unit.per is not None:
-        found.append(
-            (
-                "A limit for a period protects a period",
-                f"The promise is for what a person does within one fixed period of {unit.per}. A person "
-                "with events in ten periods is protected ten times less.",
-            )
+        found["A limit for a period protects a period"] = (
+            f"The promise is for what a person does within one fixed period of {unit.per}. A person "
+            "with events in ten periods is protected ten times less."
         )
     return found
 
 
-def _of_accuracy(config: StreamConfig) -> list[tuple[str, str]]:
+def _of_accuracy(config: StreamConfig) -> dict[str, str]:
     settings = config.synthesizer
     found = _of_points(config) if config.workload is None else _of_tables(config.workload)
     if measures(config) == "refresh":
-        found.append(
-            (
-                "Larger tables lag behind",
-                "Tables of two columns or more are measured whenever the stream has grown by a tenth. Between these "
-                "moments the rows keep what was known of them, and follow the total and the single columns.",
-            )
+        found["Larger tables lag behind"] = (
+            "Tables of two columns or more are measured whenever the stream has grown. Between these moments the rows "
+            "keep what was known of them, and follow the total and the single columns."
         )
     if measures(config) == "epochs":
-        found.append(
-            (
-                "Tables lag behind the total",
-                "Tables are measured at the end of ever longer epochs. What came since then shows in the total alone.",
-            )
+        found["Tables lag behind the total"] = (
+            "Tables are measured at the end of ever longer epochs. What came since then shows in the total alone."
         )
     if settings.kind in ("selective", "stream-mwem"):
-        found.append(
-            (
-                "Most tables have no error bar",
-                "This published method measures selected tables. It is here for comparison.",
-            )
+        found["Most tables have no error bar"] = (
+            "This published method measures selected tables. It is here for comparison."
         )
     if config.clock.column is not None:
-        found.append(
-            (
-                "Late rows count late",
-                "A row that comes after its tick was closed counts in the tick that was open then.",
-            )
+        found["Late rows count late"] = (
+            "A row that comes after its tick was closed counts in the tick that was open then."
         )
     return found
 
 
-def _of_tables(workload: Workload) -> list[tuple[str, str]]:
+def _of_tables(workload: Workload) -> dict[str, str]:
     order = max((len(m) for m in workload.marginals), default=0)
-    return [
-        (
-            "Error bars show the noise alone",
-            "They say nothing about values moved into the first or last bin, or filed under other. A rare value may "
-            "be all noise: look at its error bar.",
-        ),
-        (
-            f"Relations among more than {order} column{'s' if order != 1 else ''} are not kept",
-            "The rows follow the tables that were measured, and invent everything else.",
-        ),
-    ]
+    return {
+        "Error bars show the noise alone": "They say nothing about values moved into the first or last bin, or filed "
+        "under other. A rare value may be all noise: look at its error bar.",
+        f"Relations among more than {order} column{'s' if order != 1 else ''} are not kept": "The rows follow the "
+        "tables that were measured, and invent everything else.",
+    }
 
 
-def _of_points(config: StreamConfig) -> list[tuple[str, str]]:
-    bars = ("No error is known", "This published method has no error bars. It is here for comparison.")
+def _of_points(config: StreamConfig) -> dict[str, str]:
+    found = {
+        "Detail lags behind": "Fine detail is measured less often than coarse. A new cluster shows in outline first. "
+        "Where cells are lost in noise, points are spread evenly.",
+    }
     if config.synthesizer.kind == "points":
-        bars = (
-            "Charts of points have no error bars",
-            "The error of the count in any range can be computed from a release with the package: mass().",
+        found["Charts of points have no error bars"] = (
+            "The error of the count in any range can be computed from a release with the package: mass()."
         )
-    return [
-        (
-            "Detail lags behind",
-            "Fine detail is measured less often than coarse. A new cluster shows in outline first. Where cells are "
-            "lost in noise, points are spread evenly.",
-        ),
-        bars,
-    ]
+    else:
+        found["No error is known"] = "This published method has no error bars. It is here for comparison."
+    return found

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from markupsafe import Markup
 
+from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
 from synthstream.report.distributions import Card, middle_chart, quantiles
-from synthstream.report.published import Cells, Progress, Published, Tick
 from synthstream.report.scales import linear, number, ranges
 from synthstream.schema.columns import Column, Number
 from synthstream.schema.coordinates import Coordinate
@@ -30,7 +30,6 @@ class Grid:
     """Events by cell over two columns.
 
     Args:
-        across, up: the columns, from left to right and from bottom to top.
         counts: shape ``(cells up, cells across)``.
         degrees: whether they are longitude and latitude.
     """
@@ -45,7 +44,6 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
     """Positions of the columns to draw across and up, and whether they are longitude and latitude by their names.
 
     Args:
-        columns: all of them.
         any_pair: whether the first two will do if none are named so.
 
     Example:
@@ -61,7 +59,7 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
     return (numbers[0], numbers[1], False) if any_pair and len(numbers) > 1 else None
 
 
-def grid_of_tables(found: Published, newest: Cells) -> Grid | None:
+def grid_of_tables(found: History, newest: Cells) -> Grid | None:
     """Longitude and latitude of a stream of tables; ``None`` if it has none, or no table of both."""
     columns, workload = found.config.schema.columns, found.workload
     axes = axes_of(columns)
@@ -74,7 +72,7 @@ def grid_of_tables(found: Published, newest: Cells) -> Grid | None:
     return _grid(columns, axes, table[: len(columns[up].value_labels), : len(columns[across].value_labels)], degrees)
 
 
-def grid_of_nodes(found: Published, nodes: pl.DataFrame) -> Grid | None:
+def grid_of_nodes(found: History, nodes: pl.DataFrame) -> Grid | None:
     """Two columns of a stream of points; ``None`` if it has but one."""
     columns = found.config.schema.columns
     axes = axes_of(columns, any_pair=True)
@@ -140,7 +138,7 @@ def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
     return ranges([column.min + first * step, column.min + (last + 1) * step])[0]
 
 
-def point_cards(found: Published, *, progress: Progress) -> list[Card]:
+def point_cards(found: History, *, progress: Steps) -> list[Card]:
     """Charts of each column of a stream of points, from the nodes of sampled releases."""
     ticks = list(found.sampled())
     nodes = [found.nodes(ticks[i]) for i in progress(list(range(len(ticks))), "reading releases")]

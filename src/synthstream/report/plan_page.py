@@ -25,31 +25,7 @@ _BOX = "A box: a quarter of a table"
 
 
 def plan_page(found: Plan) -> str:
-    """One self-contained page, light and dark, with a chart of each error and all numbers.
-
-    Example:
-        >>> from synthstream.config.config import StreamConfig
-        >>> from synthstream.forecast.planning import plan
-        >>> config = StreamConfig.from_toml('''
-        ... name = "visits"
-        ... state = "state"
-        ... [privacy]
-        ... epsilon = 1.0
-        ... delta = 1e-9
-        ... unit = "event"
-        ... [clock]
-        ... start = 2026-01-01
-        ... every = "1d"
-        ... horizon = 365
-        ... [[columns]]
-        ... name = "ward"
-        ... type = "category"
-        ... values = ["A", "B", "C"]
-        ... ''')
-        >>> page = plan_page(plan(config))
-        >>> page.startswith("<!doctype html>"), "://" in page
-        (True, False)
-    """
+    """One self-contained page, light and dark, with a chart of each error and all numbers."""
     return render(
         "plan.html",
         title=f"Forecast: {found.name}",
@@ -185,8 +161,7 @@ def _said(forecast: Forecast, value: float | None, *, percent: bool) -> str:
     """An error, and what part of all events that is, as the command prints it."""
     if value is None or not percent:
         return number(value)
-    share = 100 * value / max(forecast.events, 1.0)
-    return f"{number(value)} ({'>100' if share > 100 else f'{share:.0f}' if share >= 10 else f'{share:.1g}'}%)"
+    return f"{number(value)} ({forecast.percent(value)})"
 
 
 def _table(found: Plan) -> Table:

@@ -15,14 +15,14 @@ import numpy as np
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
+from synthstream.publish.history import History, Steps, Tick, history_of
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
-from synthstream.report.distributions import REACH, Counts, card, running
+from synthstream.report.distributions import REACH, ColumnCounts, card, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
 from synthstream.report.promise import Promise
-from synthstream.report.published import Progress, Published, Tick, published
 from synthstream.report.scales import dates, linear, number
 from synthstream.report.theorems import STATEMENTS
 
@@ -51,19 +51,18 @@ class Total:
     stderr: float | None = None
 
 
-def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> str:
+def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
     """The public report of a stream, as HTML.
 
     Args:
         config: with a [sink] that holds releases.
         output: where the page will lie; links to the newest release start there.
-        progress: shows how far reading is.
 
     Raises:
         ConfigError: there is no [sink], or the releases were made with other settings.
         SinkError: there is no release, or a file is not what was published.
     """
-    found = published(config, progress=progress)
+    found = history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
     newest = found.newest
     manifest, claim = newest.manifest, newest.manifest["claim"]
@@ -105,7 +104,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Progress) -> st
     )
 
 
-def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
+def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of tables."""
     ticks = found.sampled()
     history = [(ticks[i], found.cells(ticks[i])) for i in progress(list(range(len(ticks))), "reading releases")]
@@ -114,7 +113,7 @@ def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
     cards = [card(found, i, history) for i in columns]
     listed = pairs(found, newest)
     grid = grid_of_tables(found, newest)
-    totals: list[Counts | None] = [None] * len(history)
+    totals: list[ColumnCounts | None] = [None] * len(history)
     if () in found.workload.marginals:
         here = found.workload.slice_of(())
         totals = [running(cells, here) for _, cells in history]
@@ -128,11 +127,11 @@ def _of_tables(found: Published, progress: Progress) -> dict[str, Any]:
         "noise_known": any(pair.beyond is not None for pair in listed),
         "map": None if grid is None else map_of(grid, found.newest),
         "degrees": grid is not None,
-        "error_bars": any(np.isfinite(cells.stderr).any() for cells in (newest,)),
+        "error_bars": bool(np.isfinite(newest.stderr).any()),
     }
 
 
-def _of_points(found: Published, progress: Progress) -> dict[str, Any]:
+def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of points."""
     grid = grid_of_nodes(found, found.nodes(found.newest))
     return {
@@ -147,13 +146,13 @@ def _of_points(found: Published, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _total(newest: Tick, total: Counts | None) -> Total:
+def _total(newest: Tick, total: ColumnCounts | None) -> Total:
     if total is None or not np.isfinite([total.measured[0], total.stderr[0]]).all():
         return Total(rows=newest.rows)
     return Total(rows=newest.rows, measured=float(total.measured[0]), stderr=float(total.stderr[0]))
 
 
-def _growth(ticks: Sequence[Tick], totals: Sequence[Counts | None]) -> Markup:
+def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts | None]) -> Markup:
     """Events in total over time."""
     low: list[float | None] = []
     high: list[float | None] = []
@@ -200,7 +199,7 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
     )
 
 
-def _association(found: Published, listed: Sequence[Pair]) -> Markup | None:
+def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
     names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
     if not listed:
@@ -249,7 +248,7 @@ def _scale_of(strengths: Sequence[float]) -> float:
     return min(max(math.ceil(10 * max(strengths, default=0.0)) / 10, 0.1), 1.0)
 
 
-def ledger(found: Published) -> list[tuple[Tick, dict[str, Any]]]:
+def ledger(found: History) -> list[tuple[Tick, dict[str, Any]]]:
     """The charges that releases state, each with the first that states it. There is one: the budget is charged once.
 
     A claim that names one theorem more, since its state was lost, is no other charge.
@@ -268,9 +267,9 @@ def gaps(ticks: Sequence[Tick]) -> int:
     return ticks[-1].tick + 1 - len(ticks)
 
 
-def downloads(found: Published, output: Path) -> list[dict[str, str]]:
+def downloads(found: History, output: Path) -> list[dict[str, str]]:
     """Links to files of the newest release that are there, relative to the folder of the page."""
-    place = found.place(found.newest.tick)
+    place = found.sink.place(found.newest.tick)
     listed = []
     for name, what in _FILES.items():
         path = place / name

@@ -40,10 +40,8 @@ _TIME_FORMATS = (
 def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
     """A polars frame of some columns of the same rows.
 
-    How a cell is read depends on that cell and on the column's declared type, never on other cells.
-
-    Raises:
-        SchemaError: ``frame`` is not a frame of a kind that is known, or lacks a column, or has it twice.
+    How a cell is read depends on that cell and on the column's declared type, never on other cells. Raises
+    ``SchemaError`` if ``frame`` is not a frame of a kind that is known, or lacks a column, or has it twice.
     """
     if isinstance(frame, pl.DataFrame):
         require(columns, frame.columns)

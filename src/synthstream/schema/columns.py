@@ -83,7 +83,6 @@ class Category(Column):
     """One of a public list of texts. Anything else is ``other``; numbers are compared by their text.
 
     Args:
-        values: the list.
         missing, other: a value to fold such cells into; left out: cells of their own.
 
     Example:

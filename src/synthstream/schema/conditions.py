@@ -67,7 +67,6 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
     digits stand in double quotes. ``==`` and texts in double quotes are understood, where they cannot mean a column.
 
     Args:
-        text: the condition.
         schema: names and types of the columns.
 
     Raises:
@@ -97,7 +96,6 @@ def doubts(text: str, values: Mapping[str, Sequence[str]]) -> str:
     """Why a condition that could be read may satisfy no row; empty if nothing is seen.
 
     Args:
-        text: the condition.
         values: of each column its public list of values; empty for one that has none.
 
     Example:

@@ -20,7 +20,6 @@ class Coordinate(Column):
     """A number from ``min`` to ``max`` in ``2**bits`` equal cells; numbers out of range are clamped.
 
     Args:
-        missing: the number that missing cells count as.
         bits: binary digits, at most 30.
 
     Raises:

@@ -95,16 +95,16 @@ def attach(
     every: str | None = None,
     anew: bool = False,
 ) -> Attached:
-    """Count the rows of a Structured Streaming frame into a stream.
+    """Count the rows of a Structured Streaming frame into a stream. Iterate over ``releases()`` of it to publish.
 
     Each micro-batch is committed under the id ``spark/<query>/<batch>``. One that Spark brings again, after a crash, is
     known by its id and counts once. Executors encode and count, and only counts reach the driver; of a stream that
     protects persons they encode, and the rows of a micro-batch, in numbers, reach the driver, whose state alone knows
     which of a person's rows count. Its memory bounds the micro-batch then (``maxFilesPerTrigger`` and the like).
 
-    The source must be one that Spark can read again (files, Kafka, Delta; not a
-    socket). Spark knows files by their full path: ones that were moved count again. Leave a link where they were. Its
-    watermark decides nothing: a row counts in its own tick, or in the open one if that is later.
+    The source must be one that Spark can read again (files, Kafka, Delta; not a socket). Spark knows files by their
+    full path: ones that were moved count again. Leave a link where they were. Its watermark decides nothing: a row
+    counts in its own tick, or in the open one if that is later.
 
     Args:
         frame: streaming, with the columns of the stream.
@@ -112,9 +112,6 @@ def attach(
         checkpoint: where Spark keeps how far it is; as secret as the data. Left out: within the stream's state folder.
         every: as in ``"10 seconds"``: look for rows so often, for ever. Left out: count what is there, and end.
         anew: this query begins although the stream has counted batches of another one, whose checkpoint is not this.
-
-    Returns:
-        The running query. Iterate over its ``releases()`` to publish.
 
     Raises:
         ConfigError: it matters in this stream when a row arrives.

@@ -67,7 +67,6 @@ def _answer(counts: Callable[[], CountsByTick | None], left: dict[str, str] | No
     """The one row that a task gives. Errors of this package go to the driver as what they are.
 
     Args:
-        counts: makes the counts.
         left: files that cannot be counted, and why; known when the counts are made.
     """
     found, why = None, None

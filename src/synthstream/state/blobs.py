@@ -26,11 +26,7 @@ def packed(arrays: Arrays) -> bytes:
 
 
 def unpacked(blob: bytes) -> Arrays:
-    """What :func:`packed` packed.
-
-    Raises:
-        StateCorrupt: it is something else.
-    """
+    """What :func:`packed` packed. Raises ``StateCorrupt`` if it is something else."""
     try:
         with zipfile.ZipFile(io.BytesIO(blob)) as members:
             if any(m.compress_type != zipfile.ZIP_STORED or m.file_size > len(blob) for m in members.infolist()):
@@ -48,11 +44,7 @@ def packed_ints(values: IntArray) -> bytes:
 
 
 def unpacked_ints(blob: bytes) -> IntArray:
-    """What :func:`packed_ints` packed.
-
-    Raises:
-        StateCorrupt: it is something else.
-    """
+    """What :func:`packed_ints` packed. Raises ``StateCorrupt`` if it is something else."""
     reader = zlib.decompressobj()
     try:
         raw = reader.decompress(blob, _LARGEST)

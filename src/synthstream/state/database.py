@@ -128,9 +128,7 @@ def opened(
         path: the file; created, unless read-only, in a folder that nobody else can reach.
         schema: of an empty store.
         version: of the format.
-        read_only: look only.
         copies: take a backup that was put back, too.
-        do: does the side effects.
         fill: writes into a store that has just been made, in the same transaction.
 
     Raises:

@@ -18,12 +18,11 @@ _FILES = (STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}-journal", _LOCK)
 _MOUNTS = Path("/proc/self/mounts")
 
 # The write-ahead log is shared through memory, which two hosts do not have in common; nor do all of these keep locks.
-_NETWORK = frozenset(
-    (
-        *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs"),
-        *("ocfs2", "gfs2", "fuse.glusterfs", "fuse.sshfs", "fuse.ceph", "fuse.s3fs", "fuse.rclone"),
-    )
-)
+_SHARED = """
+nfs nfs4 cifs smb3 smbfs ncpfs afs ceph glusterfs lustre gpfs beegfs ocfs2 gfs2
+fuse.glusterfs fuse.sshfs fuse.ceph fuse.s3fs fuse.rclone
+"""
+_NETWORK = frozenset(_SHARED.split())
 
 
 def make_private(folder: Path) -> None:
@@ -105,11 +104,7 @@ def make_file(path: Path) -> int:
 
 
 def locked(folder: Path) -> Lock:
-    """The folder's lock.
-
-    Raises:
-        StateLocked: another process has it.
-    """
+    """The folder's lock. Raises ``StateLocked`` if another process has it."""
     lock = Lock(make_file(folder / _LOCK))
     try:
         fcntl.flock(lock.handle or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)

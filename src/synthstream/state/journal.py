@@ -22,7 +22,6 @@ class JournalGate(Gate):
     Args:
         gate: where new answers come from.
         store: where answers are kept until the tick is closed.
-        tick: the tick that is being closed.
     """
 
     def __init__(self, gate: Gate, store: Store, tick: int) -> None:

@@ -76,7 +76,6 @@ class Store:
         read_only: look at what is public, without the lock and the key, while another process may be writing.
         copies: take a backup that was put back, too.
         key: 32 bytes that what is private is encrypted with.
-        env: does the side effects.
 
     Raises:
         StateLocked: another process has it open.
@@ -194,17 +193,12 @@ class Store:
         """A private piece as it may be stored: encrypted, if there is a key.
 
         Args:
-            piece: private.
             place: table and row, so that it is refused elsewhere.
         """
         return self._private.seal(piece, place)
 
     def unseal(self, sealed: bytes, place: str) -> bytes:
-        """The private piece that was sealed for a place.
-
-        Raises:
-            StateCorrupt: it is not what was sealed there.
-        """
+        """The private piece that was sealed for a place. Raises ``StateCorrupt`` if it is not what was sealed there."""
         return self._private.open(sealed, place)
 
     @property
@@ -216,7 +210,10 @@ class Store:
 
     def meta(self, key: str) -> str | None:
         """A public setting, or ``None``."""
-        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return self._text("SELECT value FROM meta WHERE key = ?", key)
+
+    def _text(self, question: str, *values: Any) -> str | None:
+        row = self._db.execute(question, values).fetchone()
         return None if row is None else str(row[0])
 
     def put_meta(self, key: str, value: str) -> None:
@@ -235,13 +232,11 @@ class Store:
 
     def last(self) -> Committed | None:
         """The newest measurement."""
-        row = self._db.execute("SELECT tick, released, head FROM measurement ORDER BY tick DESC LIMIT 1").fetchone()
-        return None if row is None else self._committed(*row)
+        return self._committed("ORDER BY tick DESC LIMIT 1")
 
     def measurement(self, tick: int) -> Committed | None:
         """The measurement of a tick."""
-        row = self._db.execute("SELECT tick, released, head FROM measurement WHERE tick = ?", (tick,)).fetchone()
-        return None if row is None else self._committed(*row)
+        return self._committed("WHERE tick = ?", tick)
 
     def append_measurement(self, committed: Committed) -> None:
         """Write down what passed the gate; it can never be changed."""
@@ -250,14 +245,22 @@ class Store:
         if committed.unchecked:
             self.put_meta(f"unchecked {committed.tick}", json.dumps(committed.unchecked))
 
-    def _committed(self, tick: int, blob: bytes, head: str) -> Committed:
+    def _committed(self, which: str, *values: int) -> Committed | None:
+        question = f"SELECT tick, released, head FROM measurement {which}"  # noqa: S608 - our own words
+        row = self._db.execute(question, values).fetchone()
+        if row is None:
+            return None
+        tick, blob, head = row
         unchecked = json.loads(self.meta(f"unchecked {tick}") or "[]")
         return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head, tuple(unchecked))
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""
-        row = self._db.execute("SELECT tick, codes FROM population").fetchone()
-        return None if row is None else (int(row[0]), unpacked(self._public.open(row[1], f"population {row[0]}")))
+        return self._of_tick("population", "SELECT tick, codes FROM population")
+
+    def _of_tick(self, what: str, question: str) -> tuple[int, Arrays] | None:
+        row = self._db.execute(question).fetchone()
+        return None if row is None else (int(row[0]), unpacked(self._public.open(row[1], f"{what} {row[0]}")))
 
     def put_population(self, tick: int, arrays: Arrays) -> None:
         """Mark a tick as published, with its rows."""
@@ -274,8 +277,7 @@ class Store:
 
     def published(self, tick: int) -> str | None:
         """SHA-256 of the manifest under which a tick was published, or ``None``."""
-        row = self._db.execute("SELECT manifest FROM published WHERE tick = ?", (tick,)).fetchone()
-        return None if row is None else str(row[0])
+        return self._text("SELECT manifest FROM published WHERE tick = ?", tick)
 
     def put_published(self, tick: int, manifest: str) -> None:
         """Remember what was published for a tick."""
@@ -283,8 +285,7 @@ class Store:
 
     def models(self) -> tuple[int, Arrays] | None:
         """The newest committed tick whose models are kept, and these."""
-        row = self._db.execute("SELECT tick, arrays FROM models").fetchone()
-        return None if row is None else (int(row[0]), unpacked(self._public.open(row[1], f"models {row[0]}")))
+        return self._of_tick("models", "SELECT tick, arrays FROM models")
 
     def put_models(self, tick: int, arrays: Arrays) -> None:
         """Keep what was fitted while a tick was drawn."""
@@ -294,8 +295,7 @@ class Store:
 
     def ingested(self, item: str) -> str | None:
         """The fingerprint under which a file or batch was counted, or ``None`` if it was not."""
-        row = self._db.execute("SELECT mac FROM ingested WHERE item = ?", (item,)).fetchone()
-        return None if row is None else str(row[0])
+        return self._text("SELECT mac FROM ingested WHERE item = ?", item)
 
     def put_ingested(self, item: str, mac: str) -> None:
         """Remember that a file or batch was counted."""

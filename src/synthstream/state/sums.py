@@ -40,7 +40,6 @@ class RowSums:
     """Writes and deletes rows, and keeps the sum.
 
     Args:
-        db: where they are.
         seal: of the sum. Sums are secret, or with two of them an attacker could do without a row.
         secret: key of the sum.
     """

@@ -10,9 +10,6 @@ from synthstream.synthesizers.assembly import synthesizer_of
 class Counting(BatchCounting):
     """Counts rows for a stream: on any machine, in any process, in as many parts as one likes. It needs no state.
 
-    Args:
-        config: of the stream.
-
     Raises:
         ConfigError: the stream protects persons: how many rows of each have counted must be known before they are
             counted, so rows go to the stream itself.

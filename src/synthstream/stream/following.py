@@ -34,9 +34,7 @@ def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> 
     """Close ``ticks`` ticks, which are due. A mirror that fails delays none of them.
 
     Args:
-        stream: an open one.
         ticks: how many; if none, what mirrors lack is copied all the same.
-        until: see :meth:`Stream.due`.
 
     Raises:
         MirrorError: at the end, if a mirror still lacks something.
@@ -78,12 +76,9 @@ def follow(
     counted stop nothing; ``stream.findings`` has them after each look, and they are told when it ends.
 
     Args:
-        stream: an open one.
-        now: the clock.
         until: stop when it has come and its ticks are closed; without a zone it is UTC. The configured ``until``, if
             there is one, is heeded as well, and so is the horizon.
         poll: seconds between two looks; the end of a tick is never overslept.
-        rest: waits for so many seconds.
 
     Raises:
         SourceError, SchemaError, SinkError, StateError: as :meth:`Stream.ingest` and :meth:`Stream.release` do.

@@ -92,9 +92,6 @@ def begin(
     """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written.
 
     Args:
-        config: of the stream.
-        store: a new one.
-        identity: see :func:`identity_of`.
         mechanism: whose claim is charged; left out: the one that the configuration describes.
         written: as for :func:`claim_facts`, if the stream was published before.
     """

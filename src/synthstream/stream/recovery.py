@@ -25,8 +25,8 @@ from synthstream.errors import (
 )
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
-from synthstream.publish.folder import ParquetSink, Published, Sink
-from synthstream.publish.history import heads_of
+from synthstream.publish.folder import Newest, ParquetSink, Sink
+from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import parquet_sink, sink_of
 from synthstream.state.store import Store
 from synthstream.stream.opening import NAMED, begin, begun, builder_from, hold, identity_of, key_of, marks_of
@@ -66,9 +66,7 @@ def adopt(
     in the lost state and are dated before the segment are lost.
 
     Args:
-        config: of the stream.
         gates, seed, env: as for :class:`synthstream.Stream`.
-        progress: wraps the loops over releases.
         unchecked: go on although a mirror cannot be asked what it holds. Drawing will ask again.
 
     Raises:
@@ -167,11 +165,9 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
         )
 
 
-def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Published) -> tuple[str, ...]:
-    """Raise if a mirror holds what neither the releases nor a state as new as they know.
-
-    Returns:
-        Marks of the mirrors that hold the stream now, or have held it, as far as the old state remembers.
+def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, last: Newest) -> tuple[str, ...]:
+    """Raise if a mirror holds what neither the releases nor a state as new as they know; returns the marks of the
+    mirrors that hold the stream now, or have held it, as far as the old state remembers.
     """
     whole, found = store is not None and heads_of(store.measurement)(last.tick) == last.head, set[str]()
     marks = Marks(lambda mark: mark in found or (store is not None and store.meta(mark) is not None), found.add)
@@ -182,7 +178,7 @@ def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, la
     return copies.held
 
 
-def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Published, held: Iterable[str] = ()) -> bool:
+def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Newest, held: Iterable[str] = ()) -> bool:
     """Whether the state may go on as it is; it is then no copy any more."""
     own = store.measurement(last.tick)
     if own is None or own.head != last.head:
@@ -308,9 +304,7 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
     Restoring means adopting: put ``private`` in the place of the state, and say ``synthstream recover --adopt``.
 
     Args:
-        config: of the stream.
         folder: must not exist.
-        progress: wraps the loop over ticks.
 
     Raises:
         StateError: there is no state, or the folder cannot be written.

@@ -23,7 +23,7 @@ from synthstream.kernel.gate import Gate, SystemGate, is_secure
 from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
-from synthstream.publish.history import heads_of
+from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.publish.windows import window
 from synthstream.release.release import Model, Release
@@ -173,7 +173,6 @@ class Stream:
         """Take rows that were counted elsewhere, by :class:`synthstream.Counting`. Committed on return.
 
         Args:
-            counts: of the rows of this batch, merged.
             batch_id: the same id and content again is a no-op. Without an id, counts count each time they come.
 
         Raises:

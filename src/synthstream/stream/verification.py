@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from synthstream.config.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
 from synthstream.kernel.ledger import Ledger
-from synthstream.publish.building import Builder
+from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import FILES, ParquetSink
 from synthstream.publish.outlets import sink_of
 from synthstream.state.store import Store
@@ -22,7 +22,7 @@ from synthstream.synthesizers.assembly import claim_of
 Progress = Callable[[Iterable[int]], Iterable[int]]
 
 
-class Finding(NamedTuple):
+class Fault(NamedTuple):
     """Something that is wrong: where, and what. It holds no private value."""
 
     where: str
@@ -35,13 +35,12 @@ class Verified(NamedTuple):
     Args:
         ticks: number of ticks that the state has measured.
         releases: number of published releases.
-        findings: what is wrong.
         unchecked: ticks that were drawn while a mirror could not be asked what it holds. Not wrong, and to be known.
     """
 
     ticks: int
     releases: int
-    findings: list[Finding]
+    findings: list[Fault]
     unchecked: list[int]
 
 
@@ -49,19 +48,17 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
     """Check the state, if it is there, and every published file. Changes nothing, draws nothing.
 
     Args:
-        config: of the stream.
         rebuild: also build every release again from what was measured, and compare all bytes. Takes as long as fitting
             them did, and needs the same versions of this package and its libraries.
-        progress: wraps the loop over releases.
     """
-    config, findings = begun(config), list[Finding]()
+    config, findings = begun(config), list[Fault]()
     store, heads = None, dict[int, str]()
     try:
         if (config.state / "store.db").exists():
             store = Store(config.state, read_only=True)
             _check_store(config, store, heads, findings)
     except StateError as error:
-        findings.append(Finding("state", str(error)))
+        findings.append(Fault("state", str(error)))
     try:
         sink, releases, unchecked = sink_of(config), 0, list[int]()
         if isinstance(sink, ParquetSink):
@@ -72,16 +69,16 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
         else:
             last = sink.last()
             if last is not None and heads.get(last.tick) != last.head:
-                findings.append(Finding("anchor", "stands at a release that this state did not make"))
+                findings.append(Fault("anchor", "stands at a release that this state did not make"))
     finally:
         if store is not None:
             store.close()
     return Verified(len(heads), releases, findings, unchecked)
 
 
-def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = iter) -> list[Finding]:
+def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = iter) -> list[Fault]:
     """What is wrong with the published releases, looked at alone."""
-    findings: list[Finding] = []
+    findings: list[Fault] = []
     _check_sink(config, sink, None, {}, findings, progress=progress)
     return findings
 
@@ -89,17 +86,14 @@ def published(config: StreamConfig, sink: ParquetSink, *, progress: Progress = i
 def builder_of(config: StreamConfig, sink: ParquetSink, *, secure: bool = True) -> Builder:
     """Builds releases from what is published, without the state."""
     last = sink.last()
-    starts, named = ([], None) if last is None else sink.segments(last.tick)
-    written = [] if last is None else [dict(sink.manifest(last.tick).get("claim") or {})]
-    segments = [(start, dict[str, Any]()) for start in starts]
-    return Builder(config, sink.measured, segments=segments, named=named, secure=secure, written=written)
+    return from_releases(config, sink, sink.measured, tick=None if last is None else last.tick, secure=secure)
 
 
-def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Finding]) -> None:
+def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], findings: list[Fault]) -> None:
     """Fill in heads by tick, as they are kept; what is wrong goes to ``findings``."""
 
     def say(what: str) -> None:
-        findings.append(Finding("state", what))
+        findings.append(Fault("state", what))
 
     marked = store.population()  # first: another process may be at it
     if not store.sound():
@@ -145,37 +139,37 @@ def _check_sink(
     sink: ParquetSink,
     store: Store | None,
     heads: dict[int, str],
-    findings: list[Finding],
+    findings: list[Fault],
     *,
     progress: Progress,
 ) -> tuple[int, list[int]]:
     """Number of releases, and ticks that were drawn unchecked; what is wrong goes to ``findings``."""
     unchecked: list[int] = []
-    findings += [Finding(name, "is no part of a release") for name in sink.strangers()]
+    findings += [Fault(name, "is no part of a release") for name in sink.strangers()]
     marked = None if store is None else store.population()  # first: another process may be at it
     try:
         last = sink.last()
         builder = None if last is None else builder_of(config, sink)
     except (SynthstreamError, LookupError, ValueError, TypeError) as error:
-        findings.append(Finding("releases", str(error)))
+        findings.append(Fault("releases", str(error)))
         return 0, []
     if last is None or builder is None:
         if marked is not None:
             what = (
                 "the state has published releases, but there are none; `synthstream recover --republish` puts them back"
             )
-            findings.append(Finding("releases", what))
+            findings.append(Fault("releases", what))
         return 0, []
     if marked is not None and marked[0] > last.tick:
         what = f"{marked[0] - last.tick} of the newest are missing; `synthstream recover --republish` puts them back"
-        findings.append(Finding("releases", what))
+        findings.append(Fault("releases", what))
     previous: str | None = config.genesis
     for tick in progress(range(last.tick + 1)):
         where = sink.place(tick).name
         try:
             manifest = sink.manifest(tick)
         except SinkError:
-            findings.append(Finding(where, "its manifest is missing or cannot be read"))
+            findings.append(Fault(where, "its manifest is missing or cannot be read"))
             previous = None
             continue
         unchecked += [tick] if manifest.get("unchecked") else []
@@ -187,7 +181,7 @@ def _check_sink(
         known = None if store is None else store.published(tick)
         if known is not None and known != sink.fingerprint(tick):
             problems.append("manifest.json is not what was published")
-        findings += [Finding(where, problem) for problem in problems]
+        findings += [Fault(where, problem) for problem in problems]
         previous = head
     return last.tick + 1, unchecked
 
@@ -244,9 +238,9 @@ def _facts(
         yield "its head is not that of what was measured"
 
 
-def _rebuilt(config: StreamConfig, sink: ParquetSink, releases: int, progress: Progress) -> list[Finding]:
+def _rebuilt(config: StreamConfig, sink: ParquetSink, releases: int, progress: Progress) -> list[Fault]:
     """Releases whose bytes are not what the measurements give."""
-    findings: list[Finding] = []
+    findings: list[Fault] = []
     rows = "total" if config.sink is None else config.sink.rows
     secure = releases == 0 or "warning" not in sink.manifest(0)
     again = builder_of(config, sink, secure=secure).again(releases)
@@ -256,5 +250,5 @@ def _rebuilt(config: StreamConfig, sink: ParquetSink, releases: int, progress: P
             copy.publish(release)
             if copy.fingerprint(tick) != sink.fingerprint(tick):
                 where = sink.place(tick).name
-                findings.append(Finding(where, "is not what its measurements give, with these versions"))
+                findings.append(Fault(where, "is not what its measurements give, with these versions"))
     return findings

@@ -24,7 +24,6 @@ class Arrivals(NamedTuple):
     """What comes to each node in some steps of time.
 
     Args:
-        steps: number of steps.
         starts: int64, shape ``(nodes + 1,)``: node i has the moments from ``starts[i]`` up to ``starts[i + 1]``.
         moments: int64, the step at which each arrives, non-decreasing within a node.
     """

@@ -14,6 +14,12 @@ _FAST = {"reassoc", "contract"}
 
 
 @numba.njit(cache=True, inline="always")
+def _part(flat, starts, table):  # type: ignore[no-untyped-def]
+    """What belongs to one table."""
+    return flat[starts[table] : starts[table + 1]]
+
+
+@numba.njit(cache=True, inline="always")
 def _advance(digits, shape, steps, at):  # type: ignore[no-untyped-def]
     """Next combination of all columns but the last: where it lies in the smaller table."""
     for a in range(digits.size - 1, -1, -1):
@@ -29,9 +35,6 @@ def _advance(digits, shape, steps, at):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def _add(table, shape, steps, small):  # type: ignore[no-untyped-def]
     """Add a smaller table to each cell of a larger one."""
-    if shape.size == 0:
-        table[0] += small[0]
-        return
     width, step = shape[-1], steps[-1]
     digits = np.zeros(shape.size - 1, dtype=np.int64)
     at = 0
@@ -50,9 +53,6 @@ def _add(table, shape, steps, small):  # type: ignore[no-untyped-def]
 def _sum(table, shape, steps, small):  # type: ignore[no-untyped-def]
     """Sums of a larger table's cells for each cell of a smaller one."""
     small[:] = 0.0
-    if shape.size == 0:
-        small[0] = table[0]
-        return
     width, step = shape[-1], steps[-1]
     digits = np.zeros(shape.size - 1, dtype=np.int64)
     at = 0
@@ -68,35 +68,10 @@ def _sum(table, shape, steps, small):  # type: ignore[no-untyped-def]
         at = _advance(digits, shape, steps, at)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FAST)
-def _dot(weights, table, shape, steps, small):  # type: ignore[no-untyped-def]
-    """Weighted sums of a larger table's cells for each cell of a smaller one."""
-    small[:] = 0.0
-    if shape.size == 0:
-        small[0] = weights[0] * table[0]
-        return
-    width, step = shape[-1], steps[-1]
-    digits = np.zeros(shape.size - 1, dtype=np.int64)
-    at = 0
-    for start in range(0, table.size, width):
-        if step == 0:
-            value = 0.0
-            for j in range(width):
-                value += weights[start + j] * table[start + j]
-            small[at] += value
-        else:
-            for j in range(width):
-                small[at + j] += weights[start + j] * table[start + j]
-        at = _advance(digits, shape, steps, at)
-
-
 @numba.njit(cache=True, nogil=True)
 def _largest(table, shape, steps, small):  # type: ignore[no-untyped-def]
     """The largest of a larger table's cells for each cell of a smaller one."""
     small[:] = -np.inf
-    if shape.size == 0:
-        small[0] = table[0]
-        return
     width, step = shape[-1], steps[-1]
     digits = np.zeros(shape.size - 1, dtype=np.int64)
     at = 0
@@ -109,9 +84,6 @@ def _largest(table, shape, steps, small):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def _scale(table, shape, steps, small):  # type: ignore[no-untyped-def]
     """Multiply each cell of a larger table by that of a smaller one."""
-    if shape.size == 0:
-        table[0] *= small[0]
-        return
     width, step = shape[-1], steps[-1]
     digits = np.zeros(shape.size - 1, dtype=np.int64)
     at = 0
@@ -124,9 +96,6 @@ def _scale(table, shape, steps, small):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def _move(given, table, shape, steps, mass, mean, change):  # type: ignore[no-untyped-def]
     """Turn derivatives of logarithms into derivatives of a table, given those of its separator."""
-    if shape.size == 0:
-        table[0] = 0.0
-        return
     width, step = shape[-1], steps[-1]
     digits = np.zeros(shape.size - 1, dtype=np.int64)
     at = 0
@@ -137,44 +106,53 @@ def _move(given, table, shape, steps, mass, mean, change):  # type: ignore[no-un
         at = _advance(digits, shape, steps, at)
 
 
+@numba.njit(cache=True)
+def _host(layout, attached, tables, q):  # type: ignore[no-untyped-def]
+    """The table of the tree that holds a smaller one, its shape, and steps in the smaller one."""
+    c = attached.host[q]
+    steps = _part(attached.steps, attached.maps, q)
+    return _part(tables, layout.cells, c), _part(layout.shape, layout.axes, c), steps
+
+
+@numba.njit(cache=True)
+def _above(layout, tables, c):  # type: ignore[no-untyped-def]
+    """The parent of a table, its shape, and steps in the separator between them."""
+    parent = layout.parent[c]
+    return (
+        _part(tables, layout.cells, parent),
+        _part(layout.shape, layout.axes, parent),
+        _part(layout.up, layout.ups, c),
+    )
+
+
 @numba.njit(cache=True, nogil=True)
-def attach(plan, attached, small, tables):  # type: ignore[no-untyped-def]
+def attach(layout, attached, small, tables):  # type: ignore[no-untyped-def]
     """Add smaller tables to the tables of the tree that hold them."""
     for q in range(attached.host.size):
-        c = attached.host[q]
-        _add(
-            tables[plan.cells[c] : plan.cells[c + 1]],
-            plan.shape[plan.axes[c] : plan.axes[c + 1]],
-            attached.steps[attached.maps[q] : attached.maps[q + 1]],
-            small[attached.cells[q] : attached.cells[q + 1]],
-        )
+        table, shape, steps = _host(layout, attached, tables, q)
+        _add(table, shape, steps, _part(small, attached.cells, q))
 
 
 @numba.njit(cache=True, nogil=True)
-def project(plan, attached, tables, small):  # type: ignore[no-untyped-def]
+def project(layout, attached, tables, small):  # type: ignore[no-untyped-def]
     """Sum the tables of the tree to smaller ones."""
     for q in range(attached.host.size):
-        c = attached.host[q]
-        _sum(
-            tables[plan.cells[c] : plan.cells[c + 1]],
-            plan.shape[plan.axes[c] : plan.axes[c + 1]],
-            attached.steps[attached.maps[q] : attached.maps[q + 1]],
-            small[attached.cells[q] : attached.cells[q + 1]],
-        )
+        table, shape, steps = _host(layout, attached, tables, q)
+        _sum(table, shape, steps, _part(small, attached.cells, q))
 
 
 @numba.njit(cache=True, nogil=True)
-def condition(plan, tables, messages):  # type: ignore[no-untyped-def]
+def condition(layout, tables, messages):  # type: ignore[no-untyped-def]
     """From log-potentials to probabilities given the separator, in place; returns the log of the partition function.
 
     ``messages`` is filled with log-messages, those of the separators towards the root.
     """
     buffer = np.empty_like(messages)
-    for c in range(plan.parent.size - 1, -1, -1):
-        table = tables[plan.cells[c] : plan.cells[c + 1]]
-        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
-        message = messages[plan.seps[c] : plan.seps[c + 1]]
-        small = buffer[plan.seps[c] : plan.seps[c + 1]]
+    for c in range(layout.parent.size - 1, -1, -1):
+        table = _part(tables, layout.cells, c)
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
+        message = _part(messages, layout.seps, c)
+        small = _part(buffer, layout.seps, c)
         _largest(table, shape, steps, message)
         for s in range(message.size):
             small[s] = -message[s]
@@ -186,63 +164,43 @@ def condition(plan, tables, messages):  # type: ignore[no-untyped-def]
             message[s] += np.log(small[s])
             small[s] = 1.0 / small[s]
         _scale(table, shape, steps, small)
-        parent = plan.parent[c]
-        if parent >= 0:
-            _add(
-                tables[plan.cells[parent] : plan.cells[parent + 1]],
-                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
-                plan.up[plan.ups[c] : plan.ups[c + 1]],
-                message,
-            )
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
+            _add(host, axes, up, message)
     return messages[0]
 
 
 @numba.njit(cache=True, nogil=True)
-def marginals(plan, given, masses, tables):  # type: ignore[no-untyped-def]
+def marginals(layout, given, masses, tables):  # type: ignore[no-untyped-def]
     """Fill ``tables`` with probabilities and ``masses`` with those of the separators."""
     masses[0] = 1.0
-    for c in range(plan.parent.size):
-        parent = plan.parent[c]
-        mass = masses[plan.seps[c] : plan.seps[c + 1]]
-        if parent >= 0:
-            _sum(
-                tables[plan.cells[parent] : plan.cells[parent + 1]],
-                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
-                plan.up[plan.ups[c] : plan.ups[c + 1]],
-                mass,
-            )
-        table = tables[plan.cells[c] : plan.cells[c + 1]]
-        table[:] = given[plan.cells[c] : plan.cells[c + 1]]
-        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
+    for c in range(layout.parent.size):
+        mass = _part(masses, layout.seps, c)
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
+            _sum(host, axes, up, mass)
+        table = _part(tables, layout.cells, c)
+        table[:] = _part(given, layout.cells, c)
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
         _scale(table, shape, steps, mass)
 
 
 @numba.njit(cache=True, nogil=True)
-def derivative(plan, given, masses, tables):  # type: ignore[no-untyped-def]
+def derivative(layout, given, masses, tables):  # type: ignore[no-untyped-def]
     """From changes of log-potentials to the changes of probabilities that they make at first order, in place."""
     means, changes = np.empty_like(masses), np.zeros_like(masses)
-    for c in range(plan.parent.size - 1, -1, -1):
-        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
-        mean = means[plan.seps[c] : plan.seps[c + 1]]
-        _dot(given[plan.cells[c] : plan.cells[c + 1]], tables[plan.cells[c] : plan.cells[c + 1]], shape, steps, mean)
-        parent = plan.parent[c]
-        if parent >= 0:
-            _add(
-                tables[plan.cells[parent] : plan.cells[parent + 1]],
-                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
-                plan.up[plan.ups[c] : plan.ups[c + 1]],
-                mean,
-            )
-    for c in range(plan.parent.size):
-        part = slice(plan.seps[c], plan.seps[c + 1])
-        parent = plan.parent[c]
-        if parent >= 0:
-            _sum(
-                tables[plan.cells[parent] : plan.cells[parent + 1]],
-                plan.shape[plan.axes[parent] : plan.axes[parent + 1]],
-                plan.up[plan.ups[c] : plan.ups[c + 1]],
-                changes[part],
-            )
-        shape, steps = plan.shape[plan.axes[c] : plan.axes[c + 1]], plan.own[plan.axes[c] : plan.axes[c + 1]]
-        cells = slice(plan.cells[c], plan.cells[c + 1])
+    for c in range(layout.parent.size - 1, -1, -1):
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
+        mean = _part(means, layout.seps, c)
+        _sum(_part(given, layout.cells, c) * _part(tables, layout.cells, c), shape, steps, mean)
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
+            _add(host, axes, up, mean)
+    for c in range(layout.parent.size):
+        part = slice(layout.seps[c], layout.seps[c + 1])
+        if layout.parent[c] >= 0:
+            host, axes, up = _above(layout, tables, c)
+            _sum(host, axes, up, changes[part])
+        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
+        cells = slice(layout.cells[c], layout.cells[c + 1])
         _move(given[cells], tables[cells], shape, steps, masses[part], means[part], changes[part])

@@ -9,10 +9,13 @@ conjugate gradients; lengths grow as long as Newton's model holds.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, cg
 
 from synthstream.papers.fit.belief_propagation import attach, condition, derivative, marginals, project
-from synthstream.papers.fit.junction import Attached, Junction
+from synthstream.papers.fit.junction import Hosted, Junction
 from synthstream.workload import FloatArray
 
 # Conjugate gradients stop at the share _FORCING of the residual, or after _INNER steps.
@@ -28,39 +31,38 @@ class Calibrated:
     """Buffers of one tree, and the marginals of its current potentials.
 
     Args:
-        tree: the junction tree.
         attached: where the measured tables lie in it.
         base: log-potentials that stay as they are, over all cells of the tree; left out: none.
     """
 
-    def __init__(self, tree: Junction, attached: Attached, base: FloatArray | None = None) -> None:
-        self.plan, self.attached, self.base = tree.plan, attached, base
-        self.given = np.zeros(int(tree.plan.cells[-1]))
+    def __init__(self, tree: Junction, attached: Hosted, base: FloatArray | None = None) -> None:
+        self.layout, self.attached, self.base = tree.layout, attached, base
+        self.given = np.zeros(int(tree.layout.cells[-1]))
         self.scratch = np.zeros_like(self.given)
-        self.messages = np.zeros(int(tree.plan.seps[-1]))
+        self.messages = np.zeros(int(tree.layout.seps[-1]))
         self.masses = np.zeros_like(self.messages)
 
     def spread(self, potentials: FloatArray) -> None:
         """Fill ``given`` with the sum of all log-potentials."""
         self.given[:] = 0.0 if self.base is None else self.base
-        attach(self.plan, self.attached, potentials, self.given)
+        attach(self.layout, self.attached, potentials, self.given)
 
     def evaluate(self, potentials: FloatArray) -> tuple[float, FloatArray]:
         """Log of the partition function, and the probabilities of all measured tables, flat."""
         self.spread(potentials)
-        log = float(condition(self.plan, self.given, self.messages))
-        marginals(self.plan, self.given, self.masses, self.scratch)
+        log = float(condition(self.layout, self.given, self.messages))
+        marginals(self.layout, self.given, self.masses, self.scratch)
         out = np.empty_like(potentials)
-        project(self.plan, self.attached, self.scratch, out)
+        project(self.layout, self.attached, self.scratch, out)
         return log, out
 
     def covariance(self, change: FloatArray) -> FloatArray:
         """How the probabilities of the measured tables change with their log-potentials, at first order."""
         self.scratch[:] = 0.0
-        attach(self.plan, self.attached, change, self.scratch)
-        derivative(self.plan, self.given, self.masses, self.scratch)
+        attach(self.layout, self.attached, change, self.scratch)
+        derivative(self.layout, self.given, self.masses, self.scratch)
         out = np.empty_like(change)
-        project(self.plan, self.attached, self.scratch, out)
+        project(self.layout, self.attached, self.scratch, out)
         return out
 
 
@@ -113,19 +115,13 @@ def descend(
 
 def _solve(tree: Calibrated, roots: FloatArray, residual: FloatArray, length: float) -> FloatArray:
     """Conjugate gradients on ``(1 / length + R C R) y = -residual``: R the roots of the weights, C the covariance."""
-    solution, left = np.zeros_like(residual), -residual
-    direction, square = left, float(left @ left)
-    stop = _FORCING**2 * square
-    for _ in range(_INNER):
-        if square <= stop or square == 0:
-            break
-        image = roots * tree.covariance(roots * direction) + direction / length
-        step = square / float(direction @ image)
-        solution = solution + step * direction
-        left = left - step * image
-        new = float(left @ left)
-        direction, square = left + (new / square) * direction, new
-    return solution
+    apply = partial(_moved, tree, roots, length)
+    system = LinearOperator((residual.size, residual.size), matvec=apply, dtype=np.float64)
+    return np.asarray(cg(system, -residual, rtol=_FORCING, maxiter=_INNER)[0])
+
+
+def _moved(tree: Calibrated, roots: FloatArray, length: float, direction: FloatArray) -> FloatArray:
+    return np.asarray(roots * tree.covariance(roots * direction) + direction / length)
 
 
 def _search(
@@ -161,7 +157,6 @@ def match(
     Of all models with these marginals this finds the nearest to the first one in Kullback-Leibler divergence.
 
     Args:
-        tree: the tree, with the measured tables attached.
         potentials: of the first model, flat, over the cells of the measured tables.
         targets: positive probabilities, consistent.
         sweeps: over all tables, at most.

@@ -29,14 +29,14 @@ def _constraints(tree: Junction) -> tuple[csr_array, csr_array]:
 
     Shape ``(cells of separators, cells of tables)``; also transposed.
     """
-    plan, rows, columns, signs = tree.plan, [], [], []
+    layout, rows, columns, signs = tree.layout, [], [], []
     for c, (clique, parent, separator) in enumerate(zip(tree.cliques, tree.parents, tree.separators, strict=True)):
         for table, columns_of, sign in ((c, clique, 1.0), (parent, tree.cliques[parent], -1.0)):
             if table >= 0:
-                rows.append(plan.seps[c] + _places(tree.sizes, columns_of, separator))
-                columns.append(np.arange(plan.cells[table], plan.cells[table + 1]))
+                rows.append(layout.seps[c] + _places(tree.sizes, columns_of, separator))
+                columns.append(np.arange(layout.cells[table], layout.cells[table + 1]))
                 signs.append(np.full(columns[-1].size, sign))
-    shape = (int(plan.seps[-1]), int(plan.cells[-1]))
+    shape = (int(layout.seps[-1]), int(layout.cells[-1]))
     matrix = csr_array((np.concatenate(signs), (np.concatenate(rows), np.concatenate(columns))), shape=shape)
     return matrix, matrix.T.tocsr()
 

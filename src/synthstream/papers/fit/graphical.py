@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from synthstream.papers.fit.descent import Calibrated
 from synthstream.papers.fit.junction import Clique, Junction, ModelTooLarge, cells_of, junction, model_megabytes
 from synthstream.papers.fit.solving import Problem, solve
-from synthstream.papers.fit.tables import Tables, draw
+from synthstream.papers.fit.tables import TreeTables, draw
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 __all__ = ["Graphical", "ModelTooLarge", "fit_graphical", "model_megabytes"]
@@ -28,7 +28,6 @@ class Graphical:
     """A distribution over all combinations of codes, proportional to the exponential of a sum of potentials.
 
     Args:
-        sizes: number of codes of each column.
         total: number of rows that the model stands for; 0 makes all tables zero.
         cliques: columns of each potential, strictly increasing, none twice. Columns in none are uniform.
         potentials: one for each clique, in the shape of its columns' sizes.
@@ -70,10 +69,8 @@ class Graphical:
     def answers(self, workload: Workload) -> FloatArray:
         """Expected counts over all cells of a workload, shape ``(workload.cells,)``.
 
-        What marginals have in common is computed once: some milliseconds for all pairs of 14 columns.
-
-        Raises:
-            ValueError: the workload is for columns of other sizes.
+        What marginals have in common is computed once: some milliseconds for all pairs of 14 columns. Raises
+        ``ValueError`` if the workload is for columns of other sizes.
         """
         if workload.sizes != self.sizes:
             raise ValueError(f"workload: sizes are {workload.sizes}, those of the model {self.sizes}")
@@ -123,12 +120,12 @@ class Graphical:
         return cls(sizes=sizes, total=float(arrays["total"]), cliques=cliques, potentials=potentials)
 
     @cached_property
-    def _tables(self) -> Tables:
+    def _tables(self) -> TreeTables:
         """Calibrated tables of the junction tree."""
         tree: Junction = junction(self.sizes, self.cliques)
         calibrated = Calibrated(tree, tree.attach(self.cliques))
         calibrated.evaluate(np.concatenate([np.zeros(0), *(p.reshape(-1) for p in self.potentials)]))
-        return Tables(tree, calibrated.given, calibrated.scratch)
+        return TreeTables(tree, calibrated.given, calibrated.scratch)
 
 
 def fit_graphical(
@@ -151,7 +148,6 @@ def fit_graphical(
     separators hold at most 2,000 cells; for larger models a slower method gets near, see ``iterations``.
 
     Args:
-        sizes: number of codes of each column.
         cliques: columns of each measured table, in any order; a table may be measured more than once, be part of
             another one, hold one column or none.
         values: noisy counts of each, in the shape of its columns' sizes; any finite numbers.

@@ -30,7 +30,7 @@ class ModelTooLarge(ValueError):
         )
 
 
-class Plan(NamedTuple):
+class Layout(NamedTuple):
     """Where cells lie, for the loops; tables are numbered so that a parent comes before its children.
 
     Args:
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     up: IntArray
 
 
-class Attached(NamedTuple):
+class Hosted(NamedTuple):
     """Smaller tables and the tables of the tree that hold them, for the loops.
 
     Args:
@@ -75,7 +75,6 @@ class Junction:
     """A junction tree over all columns. A column in no clique has a table of its own.
 
     Args:
-        sizes: number of codes of each column.
         cliques: columns of each table; a parent comes before its children.
         parents: position of each table's parent, -1 for the root.
     """
@@ -98,13 +97,13 @@ class Junction:
         return tuple(tuple(k for k, p in enumerate(self.parents) if p == c) for c in range(len(self.cliques)))
 
     @cached_property
-    def plan(self) -> Plan:
+    def layout(self) -> Layout:
         """The loops' view of the tree."""
         own, up = [], []
         for clique, parent, separator in zip(self.cliques, self.parents, self.separators, strict=True):
             own.append(steps_of(self.sizes, clique, separator))
             up.append(steps_of(self.sizes, self.cliques[parent], separator) if parent >= 0 else [])
-        return Plan(
+        return Layout(
             cells=_starts(cells_of(self.sizes, clique) for clique in self.cliques),
             axes=_starts(len(clique) for clique in self.cliques),
             shape=np.array([self.sizes[c] for clique in self.cliques for c in clique], dtype=np.int64),
@@ -137,11 +136,11 @@ class Junction:
             raise ValueError(f"no table holds the columns {sorted(wanted)}")
         return min(fits, key=lambda c: cells_of(self.sizes, self.cliques[c]))
 
-    def attach(self, cliques: Sequence[Clique]) -> Attached:
+    def attach(self, cliques: Sequence[Clique]) -> Hosted:
         """Find a table for each of some smaller ones."""
         hosts = [self.host(clique) for clique in cliques]
         steps = [steps_of(self.sizes, self.cliques[h], clique) for h, clique in zip(hosts, cliques, strict=True)]
-        return Attached(
+        return Hosted(
             host=np.array(hosts, dtype=np.int64),
             cells=_starts(cells_of(self.sizes, clique) for clique in cliques),
             maps=_starts(len(s) for s in steps),
@@ -178,10 +177,6 @@ def model_megabytes(sizes: tuple[int, ...], cliques: Sequence[Clique]) -> float:
     """Size of a model's junction-tree tables in MB of float64, with our own elimination order.
 
     Some tens of microseconds for ten or twenty columns: nothing is built.
-
-    Args:
-        sizes: number of codes of each column.
-        cliques: columns of each clique.
     """
     _, cells = _triangulate(sizes, cliques)
     return cells * _BYTES / 1e6

@@ -40,7 +40,6 @@ def towards(
     as ``cap_mb`` allows, the first ones first.
 
     Args:
-        start: where to begin.
         cliques: columns of each measured table, strictly increasing, none twice.
         values: noisy counts of each, in the shape of its columns' sizes; NaN for cells that were not measured.
         total: number of rows; 0 or less gives a model of zeros.

@@ -17,7 +17,7 @@ from synthstream.papers.fit.mirror_descent import towards
 from synthstream.papers.fit.weights import Weights, domain, fit_weights
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
-Model = Graphical | Weights
+RoundModel = Graphical | Weights
 
 # Size of a graphical model's tables, in megabytes: beyond it old potentials are dropped, and candidates that would need
 # more are not offered. Larger ones remember more and take longer. The limit is at least 1.5 times the largest table.
@@ -38,10 +38,10 @@ class Mixture:
         models: at least one; all over the same columns and with the same total.
     """
 
-    models: tuple[Model, ...]
+    models: tuple[RoundModel, ...]
 
     @property
-    def last(self) -> Model:
+    def last(self) -> RoundModel:
         """Where the next tick's fit begins: the last round's model; for weights the mean of all, again weights."""
         first = self.models[0]
         if isinstance(first, Graphical):
@@ -80,7 +80,6 @@ class Rounds:
     """The rounds of one tick: see :class:`synthstream.papers.rounds.Fitting`.
 
     Args:
-        workload: the tables.
         kind: ``pgm``, a graphical model (McKenna, Sheldon, Miklau 2019); ``mw``, multiplicative weights over every
             combination of codes (Hardt, Ligett, McSherry 2012).
         start: synthetic data to begin with; left out: uniform.
@@ -91,8 +90,8 @@ class Rounds:
 
     def __init__(self, workload: Workload, kind: FitKind, start: Mixture | None = None) -> None:
         self._workload, self._kind = workload, kind
-        self._model: Model = _uniform(workload.sizes, kind) if start is None else start.last
-        self._models: list[Model] = []
+        self._model: RoundModel = _uniform(workload.sizes, kind) if start is None else start.last
+        self._models: list[RoundModel] = []
         self._tables: list[int] = []
         self._values: list[FloatArray] = []
         self._cells: list[int | None] = []
@@ -131,7 +130,7 @@ class Rounds:
     def _cliques(self) -> tuple[tuple[int, ...], ...]:
         return tuple(self._workload.marginals[q] for q in self._tables)
 
-    def _fitted(self) -> Model:
+    def _fitted(self) -> RoundModel:
         if isinstance(self._model, Weights):
             return fit_weights(
                 self._workload.sizes,
@@ -157,7 +156,7 @@ class Rounds:
         return Mixture(tuple(self._models) or (self._model,))
 
 
-def _uniform(sizes: tuple[int, ...], kind: FitKind) -> Model:
+def _uniform(sizes: tuple[int, ...], kind: FitKind) -> RoundModel:
     if kind == "pgm":
         return Graphical.uniform(sizes, 0.0)
     domain(sizes)  # refuses what is too large

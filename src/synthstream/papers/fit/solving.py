@@ -28,8 +28,6 @@ class Problem:
     """Measured tables, each once, as probabilities.
 
     Args:
-        sizes: number of codes of each column.
-        total: number of rows, at least 0.
         cliques: columns of each table, increasing, no table empty or twice.
         values: probabilities plus noise, moved to sum to 1, in the shape of each clique.
         weights: the largest 1.
@@ -106,11 +104,7 @@ def solve(
     """Potentials of the measured cliques.
 
     Args:
-        problem: what was measured.
-        held: potentials to start from.
         kept: potentials of other cliques, which stay.
-        iterations: see fit_graphical.
-        tolerance: see fit_graphical.
     """
     start = [np.zeros(shape) for shape in problem.shapes] if held is None else held
     if problem.total == 0 or not problem.cliques:
@@ -146,11 +140,11 @@ def held_fast(tree: Junction, kept: Mapping[Clique, FloatArray]) -> FloatArray |
 def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray] | None:
     """The measured cliques' tables at the optimum, flat, all cells positive; None if there are too many constraints."""
     whole = tree.with_tables(problem.cliques)
-    plan = whole.plan
-    if plan.seps[-1] > MOST or plan.cells[-1] > MOST_CELLS:
+    layout = whole.layout
+    if layout.seps[-1] > MOST or layout.cells[-1] > MOST_CELLS:
         return None
     measured = dict(zip(problem.cliques, zip(problem.values, problem.weights, strict=True), strict=True))
-    lengths = np.diff(plan.cells)
+    lengths = np.diff(layout.cells)
     # Isolated columns have nothing to fit; what they are held near is what they get, and any weight does.
     values = np.concatenate(
         [
@@ -164,7 +158,7 @@ def _aims(tree: Junction, problem: Problem, tolerance: float) -> list[FloatArray
     tables = _settled(whole, values, weights, loose, tolerance)
     if tables is None:
         return None
-    parts = dict(zip(whole.cliques, np.split(tables, plan.cells[1:-1]), strict=True))
+    parts = dict(zip(whole.cliques, np.split(tables, layout.cells[1:-1]), strict=True))
     return [_mixed(problem, clique, parts, whole) for clique in problem.cliques]
 
 
@@ -173,7 +167,7 @@ def _settled(
 ) -> FloatArray | None:
     """Solve; move loose tables' values to where they were held, until measured ones stay (proximal point method)."""
     values = values.copy()
-    found = nearest(tree, values, weights, np.zeros(int(tree.plan.seps[-1])))
+    found = nearest(tree, values, weights, np.zeros(int(tree.layout.seps[-1])))
     for _ in range(_MOVES if np.any(loose) else 0):
         if found is None:
             break

@@ -12,11 +12,10 @@ from synthstream.papers.fit.junction import Clique, Junction
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
-class Tables:
+class TreeTables:
     """Probabilities of a junction tree's tables.
 
     Args:
-        tree: the tree.
         given: probabilities given the separator towards the parent, flat.
         joint: probabilities, flat.
     """
@@ -24,7 +23,7 @@ class Tables:
     def __init__(self, tree: Junction, given: FloatArray, joint: FloatArray) -> None:
         self.tree = tree
         shapes = [tuple(tree.sizes[c] for c in clique) for clique in tree.cliques]
-        cuts = tree.plan.cells[1:-1]
+        cuts = tree.layout.cells[1:-1]
         self.given = [part.reshape(shape) for part, shape in zip(np.split(given, cuts), shapes, strict=True)]
         self.joint = [part.reshape(shape) for part, shape in zip(np.split(joint, cuts), shapes, strict=True)]
 
@@ -87,7 +86,7 @@ def _product(left: FloatArray, ours: Clique, right: FloatArray, theirs: Clique, 
     return np.ascontiguousarray(product.reshape(*outer, *middle).transpose([order.index(c) for c in out]))
 
 
-def draw(tables: Tables, n: int, rng: np.random.Generator) -> CodeArray:
+def draw(tables: TreeTables, n: int, rng: np.random.Generator) -> CodeArray:
     """Rows down the tree, counts rounded among rows that agree on the separator; int32, shape ``(n, columns)``."""
     tree, codes = tables.tree, np.zeros((n, len(tables.tree.sizes)), dtype=np.int32)
     for given, clique, separator in zip(tables.given, tree.cliques, tree.separators, strict=True):
