@@ -69,7 +69,7 @@ def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfi
     with Stream(config, gates=exact) as stream:
         release = list(stream.run())[-1]
         table = stream.table(["age", "ward"])
-    assert table.columns == ["age", "ward", "count", "share", "measured", "stderr", "since"]
+    assert table.columns == ["age", "ward", "count", "share", "measured", "stderr", "since", "measured_at"]
     assert len(table) == 5 * 5  # four bins and missing, three wards and other and missing
     found = table.filter(pl.col("measured") > 1).row(0, named=True)
     assert found["ward"] == "A"

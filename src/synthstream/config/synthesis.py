@@ -14,7 +14,7 @@ from synthstream.config.problems import nearest
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
-from synthstream.privacy import Budget
+from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -92,7 +92,7 @@ class SynthesizerConfig(Section):
         return SYNTHESIZERS[self.kind].points
 
     def measures(
-        self, budget: Budget, workload: Workload | None = None, edition: Edition = NEWEST
+        self, budget: Budget, workload: Workload | None = None, edition: Edition = NEWEST, unit: Unit = EVENT
     ) -> Literal["always", "refresh", "epochs"]:
         """Whether all tables are measured at every tick, larger ones when the stream has grown, or some once an epoch.
 
@@ -104,6 +104,8 @@ class SynthesizerConfig(Section):
             return "always"
         if budget.pure:
             return "epochs"
+        if unit.max_per_tick is not None:
+            return "always"  # there, and only there, the events of a person cost less together than one by one
         larger = workload is None or any(len(marginal) > 1 for marginal in workload.marginals)
         affordable = workload is None or workload.cells <= _MOST_REFRESHED
         return "refresh" if edition > 1 and larger and affordable else "always"

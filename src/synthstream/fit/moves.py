@@ -21,6 +21,8 @@ _BLOCKS = 4
 # Work of one search at most, in vectors added, for each quarter of the rows that it may visit: about a second at the
 # releases of a stream, a few at the first one.
 _AT_MOST = 40_000_000
+# Counts of a smaller variance are exact: beside one of 10^-200, tables of 10^-6 would have no weight at all.
+_EXACT = 1e-6
 
 
 class Effort(NamedTuple):
@@ -84,7 +86,7 @@ def move(
     One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
     """
     layout, sizes = _layout(workload), np.array(workload.sizes, dtype=np.int64)
-    least = max(float(variance.min()), np.finfo(np.float64).tiny)
+    least = max(float(variance.min()), _EXACT)
     weights = least / np.maximum(variance, least)
     touched = np.arange(len(codes)) >= kept
     chances = np.concatenate(margins)

@@ -233,7 +233,7 @@ def plan(
         meaning=claim.unit.meaning,
         how=made.describe(),
         caveat=made.caveat,
-        exact=made.every_tick,
+        exact=made.exact_forecast,
         unforeseen=made.unforeseen,
         tables={} if made.tables is None else _tables(made.tables),
         cells=made.cells,

@@ -212,7 +212,7 @@ def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
         return []
     endless = synthesizer_of(config)
     ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None)))
-    if not (endless.every_tick and ending.every_tick):
+    if not (endless.exact_forecast and ending.exact_forecast):
         return []
     ratio = math.sqrt(float(endless.expected_variance(ticks - 1)[-1] / ending.expected_variance(ticks - 1)[-1]))
     if ratio < _DEARER:

@@ -19,6 +19,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
+from synthstream.synthesizers.assembly import measures
 from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
@@ -93,9 +94,16 @@ class History:
         return tuple(self.ticks[i] for i in places)
 
     def cells(self, tick: Tick) -> Cells:
-        """The tables of a release of a stream of tables. Raises ``SinkError`` if they are not what was published."""
-        workload = self.workload
-        frame = self.sink.read(tick.tick, "tables.parquet", columns=["count", "measured", "stderr", "since"])
+        """The tables of a release of a stream of tables, and what of them was measured at its tick.
+
+        Raises ``SinkError`` if they are not what was published.
+        """
+        workload, names = self.workload, ["count", "measured", "stderr", "since"]
+        late = measures(self.config) == "refresh"
+        frame = self.sink.read(tick.tick, "tables.parquet", columns=[*names, *(["measured_at"] if late else [])])
+        if late:
+            now = pl.when(pl.col("measured_at") == tick.tick)
+            frame = frame.select("count", *(now.then(pl.col(name)).alias(name) for name in names[1:]))
         if frame.height != workload.cells:
             raise SinkError(
                 f"{self.sink.place(tick.tick)} has tables of {frame.height} cells, not the {workload.cells} of the "

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2
 
-from synthstream.publish.history import Cells, History, Tick
+from synthstream.publish.history import Cells, History
 from synthstream.workload import FloatArray, Workload
 
 # Noise alone goes beyond the limit in about one pair of a hundred.
@@ -101,29 +101,27 @@ def pairs(found: History, newest: Cells) -> list[Pair]:
         if pair in workload.marginals:
             shape = (workload.sizes[pair[0]], workload.sizes[pair[1]])
             strength = cramers_v(newest.count[workload.slice_of(pair)].reshape(shape))
-            listed.append(
-                Pair(columns=pair, strength=strength, beyond=_beyond(workload, pair, known, newest, kurtosis))
-            )
+            listed.append(Pair(columns=pair, strength=strength, beyond=_beyond(workload, pair, known, kurtosis)))
     return listed
 
 
 def _measurements(found: History, newest: Cells) -> list[Cells]:
-    """Releases that measured tables, newest first: the newest one, and those at the ends of epochs."""
-    singles = [m for m in found.workload.marginals if len(m) == 1]
-    chain: list[tuple[Tick, Cells]] = found.measured_chain(singles[0]) if singles else []
-    return [newest, *(cells for tick, cells in chain if tick.tick != found.newest.tick)]
+    """Releases that measured tables, newest first: the newest one, those at the ends of epochs, the last refresh."""
+    by_tick: dict[int, Cells] = {}
+    for order in (1, 2):
+        marginal = next((m for m in found.workload.marginals if len(m) == order), None)
+        by_tick |= {} if marginal is None else {tick.tick: cells for tick, cells in found.measured_chain(marginal)}
+    return [newest, *(by_tick[tick] for tick in sorted(by_tick, reverse=True) if tick != found.newest.tick)]
 
 
-def _beyond(
-    workload: Workload, pair: tuple[int, int], known: list[Cells], newest: Cells, kurtosis: float
-) -> float | None:
+def _beyond(workload: Workload, pair: tuple[int, int], known: list[Cells], kurtosis: float) -> float | None:
     """See :class:`Pair`; from the newest release that measured the pair."""
     here = workload.slice_of(pair)
     for cells in known:
         measured, stderr, since = cells.measured[here], cells.stderr[here], cells.since[here]
         if not (np.isfinite(measured).all() and np.isfinite(stderr).all()):
             continue
-        margins = [_margin(workload, c, cells, newest, since=float(since[0])) for c in pair]
+        margins = [_margin(workload, c, cells, since=float(since[0])) for c in pair]
         if margins[0] is None or margins[1] is None:
             continue
         return beyond_noise(
@@ -136,17 +134,16 @@ def _beyond(
     return None
 
 
-def _margin(workload: Workload, column: int, cells: Cells, newest: Cells, *, since: float) -> FloatArray | None:
+def _margin(workload: Workload, column: int, cells: Cells, *, since: float) -> FloatArray | None:
     """Counts of one column over the ticks that a table counts; ``None`` if not known.
 
-    The rows of the newest release are fitted to all its tables at once, so their counts are closer than one measured
-    table. Where a table counts some ticks alone, the measured counts of these ticks are made consistent.
+    The rows of a release are fitted to all its tables at once, so their counts are closer than one measured table. Where a table counts some ticks alone, the measured counts of these ticks are made consistent.
     """
     if (column,) not in workload.marginals:
         return None
     here = workload.slice_of((column,))
-    if since == 0 and cells is newest:
-        found = np.maximum(newest.count[here], 0)
+    if since == 0:
+        found = np.maximum(cells.count[here], 0)
     elif np.isfinite(cells.measured[here]).all() and cells.since[here][0] == since:
         measured = cells.measured[here]
         found = nonnegative(measured, total=max(float(measured.sum()), 0.0))

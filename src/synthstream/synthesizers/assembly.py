@@ -71,7 +71,9 @@ def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
 def measures(config: StreamConfig) -> str:
     """How tables are measured: always, at refreshes, once in an epoch, or, in other kinds of stream, otherwise."""
     settings, budget = config.synthesizer, config.privacy.budget
-    return settings.measures(budget, config.workload, config.edition) if settings.kind == "table" else settings.kind
+    if settings.kind != "table":
+        return settings.kind
+    return settings.measures(budget, config.workload, config.edition, config.privacy.unit)
 
 
 def group_factor(config: StreamConfig) -> Fraction:
@@ -103,8 +105,9 @@ def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool 
 def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
     if config.workload is None:
         raise ValueError("there are no tables to count")
+    table = config.synthesizer.kind == "table"
     return synthesizer_for(
-        config.synthesizer,
+        config.synthesizer.model_copy(update={"measure": measures(config)}) if table else config.synthesizer,
         workload=config.workload,
         budget=budget,
         horizon=config.clock.horizon,

@@ -260,8 +260,8 @@ class Synthesizer(ABC, Generic[R, M]):
         raise TypeError(f"a {type(self).__name__} measures no tables")
 
     @property
-    def every_tick(self) -> bool:
-        """Whether all tables are measured at every tick: what is foreseen of measured counts is then exact."""
+    def exact_forecast(self) -> bool:
+        """Whether what is foreseen of measured counts is exact: when each is measured is known beforehand."""
         return False
 
     def state_bytes(self, horizon: int | None) -> int:

@@ -83,7 +83,7 @@ class Continual(OfTables):
     ) -> Population:
         return fit(history(tick), start=last, seed=seed, edition=self.edition)
 
-    every_tick = True
+    exact_forecast = True
 
     def pack(self, measured: Measured) -> IntArray:
         """See :class:`Synthesizer`: in units of the resolution."""
@@ -167,6 +167,8 @@ class AtRefreshes(OfTables):
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
         return bounds.of_refreshed(self.mechanism, tick, beta=beta)
+
+    exact_forecast = True
 
     bound_covers = "before the fit, and apart from what larger tables have not counted since the last refresh"
 
