@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from synthstream.fit.population import Population, _cumulative, _resize, changed_share, fit
 from synthstream.fit.proposals import _layout, _search
-from synthstream.fit.targets import MEMORY, _blend, _past, _simplex, targets
+from synthstream.fit.targets import MEMORY, _blend, past_of, simplex, targets
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, IntArray, Workload
 
@@ -125,8 +125,8 @@ def test_what_is_new_is_not_measured_by_what_is_remembered() -> None:
     workload = Workload.all_up_to(1, sizes=SIZES)
     m = measured(workload, workload.count(correlated(2000)))
     late = Measured(tick=10_000, workload=workload, values=m.values, variance=m.variance)
-    assert _past(late, correlated(2000), 2000, MEMORY).pull < 0.01
-    assert _past(late, correlated(1500), 2000, MEMORY).pull == pytest.approx(0.25, abs=0.01)
+    assert past_of(late, correlated(2000), 2000, MEMORY).pull < 0.01
+    assert past_of(late, correlated(1500), 2000, MEMORY).pull == pytest.approx(0.25, abs=0.01)
 
 
 def test_remembering_lowers_noise_that_is_fresh_at_each_tick() -> None:
@@ -289,7 +289,7 @@ def test_the_table_of_a_model_counts_its_rows() -> None:
 @given(st.lists(st.floats(-100, 100), min_size=1, max_size=20), st.floats(0.1, 500))
 def test_the_projection_is_the_nearest_point(values: list[float], total: float) -> None:
     point = np.array(values)
-    nearest = _simplex(point, total)
+    nearest = simplex(point, total)
     assert nearest.min() >= 0
     assert nearest.sum() == pytest.approx(total)
     other = np.random.default_rng(0).dirichlet(np.ones(len(values))) * total

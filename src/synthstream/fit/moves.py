@@ -31,12 +31,14 @@ class Effort(NamedTuple):
     Args:
         calm, lively: least gain of a move, in standard deviations of its noise: of a row that is as it was before, and
             of one that was copied, drawn or moved, which changes it anyway.
+        lean: towards common values: what a value e times as rare must gain more, in the same unit.
         still: the search ends after a block of which at most this share of the rows has moved.
         blocks: at most so many quarters of the rows are visited.
     """
 
     calm: float
     lively: float
+    lean: float
     still: float
     blocks: int
 
@@ -173,6 +175,7 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
     for h in range(first, last):
         total += weights[layout.marginal[h]]
     noise = np.sqrt(2.0 * least * total)
+    lean = (effort.lean * noise * np.log((chance.max() + 1.0) / (chance + 1.0))).astype(np.float32)
     calm, lively = np.float32(total + effort.calm * noise), np.float32(total + effort.lively * noise)
     scores, used = np.empty(padded, dtype=np.float32), np.zeros(last - first, dtype=np.int64)
     moved, in_place = 0, np.any(places == 0)
@@ -186,6 +189,8 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
                 used[h - first] = place
         for v in range(0, padded, LANES):
             add_up(scores, lines, used, v)  # type: ignore[call-arg]
+        for v in range(size):
+            scores[v] += lean[v]
         if in_place:
             _add_in_place(scores, codes[row], first, last, places, size, residual, weights, layout)
         old = codes[row, c]

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.fit.aims import aims
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.proposals import propose
 from synthstream.fit.randomness import below, draw, step
@@ -112,6 +113,7 @@ def fit(
     memory: float = MEMORY,
     edition: Edition = NEWEST,
     fresh: bool = True,
+    events: FloatArray | None = None,
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
@@ -123,7 +125,11 @@ def fit(
         seed: public; 0 or more, below 2^63.
         memory: share of past ticks that rows remember; 0 if the noise is not fresh at each tick.
         edition: of the fit; a stream keeps the one that it began with.
-        fresh: whether associations are news. If they are those of the release before, carried on, rows change little.
+        fresh: whether tables of several columns are news. If they are those of a release before, rows change little.
+        events: for each marginal the number of events, as far as known, when it was measured; NaN if that was at this
+            tick; left out: NaN for all. Tables that are not of this tick are scaled to the events of this one, and
+            their associations carried over to margins that are as fresh as can be. At least the total must be of this
+            tick. Edition 1 knows nothing of it.
 
     Raises:
         ValueError: ``start`` has columns of other sizes.
@@ -132,7 +138,10 @@ def fit(
     if start is not None and start.workload.sizes != workload.sizes:
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    aim = targets(measured, start=before, memory=memory)
+    if edition == 1:
+        aim = targets(measured, start=before, memory=memory)
+    else:
+        aim = aims(measured, start=before, memory=memory, events=events)
     cumulative = _cumulative(aim)
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
@@ -154,12 +163,12 @@ def fit(
 def _effort(*, first: bool, fresh: bool, memory: float) -> Effort:
     """How far a release may go; see docs/decisions/0020-column-moves.md."""
     if first:
-        return Effort(calm=0.2, lively=0.2, still=0.1, blocks=64)
+        return Effort(calm=0.2, lively=0.2, lean=0.01, still=0.1, blocks=64)
     if not fresh:
-        return Effort(calm=0.5, lively=0.2, still=0.02, blocks=1)
+        return Effort(calm=0.5, lively=0.2, lean=0.01, still=0.02, blocks=1)
     if memory > 0:
-        return Effort(calm=0.05, lively=0.05, still=0.02, blocks=8)
-    return Effort(calm=0.5, lively=0.2, still=0.02, blocks=16)
+        return Effort(calm=0.05, lively=0.05, lean=0.01, still=0.03, blocks=8)
+    return Effort(calm=0.5, lively=0.2, lean=0.01, still=0.02, blocks=16)
 
 
 def _weights(measured: Measured) -> FloatArray:

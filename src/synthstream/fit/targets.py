@@ -16,18 +16,18 @@ from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray
 
 # _POWER: associations are taken to have a variance in proportion to the expected count of their cell to this power.
-# _CAUTION: only variation beyond this number of standard deviations of the noise counts.
+# CAUTION: only variation beyond this number of standard deviations of the noise counts.
 # Both: docs/decisions/0003-joint-fit.md.
 _POWER = 0.5
-_CAUTION = 0.5
-# MEMORY: the rows remember this share of all past ticks, unless one cell has moved by more than _ALONE standard errors,
-# or all cells of a table together by more than _TOGETHER times what noise explains.
+CAUTION = 0.5
+# MEMORY: the rows remember this share of all past ticks, unless one cell has moved by more than ALONE standard errors,
+# or all cells of a table together by more than TOGETHER times what noise explains.
 MEMORY = 0.06
-_ALONE, _TOGETHER = 2.5, 1.5
+ALONE, TOGETHER = 2.5, 1.5
 # If rows remember past ticks, about this share of the noise's variance is left.
-_LEFT = 0.6
+LEFT = 0.6
 # Exact counts are taken to have this variance, far below that of rounding to whole rows.
-_SMALLEST = 1e-6
+SMALLEST = 1e-6
 
 
 class Targets(NamedTuple):
@@ -44,7 +44,7 @@ class Targets(NamedTuple):
     cells: FloatArray
 
 
-class _Past(NamedTuple):
+class Past(NamedTuple):
     """Tables of the rows of the release before, scaled to the new number of rows.
 
     Args:
@@ -70,16 +70,16 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
         start: codes of the rows of the release before, shape ``(rows, columns)``.
         memory: share of past ticks that the rows remember, where nothing has changed.
     """
-    variance = np.maximum(measured.variance, _SMALLEST)
-    total = _total(measured, variance)
+    variance = np.maximum(measured.variance, SMALLEST)
+    total = total_of(measured, variance)
     rows = max(0, round(total))
-    margins, errors = _margins(measured, variance, total)
-    fresh = [_simplex(margin, float(rows)) for margin in margins]
+    margins, errors = margins_of(measured, variance, total)
+    fresh = [simplex(margin, float(rows)) for margin in margins]
     shares, past = fresh, None
     if start is not None and len(start) and rows:
-        past = _past(measured, start, rows, memory)
+        past = past_of(measured, start, rows, memory)
         shares = [
-            _simplex(_blend(old, new, noise, past.pull), float(rows))
+            simplex(_blend(old, new, noise, past.pull), float(rows))
             for old, new, noise in zip(past.margins, fresh, errors, strict=True)
         ]
     tables = [
@@ -89,14 +89,14 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
     return Targets(rows, tuple(shares), np.concatenate(tables))
 
 
-def _total(measured: Measured, variance: FloatArray) -> float:
+def total_of(measured: Measured, variance: FloatArray) -> float:
     """Inverse-variance mean of all marginals' sums: each is a noisy number of rows."""
     sums = np.add.reduceat(measured.values, measured.workload.offsets[:-1])
     precision = 1 / (variance * measured.workload.lengths)
     return float(np.sum(precision * sums) / np.sum(precision))
 
 
-def _margins(measured: Measured, variance: FloatArray, total: float) -> tuple[list[FloatArray], list[float]]:
+def margins_of(measured: Measured, variance: FloatArray, total: float) -> tuple[list[FloatArray], list[float]]:
     """Each column's counts and the variance of a count; a column that no marginal holds is taken to be uniform.
 
     Inverse-variance mean over all marginals that hold the column, moved to sum to ``total``.
@@ -118,7 +118,7 @@ def _margins(measured: Measured, variance: FloatArray, total: float) -> tuple[li
     return margins, errors
 
 
-def _past(measured: Measured, start: CodeArray, rows: int, memory: float) -> _Past:
+def past_of(measured: Measured, start: CodeArray, rows: int, memory: float) -> Past:
     """What the rows of the release before say about the new number of rows."""
     workload, scale = measured.workload, rows / len(start)
     margins = [
@@ -127,7 +127,7 @@ def _past(measured: Measured, start: CodeArray, rows: int, memory: float) -> _Pa
     ]
     new_share = abs(rows - len(start)) / max(rows, len(start))
     pull = min(1.0, 1 / (1 + memory * measured.tick) + new_share)
-    return _Past(margins, np.asarray(workload.count(start) * scale, dtype=np.float64), pull)
+    return Past(margins, np.asarray(workload.count(start) * scale, dtype=np.float64), pull)
 
 
 def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float) -> FloatArray:
@@ -137,9 +137,9 @@ def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: fl
     garrote, 1995). So a stream that changes is followed as soon as its change can be seen.
     """
     gap = new - old
-    square = np.maximum(gap * gap, _SMALLEST)
-    together = 1 - _TOGETHER * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
-    alone = 1 - _ALONE**2 * noise / square
+    square = np.maximum(gap * gap, SMALLEST)
+    together = 1 - TOGETHER * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
+    alone = 1 - ALONE**2 * noise / square
     return np.asarray(old + gap * np.maximum(max(pull, together), alone))
 
 
@@ -151,7 +151,7 @@ def _table(
     margins: Sequence[FloatArray],
     fresh: Sequence[FloatArray],
     shares: Sequence[FloatArray],
-    past: _Past | None,
+    past: Past | None,
 ) -> FloatArray:
     """Expected counts of one marginal's cells, flat; its margins are ``shares``."""
     workload = measured.workload
@@ -162,22 +162,22 @@ def _table(
         return shares[marginal[0]]
     part = slice(workload.offsets[q], workload.offsets[q + 1])
     table = measured.values[part].reshape(shape)
-    independent = _independent([fresh[c] for c in marginal], rows)
-    association = _with_margins(table, [margins[c] for c in marginal]) - independent
+    independent = independent_counts([fresh[c] for c in marginal], rows)
+    association = with_margins(table, [margins[c] for c in marginal]) - independent
     freedom = table.size - 1 - sum(size - 1 for size in shape)
     noise = variance * freedom / table.size
     # Chi-square over rows is at most the smallest size less one: a bound on the mean square of associations.
     largest = independent * rows * (min(shape) - 1) / table.size
-    kept = _kept(association, independent, noise, largest, 1.0 if past is None else _LEFT)
+    kept = _kept(association, independent, noise, largest, 1.0 if past is None else LEFT)
     association = association * kept
     if past is not None:
-        before = past.cells[part].reshape(shape) - _independent([past.margins[c] for c in marginal], rows)
+        before = past.cells[part].reshape(shape) - independent_counts([past.margins[c] for c in marginal], rows)
         association = _blend(before, association, kept**2 * noise, past.pull)
-        independent = _independent([shares[c] for c in marginal], rows)
-    return _simplex((independent + association).reshape(-1), float(rows))
+        independent = independent_counts([shares[c] for c in marginal], rows)
+    return simplex((independent + association).reshape(-1), float(rows))
 
 
-def _independent(margins: Sequence[FloatArray], rows: int) -> FloatArray:
+def independent_counts(margins: Sequence[FloatArray], rows: int) -> FloatArray:
     """Counts of a table whose columns are independent and have these margins."""
     out = np.array(float(max(rows, 1)))
     for margin in margins:
@@ -185,7 +185,7 @@ def _independent(margins: Sequence[FloatArray], rows: int) -> FloatArray:
     return out
 
 
-def _with_margins(table: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
+def with_margins(table: FloatArray, margins: Sequence[FloatArray]) -> FloatArray:
     """The nearest table with these margins; they agree on their sum."""
     moved = table + (len(margins) - 1) * (table.sum() - margins[0].sum()) / table.size
     for axis, margin in enumerate(margins):
@@ -212,12 +212,12 @@ def _kept(
     spread = float(np.sum(prior**2))
     if spread == 0 or noise == 0:
         return np.zeros_like(association)
-    excess = float(np.sum(prior * (association**2 - noise))) - _CAUTION * noise * np.sqrt(2 * spread)
+    excess = float(np.sum(prior * (association**2 - noise))) - CAUTION * noise * np.sqrt(2 * spread)
     signal = np.minimum(max(0.0, excess / spread) * prior, largest)
     return np.asarray(signal / (signal + left * noise))
 
 
-def _simplex(values: FloatArray, total: float) -> FloatArray:
+def simplex(values: FloatArray, total: float) -> FloatArray:
     """The nearest non-negative vector that sums to ``total``. Source: Held, Wolfe, Crowder 1974."""
     if total <= 0:
         return np.zeros_like(values)
