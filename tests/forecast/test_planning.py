@@ -143,7 +143,7 @@ def test_events_follow_the_rate_and_the_clock() -> None:
 
 
 def test_standard_errors_are_those_of_the_counters_covariance() -> None:
-    config = StreamConfig.from_toml(endless())
+    config = StreamConfig.from_toml(endless().replace("[sink]", '[synthesizer]\nmeasure = "always"\n[sink]'))
     mechanism = cast("Marginals", synthesizer_of(config).mechanism)
     for forecast in plan(config, rows=False, at_ticks=[1, 7, 100]).forecasts:
         t = forecast.ticks - 1
@@ -175,7 +175,8 @@ def test_noise_that_is_drawn_has_the_errors_that_are_forecast() -> None:
 
 
 def test_a_plan_grows_with_time_and_spends_nothing(tmp_path: Path) -> None:
-    found = plan(StreamConfig.from_toml(endless(), base=tmp_path), rows=False)
+    text = endless().replace("[sink]", '[synthesizer]\nmeasure = "always"\n[sink]')
+    found = plan(StreamConfig.from_toml(text, base=tmp_path), rows=False)
     errors = [f.stderr[2] for f in found.forecasts]
     assert errors == sorted(errors)
     largest = [f.largest or 0.0 for f in found.forecasts]

@@ -293,7 +293,7 @@ def test_nothing_to_report_is_said_clearly(tmp_path: Path) -> None:
 
 def test_another_configuration_is_refused(tmp_path: Path) -> None:
     make(tmp_path, "always", rows=200)
-    for ours, other in (("epsilon = 2.0", "epsilon = 1.0"), ("bins = 4", "bins = 5"), ('"always"', '"never"')):
+    for ours, other in (("epsilon = 2.0", "epsilon = 1.0"), ("bins = 4", "bins = 5"), ('= "always"', '= "refresh"')):
         config = StreamConfig.from_toml(streams.text_of("always").replace(ours, other), base=tmp_path)
         with pytest.raises(ConfigError, match="other settings"):
             public_page(config, tmp_path / "r.html", progress=quiet)

@@ -76,7 +76,7 @@ def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfi
     assert found["count"] == 3
     assert found["stderr"] == pytest.approx(np.sqrt(release.measured.variance[-1]))
     published = pl.read_parquet(folder / "releases" / "000004" / "tables.parquet")
-    names = ["column_1", "value_1", "column_2", "value_2", "count", "measured", "stderr", "since"]
+    names = ["column_1", "value_1", "column_2", "value_2", "count", "measured", "stderr", "since", "measured_at"]
     assert published.columns == names
     assert len(published) == 1 + 5 + 5 + 25
     assert published.row(0)[:4] == (None,) * 4

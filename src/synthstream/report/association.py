@@ -137,7 +137,8 @@ def _beyond(workload: Workload, pair: tuple[int, int], known: list[Cells], kurto
 def _margin(workload: Workload, column: int, cells: Cells, *, since: float) -> FloatArray | None:
     """Counts of one column over the ticks that a table counts; ``None`` if not known.
 
-    The rows of a release are fitted to all its tables at once, so their counts are closer than one measured table. Where a table counts some ticks alone, the measured counts of these ticks are made consistent.
+    The rows of a release are fitted to all its tables at once, so their counts are closer than one measured table.
+    Where a table counts some ticks alone, the measured counts of these ticks are made consistent.
     """
     if (column,) not in workload.marginals:
         return None
