@@ -31,54 +31,65 @@ from synthstream.fit.targets import (
     with_margins,
 )
 from synthstream.measured import Measured
-from synthstream.workload import CodeArray, FloatArray, Workload
+from synthstream.workload import CodeArray, FloatArray
 
 # The prior variance of an association is taken to be in proportion to this power of its columns' shares.
 _POWER = 0.75
-# A column's shares among new events are taken to differ by so much from those before, if only an old table tells.
-_DRIFT = 0.1
+# An association is carried in proportion to what independent columns would give, up to this factor.
+_MOST = 2.0
 
 
-class _Now(NamedTuple):
-    """All tables as of this tick.
+class Earlier(NamedTuple):
+    """What was measured at an earlier tick, and tables of several columns were last measured.
 
     Args:
-        values: noisy counts over all cells.
-        variance: of a cell of each marginal, as far as associations go.
-        of_margins: the same, as far as margins go.
-        total: number of events.
+        measured: all tables.
+        shared: covariance of the noise of a cell then and now, shape ``(marginals,)``; of tables of several columns not
+            needed.
     """
 
-    values: FloatArray
-    variance: FloatArray
-    of_margins: FloatArray
+    measured: Measured
+    shared: FloatArray
+
+
+class _Known(NamedTuple):
+    """What one measurement says.
+
+    Args:
+        total: number of events.
+        counts: of each column's codes, noisy.
+        variances: of each of these, by column.
+        margins: the same counts, as rows can have them.
+        news: by position of a table, its association and the variance of that.
+    """
+
     total: float
+    counts: list[FloatArray]
+    variances: list[float]
+    margins: list[FloatArray]
+    news: dict[int, tuple[FloatArray, FloatArray]]
 
 
 def aims(
-    measured: Measured, *, start: CodeArray | None = None, memory: float = MEMORY, events: FloatArray | None = None
+    measured: Measured, *, start: CodeArray | None = None, memory: float = MEMORY, then: Earlier | None = None
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
     Args:
         measured, start, memory: as of :func:`synthstream.fit.targets.targets`.
-        events: see :func:`synthstream.fit.population.fit`.
+        then: see :func:`synthstream.fit.population.fit`.
     """
-    workload, now = measured.workload, _carried(measured, events)
-    rows = max(0, round(now.total))
-    at_once = Measured(tick=measured.tick, workload=workload, values=now.values, variance=now.of_margins)
-    counts, variances = margins_of(at_once, now.of_margins, now.total)
-    fresh = _possible(counts, variances, rows)
+    workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
+    known = _known(measured, left) if then is None else _carried(_known(then.measured, left), measured, then)
+    rows, fresh = max(0, round(known.total)), known.margins
     shares, past = fresh, None
     if start is not None and len(start) and rows:
         past = past_of(measured, start, rows, memory)
         blended = [
             _blend(old, new, noise, past.pull, new.size - 1)
-            for old, new, noise in zip(past.margins, fresh, variances, strict=True)
+            for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
         ]
         shares = [margin * (rows / margin.sum()) for margin in blended]
-    left = 1.0 if past is None else LEFT
-    news = _associations(workload, now, fresh, rows, left) if rows else {}
     cells = np.empty(workload.cells)
     for q, marginal in enumerate(workload.marginals):
         part = slice(workload.offsets[q], workload.offsets[q + 1])
@@ -86,8 +97,8 @@ def aims(
             cells[part] = shares[marginal[0]] if marginal else float(rows)
             continue
         table = independent_counts([shares[c] for c in marginal], rows)
-        if q in news:
-            found, error = news[q]
+        if q in known.news:
+            found, error = known.news[q]
             if past is not None:
                 before = past.cells[part].reshape(found.shape)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
@@ -97,19 +108,50 @@ def aims(
     return Targets(rows, tuple(shares), cells)
 
 
-def _carried(measured: Measured, events: FloatArray | None) -> _Now:
-    """Scale tables of earlier ticks to the events of this one."""
-    workload, variance = measured.workload, np.maximum(measured.variance, SMALLEST)
-    old = np.zeros(len(variance), dtype=np.bool_) if events is None else np.isfinite(events)
-    if events is None or old.all() or not old.any():
-        return _Now(measured.values, variance, variance, total_of(measured, variance))
-    total = total_of(measured, np.where(old, np.inf, variance))
-    then = np.maximum(np.where(old, events, total), 1.0)
-    ratio = np.where(old, max(total, 1.0) / then, 1.0)
-    arrived = np.abs(total - then) / workload.lengths
-    scaled = variance * ratio**2
-    values = measured.values * np.repeat(ratio, workload.lengths)
-    return _Now(values, scaled, scaled + arrived + (_DRIFT * arrived) ** 2, total)
+def _known(measured: Measured, left: float) -> _Known:
+    """What tables say that were all measured at one tick; ``left``: see :func:`_shrunk`."""
+    variance = np.maximum(measured.variance, SMALLEST)
+    total = total_of(measured, variance)
+    rows = max(0, round(total))
+    counts, variances = margins_of(measured, variance, total)
+    margins = _possible(counts, variances, rows)
+    news = _associations(measured, variance, margins, rows, left) if rows else {}
+    return _Known(total, counts, variances, margins, news)
+
+
+def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
+    """What was known of all tables, moved by what the total and the tables of one column have changed since.
+
+    All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
+    E and E', E' + c / var(E) (P - E) has the least variance. It is drawn towards P grown in proportion, as far as its
+    noise explains the difference (James and Stein 1961).
+    """
+    workload, before = measured.workload, then.measured
+    pull = then.shared / np.maximum(before.variance, SMALLEST)
+    place = workload.marginals.index(())
+    first = int(workload.offsets[place])
+    total = measured.values[first] + pull[place] * (known.total - before.values[first])
+    rows, counts, variances = max(0, round(total)), list(known.counts), list(known.variances)
+    for q, marginal in enumerate(workload.marginals):
+        if len(marginal) != 1:
+            continue
+        part, (c,) = workload.slice_of(marginal), marginal
+        news = measured.values[part] + pull[q] * (counts[c] - before.values[part])
+        noise = max(float(measured.variance[q] - pull[q] ** 2 * before.variance[q]), 0.0)
+        grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
+        gap = news - grown
+        real_part = max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))
+        moved = grown + real_part * gap
+        counts[c] = moved + (total - moved.sum()) / moved.size
+        variances[c] += real_part * noise
+    margins, found = _possible(counts, variances, rows), {}
+    for q, (association, error) in known.news.items():
+        columns = workload.marginals[q]
+        base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
+        now = independent_counts([margins[c] for c in columns], rows)
+        factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
+        found[q] = association * factor, error * factor**2
+    return _Known(total, counts, variances, margins, found)
 
 
 def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:
@@ -124,23 +166,23 @@ def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: in
 
 
 def _associations(
-    workload: Workload, now: _Now, margins: Sequence[FloatArray], rows: int, left: float
+    measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, left: float
 ) -> dict[int, tuple[FloatArray, FloatArray]]:
     """What tables hold beyond independent columns, and the variance of its noise, by position.
 
     First what stands out of a table's own noise, then what is common to many tables in the rest of them all.
     """
-    found, rest = {}, {}
+    workload, found, rest = measured.workload, {}, {}
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
-            table = now.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
+            table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             association = with_margins(table, own) - independent_counts(own, rows)
-            found[q] = _shrunk(association, [margin / rows for margin in own], float(now.variance[q]), left)
+            found[q] = _shrunk(association, [margin / rows for margin in own], float(variance[q]), left)
             rest[q] = association - found[q][0]
-    shared = common(workload, rest, now.variance)
+    shared = common(workload, rest, variance)
     for q, mean in shared.means.items():
-        found[q] = found[q][0] + mean, found[q][1] + shared.share * now.variance[q]
+        found[q] = found[q][0] + mean, found[q][1] + shared.share * variance[q]
     return found
 
 

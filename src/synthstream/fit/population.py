@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.fit.aims import aims
+from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.proposals import propose
 from synthstream.fit.randomness import below, draw, step
@@ -113,7 +113,7 @@ def fit(
     memory: float = MEMORY,
     edition: Edition = NEWEST,
     fresh: bool = True,
-    events: FloatArray | None = None,
+    then: Earlier | None = None,
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
@@ -126,10 +126,8 @@ def fit(
         memory: share of past ticks that rows remember; 0 if the noise is not fresh at each tick.
         edition: of the fit; a stream keeps the one that it began with.
         fresh: whether tables of several columns are news. If they are those of a release before, rows change little.
-        events: for each marginal the number of events, as far as known, when it was measured; NaN if that was at this
-            tick; left out: NaN for all. Tables that are not of this tick are scaled to the events of this one, and
-            their associations carried over to margins that are as fresh as can be. At least the total must be of this
-            tick. Edition 1 knows nothing of it.
+        then: what was measured when tables of several columns were, if that was not at this tick: ``measured`` has
+            the same tables. Edition 1 knows nothing of it.
 
     Raises:
         ValueError: ``start`` has columns of other sizes.
@@ -141,7 +139,7 @@ def fit(
     if edition == 1:
         aim = targets(measured, start=before, memory=memory)
     else:
-        aim = aims(measured, start=before, memory=memory, events=events)
+        aim = aims(measured, start=before, memory=memory, then=then)
     cumulative = _cumulative(aim)
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows

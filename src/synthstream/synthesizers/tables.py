@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from synthstream.counts import Counts
+from synthstream.fit.aims import Earlier
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.kernel.counters import State
@@ -160,9 +161,11 @@ class AtRefreshes(OfTables):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        known, then = self.whole(tick, history), history(self.mechanism.refreshed(tick))
-        fresh = self.mechanism.refreshes(tick)
-        return fit(carried(known, then), start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh)
+        known, fresh = self.whole(tick, history), self.mechanism.refreshes(tick)
+        last_refresh = self.mechanism.refreshed(tick)
+        shared = self.mechanism.covariance(last_refresh, tick)
+        then = None if fresh else Earlier(history(last_refresh), shared)
+        return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh, then=then)
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
@@ -203,16 +206,6 @@ class AtRefreshes(OfTables):
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
         return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
-
-
-def carried(now: Measured, then: Measured) -> Measured:
-    """Tables of an earlier tick in proportion to the number of events now."""
-    place = now.workload.slice_of(())
-    before, after = float(then.values[then.workload.slice_of(())][0]), float(now.values[place][0])
-    stale = np.asarray(now.measured_at) < now.tick
-    scale = np.where(stale, max(after, 1.0) / max(before, 1.0), 1.0)
-    values = now.values * np.repeat(scale, now.workload.lengths)
-    return replace(now, values=values, variance=now.variance * scale**2)
 
 
 @dataclass(frozen=True, kw_only=True)
