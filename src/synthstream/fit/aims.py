@@ -123,35 +123,42 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
-    E and E', E' + c / var(E) (P - E) has the least variance. It is drawn towards P grown in proportion, as far as its
+    E and E', E' + c / var(E) (P - E) has the least variance. So it is with the total, of which each of these tables has
+    the sum. What they say is drawn towards what was known, grown in proportion to the ticks, or to the total, as far as
     noise explains the difference (James and Stein 1961).
     """
     workload, before = measured.workload, then.measured
     pull = then.shared / np.maximum(before.variance, SMALLEST)
-    place = workload.marginals.index(())
-    first = int(workload.offsets[place])
-    total = measured.values[first] + pull[place] * (known.total - before.values[first])
+    noises = np.maximum(measured.variance - pull**2 * before.variance, SMALLEST)
+    small = np.array([len(marginal) < 2 for marginal in workload.marginals])
+    now, past = (np.add.reduceat(m.values, workload.offsets[:-1]) for m in (measured, before))
+    weight = small / (noises * workload.lengths)
+    steady = known.total * (measured.tick + 1) / (before.tick + 1)
+    found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
+    total = steady + _standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
     rows, counts, variances = max(0, round(total)), list(known.counts), list(known.variances)
     for q, marginal in enumerate(workload.marginals):
         if len(marginal) != 1:
             continue
-        part, (c,) = workload.slice_of(marginal), marginal
+        part, (c,), noise = workload.slice_of(marginal), marginal, float(noises[q])
         news = measured.values[part] + pull[q] * (counts[c] - before.values[part])
-        noise = max(float(measured.variance[q] - pull[q] ** 2 * before.variance[q]), 0.0)
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
-        gap = news - grown
-        real_part = max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))
-        moved = grown + real_part * gap
+        moved = grown + _standing_out(news - grown, noise)
         counts[c] = moved + (total - moved.sum()) / moved.size
-        variances[c] += real_part * noise
-    margins, found = _possible(counts, variances, rows), {}
+        variances[c] += noise
+    margins, carried = _possible(counts, variances, rows), {}
     for q, (association, error) in known.news.items():
         columns = workload.marginals[q]
         base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
         now = independent_counts([margins[c] for c in columns], rows)
         factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
-        found[q] = association * factor, error * factor**2
-    return _Known(total, counts, variances, margins, found)
+        carried[q] = association * factor, error * factor**2
+    return _Known(total, counts, variances, margins, carried)
+
+
+def _standing_out(gap: FloatArray, noise: float) -> FloatArray:
+    """The part of a difference that noise of a variance does not explain."""
+    return np.asarray(gap * max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST)))
 
 
 def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:
