@@ -60,14 +60,14 @@ class _Known(NamedTuple):
         counts: of each column's codes, noisy.
         variances: of each of these, by column.
         margins: the same counts, as rows can have them.
-        news: by position of a table, its association and the variance of that.
+        news: by position of a table, its association, the variance of that, and of its noise before it was shrunk.
     """
 
     total: float
     counts: list[FloatArray]
     variances: list[float]
     margins: list[FloatArray]
-    news: dict[int, tuple[FloatArray, FloatArray]]
+    news: dict[int, tuple[FloatArray, FloatArray, float]]
 
 
 def aims(
@@ -90,22 +90,24 @@ def aims(
             for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
         ]
         shares = [margin * (rows / margin.sum()) for margin in blended]
-    cells = np.empty(workload.cells)
+    cells, errors = np.empty(workload.cells), np.zeros(len(workload.marginals))
     for q, marginal in enumerate(workload.marginals):
         part = slice(workload.offsets[q], workload.offsets[q + 1])
         if len(marginal) < 2:
             cells[part] = shares[marginal[0]] if marginal else float(rows)
+            errors[q] = known.variances[marginal[0]] if marginal else 0.0
             continue
         table = independent_counts([shares[c] for c in marginal], rows)
         if q in known.news:
-            found, error = known.news[q]
+            found, error, noise = known.news[q]
+            errors[q] = float(np.mean(error))
             if past is not None:
                 before = past.cells[part].reshape(found.shape)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
-                found = _blend(before, found, error, past.pull, _freedom(found.shape))
+                found = _blend(before, found, noise, past.pull, _freedom(found.shape))
             table = table + found
         cells[part] = table.reshape(-1)
-    return Targets(rows, tuple(shares), cells)
+    return Targets(rows, tuple(shares), cells, errors)
 
 
 def _known(measured: Measured, left: float) -> _Known:
@@ -147,12 +149,12 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
     margins, carried = _possible(counts, variances, rows), {}
-    for q, (association, error) in known.news.items():
+    for q, (association, error, noise) in known.news.items():
         columns = workload.marginals[q]
         base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
         now = independent_counts([margins[c] for c in columns], rows)
         factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
-        carried[q] = association * factor, error * factor**2
+        carried[q] = association * factor, error * factor**2, noise
     return _Known(total, counts, variances, margins, carried)
 
 
@@ -174,8 +176,8 @@ def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: in
 
 def _associations(
     measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, left: float
-) -> dict[int, tuple[FloatArray, FloatArray]]:
-    """What tables hold beyond independent columns, and the variance of its noise, by position.
+) -> dict[int, tuple[FloatArray, FloatArray, float]]:
+    """What tables hold beyond independent columns, by position; the variance of its noise, and before it was shrunk.
 
     First what stands out of a table's own noise, then what is common to many tables in the rest of them all.
     """
@@ -185,16 +187,18 @@ def _associations(
             own = [margins[c] for c in marginal]
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             association = with_margins(table, own) - independent_counts(own, rows)
-            found[q] = _shrunk(association, [margin / rows for margin in own], float(variance[q]), left)
+            noise = float(variance[q]) * _freedom(shape) / association.size
+            found[q] = *_shrunk(association, [margin / rows for margin in own], noise, left), noise
             rest[q] = association - found[q][0]
     shared = common(workload, rest, variance)
     for q, mean in shared.means.items():
-        found[q] = found[q][0] + mean, found[q][1] + shared.share * variance[q]
+        own_part, error, noise = found[q]
+        found[q] = own_part + mean, error + shared.share * noise, noise
     return found
 
 
 def _shrunk(
-    association: FloatArray, chances: Sequence[FloatArray], variance: float, left: float
+    association: FloatArray, chances: Sequence[FloatArray], noise: float, left: float
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior mean of an association around 0, and the variance of its noise, cell by cell.
 
@@ -206,7 +210,6 @@ def _shrunk(
     for chance in chances:
         power = chance**_POWER
         prior = np.multiply.outer(prior, power * (1 - power / max(power.sum(), SMALLEST)))
-    noise = variance * _freedom(association.shape) / association.size
     spread = float(np.sum(prior**2))
     if spread == 0 or noise == 0:
         return np.zeros_like(association), np.zeros_like(association)

@@ -16,9 +16,10 @@ from synthstream.fit.lanes import LANES, add_up
 from synthstream.fit.randomness import below, share, step
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
-# Rows are visited in blocks of a quarter of them, so that early moves are seen before most rows have been scored.
-_BLOCKS = 4
-# Work of one search at most, in vectors added, for each quarter of the rows that it may visit: about a second at the
+# Rows are visited in blocks of a quarter of them, so that a search that finds nothing costs little; small populations
+# have blocks of at least so many rows.
+_BLOCKS, _AT_LEAST = 4, 4_096
+# Work of one search at most, in vectors added, for each block of rows that it may visit: about a second at the
 # releases of a stream, a few at the first one.
 _AT_MOST = 40_000_000
 # Counts of a smaller variance are exact: beside one of 10^-200, tables of 10^-6 would have no weight at all.
@@ -33,7 +34,7 @@ class Effort(NamedTuple):
             of one that was copied, drawn or moved, which changes it anyway.
         lean: towards common values: what a value e times as rare must gain more, in the same unit.
         still: the search ends after a block of which at most this share of the rows has moved.
-        blocks: at most so many quarters of the rows are visited.
+        blocks: at most so many blocks of rows are visited.
     """
 
     calm: float
@@ -70,6 +71,7 @@ def move(
     codes: CodeArray,
     residual: FloatArray,
     variance: FloatArray,
+    errors: FloatArray,
     margins: tuple[FloatArray, ...],
     workload: Workload,
     *,
@@ -80,7 +82,8 @@ def move(
     """Search from ``codes``; they and ``residual``, which is their tables less the targets, change in place.
 
     Args:
-        variance: of a cell of each marginal.
+        variance: of a cell of each marginal as measured; weights are in inverse proportion to it.
+        errors: variance of the noise that is left in a cell of each target.
         margins: expected number of rows of each code: of values that improve a row one is drawn in proportion to them.
         kept: so many rows, the first ones, are as they were before.
         state: of the random numbers.
@@ -101,7 +104,7 @@ def move(
         touched,
         layout,
         effort,
-        least,
+        errors,
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
@@ -128,7 +131,7 @@ def _layout(workload: Workload) -> _Layout:
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(codes, residual, weights, chances, sizes, touched, layout, effort, least, budget, state):  # type: ignore[no-untyped-def]
+def _search(codes, residual, weights, chances, sizes, touched, layout, effort, errors, budget, state):  # type: ignore[no-untyped-def]
     """Visit blocks of rows in a circle, each column by column, until rows are still or the work is done."""
     rows, width = codes.shape
     places = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
@@ -136,7 +139,8 @@ def _search(codes, residual, weights, chances, sizes, touched, layout, effort, l
     per_row = 0
     for c in range(width):
         per_row += (layout.first[c + 1] - layout.first[c]) * ((sizes[c] + LANES - 1) // LANES)
-    length = max(1, min((rows + _BLOCKS - 1) // _BLOCKS, budget // max(per_row, 1)))
+    block = min(rows, max((rows + _BLOCKS - 1) // _BLOCKS, _AT_LEAST))
+    length = max(1, min(block, budget // max(per_row, 1)))
     state, bits = step(state)
     begin = below(bits, rows)
     for _ in range(effort.blocks):
@@ -151,7 +155,7 @@ def _search(codes, residual, weights, chances, sizes, touched, layout, effort, l
         for c in order:
             chance = chances[places[c] : places[c + 1]]
             state, found = _column(
-                c, begin, length, codes, residual, weights, chance, touched, layout, effort, least, state
+                c, begin, length, codes, residual, weights, chance, touched, layout, effort, errors, state
             )
             moved += found
         begin = (begin + length) % rows
@@ -161,7 +165,7 @@ def _search(codes, residual, weights, chances, sizes, touched, layout, effort, l
 
 
 @numba.njit(cache=True, nogil=True)
-def _column(c, begin, length, codes, residual, weights, chance, touched, layout, effort, least, state):  # type: ignore[no-untyped-def]
+def _column(c, begin, length, codes, residual, weights, chance, touched, layout, effort, errors, state):  # type: ignore[no-untyped-def]
     """Score all values of one column for some rows from ``begin`` on, in a circle; move rows. Their number is returned.
 
     Residuals of each line are laid side by side, in single precision, where rows use lines again and again; lines of a
@@ -171,10 +175,11 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
     padded = (size + LANES - 1) // LANES * LANES
     first, last = layout.first[c], layout.first[c + 1]
     lines, places = _side_by_side(first, last, size, padded, length, residual, weights, layout)
-    total = 0.0
-    for h in range(first, last):
-        total += weights[layout.marginal[h]]
-    noise = np.sqrt(2.0 * least * total)
+    total, spread = 0.0, 0.0
+    for q in layout.marginal[first:last]:
+        total += weights[q]
+        spread += 2.0 * weights[q] ** 2 * errors[q]
+    noise = np.sqrt(spread)
     lean = (effort.lean * noise * np.log((chance.max() + 1.0) / (chance + 1.0))).astype(np.float32)
     calm, lively = np.float32(total + effort.calm * noise), np.float32(total + effort.lively * noise)
     scores, used = np.empty(padded, dtype=np.float32), np.zeros(last - first, dtype=np.int64)

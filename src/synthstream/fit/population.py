@@ -154,19 +154,21 @@ def fit(
     else:
         effort = _effort(first=first, fresh=fresh, memory=memory)
         kept = 0 if first else min(len(before), aim.rows)
-        move(codes, residual, measured.variance, aim.margins, workload, kept=kept, effort=effort, state=state)
+        move(
+            codes, residual, measured.variance, aim.errors, aim.margins, workload, kept=kept, effort=effort, state=state
+        )
     return Population.of(workload, codes)
 
 
 def _effort(*, first: bool, fresh: bool, memory: float) -> Effort:
     """How far a release may go; see docs/decisions/0020-column-moves.md."""
     if first:
-        return Effort(calm=0.2, lively=0.2, lean=0.01, still=0.1, blocks=64)
+        return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
     if not fresh:
-        return Effort(calm=0.5, lively=0.2, lean=0.01, still=0.02, blocks=1)
+        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=1)
     if memory > 0:
-        return Effort(calm=0.05, lively=0.05, lean=0.01, still=0.03, blocks=8)
-    return Effort(calm=0.5, lively=0.2, lean=0.01, still=0.02, blocks=16)
+        return Effort(calm=0.1, lively=0.1, lean=0.02, still=0.03, blocks=2)
+    return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8)
 
 
 def _weights(measured: Measured) -> FloatArray:

@@ -30,6 +30,9 @@ LEFT = 0.6
 SMALLEST = 1e-6
 
 
+_NONE = np.zeros(0)
+
+
 class Targets(NamedTuple):
     """What rows should aim at.
 
@@ -37,11 +40,13 @@ class Targets(NamedTuple):
         rows: number of rows.
         margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
         cells: expected counts over all cells of the workload, shape ``(cells,)``.
+        errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; edition 2 alone.
     """
 
     rows: int
     margins: tuple[FloatArray, ...]
     cells: FloatArray
+    errors: FloatArray = _NONE
 
 
 class Past(NamedTuple):

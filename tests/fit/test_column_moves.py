@@ -1,0 +1,272 @@
+"""Edition 2 of the joint fit: it converges, leaves noise alone, and finds what all pairs have in common."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from benchmarks.metrics import table_errors
+
+from synthstream.fit.aims import _possible, aims
+from synthstream.fit.lowrank import common
+from synthstream.fit.moves import Effort, _layout, move
+from synthstream.fit.population import Population, fit
+from synthstream.fit.rare import real
+from synthstream.fit.targets import simplex
+from synthstream.measured import Measured
+from synthstream.workload import CodeArray, FloatArray, Workload
+
+SIZES = (3, 4, 2, 5)
+SEARCH = Effort(calm=0.0, lively=0.0, lean=0.0, still=0.0, blocks=40)
+
+
+def related(n: int, seed: int = 0) -> CodeArray:
+    """Each column but the last is nearly a function of the one before."""
+    rng = np.random.default_rng(seed)
+    first = rng.choice(3, n, p=[0.6, 0.3, 0.1])
+    second = np.where(rng.random(n) < 0.97, 3 - first, rng.integers(0, 4, n))
+    third = np.where(rng.random(n) < 0.97, second % 2, rng.integers(0, 2, n))
+    return np.stack([first, second, third, rng.integers(0, 5, n)], axis=1).astype(np.int32)
+
+
+def noisy(workload: Workload, codes: CodeArray, sigma: float, seed: int = 0) -> Measured:
+    noise = np.random.default_rng(seed).normal(0, sigma, workload.cells) if sigma else 0.0
+    variance = np.full(len(workload.marginals), sigma**2)
+    return Measured(tick=0, workload=workload, values=workload.count(codes) + noise, variance=variance)
+
+
+def error(model: Population, codes: CodeArray) -> float:
+    workload = Workload.all_up_to(2, sizes=model.workload.sizes)
+    counts = workload.count(model.codes.astype(np.int32))
+    return table_errors(workload, true=workload.count(codes), synthetic=counts, events=len(codes)).avg_rel_l1
+
+
+def searched(workload: Workload, cells: FloatArray, codes: CodeArray, effort: Effort = SEARCH) -> FloatArray:
+    """The residual that is kept in the loop; ``codes`` change."""
+    residual = workload.count(codes) - cells
+    margins = tuple(np.full(size, len(codes) / size) for size in workload.sizes)
+    variance = np.ones(len(workload.marginals))
+    move(codes, residual, variance, variance, margins, workload, kept=len(codes), effort=effort, state=7)
+    return residual
+
+
+def test_edition_1_stays_as_it_was() -> None:
+    found = hashlib.sha256()
+    for order in (1, 2, 3):
+        workload = Workload.all_up_to(order, sizes=SIZES)
+        # Rows and noise that no version of NumPy changes.
+        n = np.arange(3000)
+        rows = np.stack([n % 7 % 3, n % 3 + n % 2, n % 2, n * n % 11 % 5], axis=1).astype(np.int32)
+        last = None
+        for tick in range(4):
+            noise = (np.arange(workload.cells) * (7919 + tick) % 1009) / 1009 * 40 - 20
+            values = workload.count(rows[: 2000 + 300 * tick]) + noise
+            m = Measured(tick=tick, workload=workload, values=values, variance=np.full(len(workload.marginals), 133.0))
+            last = fit(m, start=last, seed=tick, edition=1)
+            found.update(last.codes.tobytes())
+    assert found.hexdigest() == "5bdbbc2cae387c04c46e0ac80933dbaf2252caf971c2a28d93aac5e1268d3a11"
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_exact_tables_are_met_at_once(order: int) -> None:
+    workload, codes = Workload.all_up_to(order, sizes=SIZES), related(3000)
+    counts = workload.count(codes)
+    model = fit(noisy(workload, codes, 0.0), seed=1)
+    assert np.abs(workload.count(model.codes.astype(np.int32)) - counts).sum() < 0.01 * counts.sum()
+
+
+def test_related_columns_are_met_where_proposals_are_not() -> None:
+    workload, codes = Workload.all_up_to(2, sizes=SIZES), related(3000)
+    assert error(fit(noisy(workload, codes, 0.0), seed=1), codes) < 0.003
+    assert error(fit(noisy(workload, codes, 0.0), seed=1, edition=1), codes) > 0.006
+
+
+def test_a_workload_without_all_pairs_and_with_a_column_that_nothing_holds() -> None:
+    workload = Workload(sizes=(2, 3, 2), marginals=((), (0, 1)))
+    codes = np.array([[0, 2, 0]] * 300 + [[1, 1, 1]] * 100, dtype=np.int32)
+    model = fit(noisy(workload, codes, 0.0), seed=0)
+    assert np.abs(model.table([0, 1]) - workload.count(codes)[1:].reshape(2, 3)).sum() <= 4
+    assert 100 < model.table([2])[0] < 300
+
+
+def test_the_residual_kept_in_the_loop_is_that_of_the_rows() -> None:
+    # One table of three columns has more lines than there are rows: it is read in place.
+    sizes = (9, 20, 11, 3)
+    workload = Workload(sizes=sizes, marginals=((), (0,), (1, 3), (0, 1, 2), (2, 3)))
+    rng = np.random.default_rng(0)
+    codes, goal = (rng.integers(0, sizes, (60, 4)).astype(np.int32) for _ in range(2))
+    cells = workload.count(goal).astype(np.float64)
+    before = float(np.sum((workload.count(codes) - cells) ** 2))
+    residual = searched(workload, cells, codes)
+    assert np.allclose(residual, workload.count(codes) - cells)
+    assert np.sum(residual**2) < 0.3 * before
+
+
+def test_no_single_move_is_left_that_would_gain() -> None:
+    workload = Workload.all_up_to(3, sizes=SIZES)
+    cells = workload.count(related(80)) + np.random.default_rng(1).normal(0, 1, workload.cells)
+    codes = np.zeros((80, 4), dtype=np.int32)
+    residual = searched(workload, cells, codes)
+    best = float(np.sum(residual**2))
+    for row in range(0, 80, 5):
+        for column, size in enumerate(SIZES):
+            for value in range(size):
+                other = codes.copy()
+                other[row, column] = value
+                assert np.sum((workload.count(other) - cells) ** 2) >= best - 1e-3
+
+
+def test_a_holder_knows_its_lines() -> None:
+    workload = Workload(sizes=(2, 3, 4), marginals=((0, 1, 2),))
+    layout = _layout(workload)
+    assert layout.lines.tolist() == [12, 8, 6]
+    assert layout.stride.tolist() == [12, 4, 1]
+    assert layout.steps.tolist() == [4, 1, 4, 1, 3, 1]
+
+
+def test_tables_of_more_weight_win() -> None:
+    workload = Workload(sizes=(2, 1), marginals=((0,), (0, 1)))
+    for variance, zeros in ((np.array([1.0, 100.0]), 100), (np.array([100.0, 1.0]), 0)):
+        codes = np.array([[i % 2, 0] for i in range(100)], dtype=np.int32)
+        residual = workload.count(codes) - np.array([100.0, 0.0, 0.0, 100.0])
+        margins = (np.array([50.0, 50.0]), np.array([100.0]))
+        move(codes, residual, variance, variance, margins, workload, kept=100, effort=SEARCH, state=1)
+        assert np.sum(codes[:, 0] == 0) == pytest.approx(zeros, abs=2)
+
+
+def test_gains_that_noise_explains_move_no_row() -> None:
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    codes = related(2000)
+    cells = workload.count(codes) + np.random.default_rng(0).normal(0, 1, workload.cells)
+    before, careful = codes.copy(), SEARCH._replace(calm=6.0, lively=6.0)
+    searched(workload, cells * 1.0, codes, careful)
+    assert np.array_equal(codes, before)
+    searched(workload, cells, codes)
+    assert not np.array_equal(codes, before)
+
+
+def test_rows_that_change_anyway_move_first() -> None:
+    workload = Workload.all_up_to(1, sizes=(2, 2))
+    codes = np.zeros((200, 2), dtype=np.int32)
+    residual = workload.count(codes) - np.array([200.0, 150, 50, 200, 0])
+    effort = SEARCH._replace(calm=1e9)
+    margins = (np.full(2, 100.0), np.full(2, 100.0))
+    move(codes, residual, np.ones(3), np.ones(3), margins, workload, kept=100, effort=effort, state=3)
+    assert not codes[:100].any()
+    assert codes[100:, 0].sum() == pytest.approx(50, abs=1)
+
+
+def test_a_common_value_is_taken_where_both_would_do() -> None:
+    workload = Workload(sizes=(3,), marginals=((0,),))
+    codes = np.zeros((100, 1), dtype=np.int32)
+    residual = workload.count(codes) - np.array([0.0, 50.0, 50.0])
+    margins = (np.array([10.0, 89.0, 1.0]),)
+    move(
+        codes, residual, np.ones(1), np.ones(1), margins, workload, kept=100, effort=SEARCH._replace(lean=5.0), state=3
+    )
+    ones, twos = np.sum(codes == 1), np.sum(codes == 2)
+    assert ones > twos + 5
+
+
+def test_the_same_rows_again_and_few_of_them_change_without_news() -> None:
+    workload, codes = Workload.all_up_to(2, sizes=SIZES), related(5000)
+    m = noisy(workload, codes, 30.0)
+    first = fit(m, seed=4)
+    assert np.array_equal(first.codes, fit(m, seed=4).codes)
+    assert not np.array_equal(first.codes, fit(m, seed=5).codes)
+    again = fit(m, start=first, seed=5, memory=0.0, fresh=False)
+    assert np.any(again.codes != first.codes, axis=1).mean() < 0.01
+
+
+@pytest.mark.parametrize("size", [1, 8, 9, 300])
+def test_a_column_of_any_width(size: int) -> None:
+    workload = Workload.all_up_to(2, sizes=(size, 2))
+    n = np.arange(900)
+    codes = np.stack([n % size, n % size % 2], axis=1).astype(np.int32)
+    model = fit(noisy(workload, codes, 0.0), seed=0)
+    assert model.codes.dtype == np.min_scalar_type(size - 1)
+    assert np.abs(workload.count(model.codes.astype(np.int32)) - workload.count(codes)).sum() <= 0.04 * 4 * 900
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+def test_next_to_no_rows_and_a_single_column(rows: int) -> None:
+    workload = Workload.all_up_to(1, sizes=(3,))
+    codes = np.full((rows, 1), 2, dtype=np.int32)
+    assert np.array_equal(fit(noisy(workload, codes, 0.0), seed=0).codes, codes)
+
+
+def test_rare_codes_that_never_occur_are_told_from_those_that_do() -> None:
+    rng = np.random.default_rng(0)
+    truth = [np.array([500.0, 480, 510, 490, 0, 0]) for _ in range(50)]
+    counts = [column + rng.normal(0, 20, 6) for column in truth]
+    counts = [column + (1980 - column.sum()) / 6 for column in counts]
+    found = _possible(counts, [400.0] * 50, 1980)
+    assert all(margin.sum() == pytest.approx(1980) for margin in found)
+    never = sum(float(margin[4:].sum()) for margin in found)
+    assert never < 0.2 * sum(float(simplex(column, 1980.0)[4:].sum()) for column in counts)
+    # Where rare codes do occur, they stay.
+    seen = real([np.array([500.0, 60, 61, 62, 59, 63])], [20.0])[0]
+    assert seen.min() > 0.9
+
+
+def hidden(n: int, columns: int) -> CodeArray:
+    rng = np.random.default_rng(0)
+    return ((rng.integers(0, 4, (n, 1)) + rng.integers(0, 2, (n, columns))) % 4).astype(np.int32)
+
+
+def test_a_hidden_variable_is_seen_in_all_pairs_together() -> None:
+    codes = hidden(2000, 30)
+    workload = Workload.all_up_to(2, sizes=(4,) * 30)
+    counts, cells = workload.count(codes), aims(noisy(workload, codes, 250.0)).cells
+    pairs = slice(int(workload.offsets[31]), None)
+    assert np.abs(cells - counts)[pairs].sum() < 0.9 * np.abs(2000 / 16 - counts)[pairs].sum()
+
+
+def test_independent_columns_have_nothing_in_common() -> None:
+    rng = np.random.default_rng(0)
+    workload = Workload.all_up_to(2, sizes=(5,) * 20)
+    for _ in range(5):
+        noise = {}
+        for q, marginal in enumerate(workload.marginals):
+            if len(marginal) == 2:
+                table = rng.normal(0, 3, (5, 5))
+                noise[q] = table - table.mean(0) - table.mean(1)[:, None] + table.mean()
+        assert not common(workload, noise, np.full(len(workload.marginals), 9.0)).means
+
+
+def test_few_known_pairs_are_not_completed() -> None:
+    workload = Workload(sizes=(2,) * 6, marginals=((0, 1), (2, 3)))
+    strong = np.array([[1e6, -1e6], [-1e6, 1e6]])
+    assert not common(workload, {0: strong, 1: strong}, np.ones(2)).means
+
+
+def test_old_tables_are_carried_to_fresh_margins() -> None:
+    workload, codes = Workload.all_up_to(2, sizes=(2, 2)), np.repeat([[0, 0], [1, 1]], [600, 400], axis=0)
+    then, now = codes.astype(np.int32), np.repeat([[0, 0], [1, 1]], [1800, 200], axis=0).astype(np.int32)
+    values = np.concatenate([workload.count(now)[:5], workload.count(then)[5:]]).astype(np.float64)
+    m = Measured(tick=9, workload=workload, values=values, variance=np.ones(4))
+    events = np.array([np.nan, np.nan, np.nan, 1000.0])
+    aim = aims(m, events=events)
+    assert aim.rows == 2000
+    assert np.allclose(aim.margins[0], [1800, 200], atol=30)
+    model = fit(m, seed=0, events=events)
+    assert np.abs(model.table([0]) - [1800, 200]).max() < 40
+    table = model.table([0, 1])
+    # The old table held 240 events more in each of these cells than independent columns would; now as many of 1,000.
+    assert table[1, 1] > 150
+    # All of one tick: nothing is carried.
+    assert np.array_equal(fit(m, seed=0, events=np.full(4, np.nan)).codes, fit(m, seed=0).codes)
+
+
+def test_a_table_of_two_by_two_is_not_followed_at_its_noise() -> None:
+    workload = Workload.all_up_to(2, sizes=(2, 2))
+    codes = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [1030, 970, 970, 1030], axis=0).astype(np.int32)
+    moved = []
+    for seed in range(40):
+        m = noisy(workload, codes, 60.0, seed)
+        late = Measured(tick=1000, workload=workload, values=m.values, variance=m.variance)
+        cells = aims(late, start=codes).cells[5:]
+        moved.append(abs(cells @ [1, -1, -1, 1] / 4 - 30))
+    # The noise of one tick has a standard error of 30.
+    assert np.mean(moved) < 5
