@@ -37,6 +37,8 @@ from synthstream.workload import CodeArray, FloatArray
 _POWER = 0.75
 # An association is carried in proportion to what independent columns would give, up to this factor.
 _MOST = 2.0
+# New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
+_CHANGE = 1 / 3
 
 
 class Earlier(NamedTuple):
@@ -46,10 +48,12 @@ class Earlier(NamedTuple):
         measured: all tables.
         shared: covariance of the noise of a cell then and now, shape ``(marginals,)``; of tables of several columns not
             needed.
+        signed: whether rows may take events away.
     """
 
     measured: Measured
     shared: FloatArray
+    signed: bool = False
 
 
 class _Known(NamedTuple):
@@ -139,13 +143,15 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     found = float(np.sum(weight * (now + pull * (known.total - past))) / np.sum(weight))
     total = steady + _standing_out(np.array([found - steady]), 1 / float(np.sum(weight)))[0]
     rows, counts, variances = max(0, round(total)), list(known.counts), list(known.variances)
+    # Where rows only come, no count has changed by more than have come, and hardly by more than a part of them.
+    most = math.inf if then.signed else (_CHANGE * (total - known.total)) ** 2
     for q, marginal in enumerate(workload.marginals):
         if len(marginal) != 1:
             continue
         part, (c,), noise = workload.slice_of(marginal), marginal, float(noises[q])
         news = measured.values[part] + pull[q] * (counts[c] - before.values[part])
         grown = counts[c] * (max(total, 1.0) / max(known.total, 1.0))
-        moved = grown + _standing_out(news - grown, noise)
+        moved = grown + _standing_out(news - grown, noise, most)
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
     margins, carried = _possible(counts, variances, rows), {}
@@ -158,9 +164,10 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     return _Known(total, counts, variances, margins, carried)
 
 
-def _standing_out(gap: FloatArray, noise: float) -> FloatArray:
-    """The part of a difference that noise of a variance does not explain."""
-    return np.asarray(gap * max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST)))
+def _standing_out(gap: FloatArray, noise: float, most: float = math.inf) -> FloatArray:
+    """The part of a difference that noise of a variance does not explain; its own square sum is at most ``most``."""
+    largest = 1.0 if math.isinf(most) else most / (most + noise * gap.size)
+    return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))))
 
 
 def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:

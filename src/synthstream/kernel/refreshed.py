@@ -23,8 +23,9 @@ from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, s
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of the budget: the total and tables of one column at every tick; tables of one column and larger ones at
-# refreshes. Within a part, tables of one column get shares in proportion to their cells to this power.
-_PARTS, _POWER = (0.02, 0.10, 0.22, 0.66), 2 / 3
+# refreshes. Tables of one column get shares of a part in proportion to their cells to the one power at every tick, and
+# to the other at refreshes.
+_PARTS, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
 # The variance of a refresh counts in proportion to the ticks that it serves, times their number so far to this power.
 _LATE, _LATE_SINGLES = 1.0, 0.0
 # A stream without end is served by so many refreshes, and begins anew with so many.
@@ -145,10 +146,10 @@ class Refreshed:
     @cached_property
     def _parts(self) -> tuple[FloatArray, FloatArray]:
         """Shares of the budget of each table, at every tick and at refreshes; together they add up to 1."""
-        cells = np.where(self.order == 1, self.workload.lengths**_POWER, 0.0)
-        singles = cells / max(cells.sum(), 1.0)
+        cells = [np.where(self.order == 1, self.workload.lengths**power, 0.0) for power in _POWERS]
+        often, singles = (each / max(each.sum(), 1.0) for each in cells)
         larger = np.where(self.order == 2, 1 / np.sum(self.order == 2), 0.0)
-        ticks = np.where(self.order == 0, _PARTS[0], _PARTS[1] * singles)
+        ticks = np.where(self.order == 0, _PARTS[0], _PARTS[1] * often)
         refreshes = _PARTS[2] * singles + _PARTS[3] * larger
         whole = ticks.sum() + refreshes.sum()
         return ticks / whole, refreshes / whole

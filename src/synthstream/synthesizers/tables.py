@@ -164,7 +164,7 @@ class AtRefreshes(OfTables):
         known, fresh = self.whole(tick, history), self.mechanism.refreshes(tick)
         last_refresh = self.mechanism.refreshed(tick)
         shared = self.mechanism.covariance(last_refresh, tick)
-        then = None if fresh else Earlier(history(last_refresh), shared)
+        then = None if fresh else Earlier(history(last_refresh), shared, self.mechanism.unit.signed)
         return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh, then=then)
 
     def error_bound(self, tick: int, *, beta: float) -> float:
