@@ -31,7 +31,7 @@ def related(n: int, seed: int = 0) -> CodeArray:
 
 
 def noisy(workload: Workload, codes: CodeArray, sigma: float, seed: int = 0) -> Measured:
-    noise = np.random.default_rng(seed).normal(0, sigma, workload.cells) if sigma else 0.0
+    noise = np.random.default_rng(seed).normal(0, sigma, workload.cells)
     variance = np.full(len(workload.marginals), sigma**2)
     return Measured(tick=0, workload=workload, values=workload.count(codes) + noise, variance=variance)
 
@@ -78,7 +78,7 @@ def test_exact_tables_are_met_at_once(order: int) -> None:
 
 def test_related_columns_are_met_where_proposals_are_not() -> None:
     workload, codes = Workload.all_up_to(2, sizes=SIZES), related(3000)
-    assert error(fit(noisy(workload, codes, 0.0), seed=1), codes) < 0.003
+    assert error(fit(noisy(workload, codes, 0.0), seed=1), codes) < 0.005
     assert error(fit(noisy(workload, codes, 0.0), seed=1, edition=1), codes) > 0.006
 
 
@@ -261,12 +261,12 @@ def test_old_tables_are_carried_to_fresh_margins() -> None:
 
 def test_a_table_of_two_by_two_is_not_followed_at_its_noise() -> None:
     workload = Workload.all_up_to(2, sizes=(2, 2))
-    codes = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [1030, 970, 970, 1030], axis=0).astype(np.int32)
+    codes = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [1000] * 4, axis=0).astype(np.int32)
     moved = []
     for seed in range(40):
         m = noisy(workload, codes, 60.0, seed)
         late = Measured(tick=1000, workload=workload, values=m.values, variance=m.variance)
         cells = aims(late, start=codes).cells[5:]
-        moved.append(abs(cells @ [1, -1, -1, 1] / 4 - 30))
+        moved.append(abs(cells @ [1, -1, -1, 1]) / 4)
     # The noise of one tick has a standard error of 30.
-    assert np.mean(moved) < 5
+    assert np.mean(moved) < 2

@@ -7,6 +7,7 @@ each table there on its own would favour rare cells. Tables of an earlier tick a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -64,14 +65,14 @@ class _Known(NamedTuple):
         counts: of each column's codes, noisy.
         variances: of each of these, by column.
         margins: the same counts, as rows can have them.
-        news: by position of a table, its association, the variance of that, and of its noise before it was shrunk.
+        news: by position of a table, its association and the variance of that.
     """
 
     total: float
     counts: list[FloatArray]
     variances: list[float]
     margins: list[FloatArray]
-    news: dict[int, tuple[FloatArray, FloatArray, float]]
+    news: dict[int, tuple[FloatArray, FloatArray]]
 
 
 def aims(
@@ -103,12 +104,12 @@ def aims(
             continue
         table = independent_counts([shares[c] for c in marginal], rows)
         if q in known.news:
-            found, error, noise = known.news[q]
+            found, error = known.news[q]
             errors[q] = float(np.mean(error))
             if past is not None:
                 before = past.cells[part].reshape(found.shape)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
-                found = _blend(before, found, noise, past.pull, _freedom(found.shape))
+                found = _blend(before, found, error, past.pull, _freedom(found.shape))
             table = table + found
         cells[part] = table.reshape(-1)
     return Targets(rows, tuple(shares), cells, errors)
@@ -155,12 +156,12 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
     margins, carried = _possible(counts, variances, rows), {}
-    for q, (association, error, noise) in known.news.items():
+    for q, (association, error) in known.news.items():
         columns = workload.marginals[q]
         base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
         now = independent_counts([margins[c] for c in columns], rows)
         factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
-        carried[q] = association * factor, error * factor**2, noise
+        carried[q] = association * factor, error * factor**2
     return _Known(total, counts, variances, margins, carried)
 
 
@@ -183,40 +184,46 @@ def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: in
 
 def _associations(
     measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, left: float
-) -> dict[int, tuple[FloatArray, FloatArray, float]]:
-    """What tables hold beyond independent columns, by position; the variance of its noise, and before it was shrunk.
+) -> dict[int, tuple[FloatArray, FloatArray]]:
+    """What tables hold beyond independent columns, and the variance of its noise, by position.
 
     First what stands out of a table's own noise, then what is common to many tables in the rest of them all.
     """
     workload, found, rest = measured.workload, {}, {}
+    priors = [_prior(margin / rows) for margin in margins]
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             association = with_margins(table, own) - independent_counts(own, rows)
             noise = float(variance[q]) * _freedom(shape) / association.size
-            found[q] = *_shrunk(association, [margin / rows for margin in own], noise, left), noise
+            found[q] = _shrunk(association, [priors[c] for c in marginal], noise, left)
             rest[q] = association - found[q][0]
     shared = common(workload, rest, variance)
     for q, mean in shared.means.items():
-        own_part, error, noise = found[q]
-        found[q] = own_part + mean, error + shared.share * noise, noise
+        alone, error = found[q]
+        found[q] = alone + mean, error + shared.share * variance[q]
     return found
 
 
+def _prior(chance: FloatArray) -> FloatArray:
+    """Prior variance of a column's part in an association, but for a factor, by code.
+
+    That of a table whose margins are known: in a table of two by two all four cells have one variance.
+    """
+    power = chance**_POWER
+    return np.asarray(power * (1 - power / max(power.sum(), SMALLEST)))
+
+
 def _shrunk(
-    association: FloatArray, chances: Sequence[FloatArray], noise: float, left: float
+    association: FloatArray, priors: Sequence[FloatArray], noise: float, left: float
 ) -> tuple[FloatArray, FloatArray]:
     """Posterior mean of an association around 0, and the variance of its noise, cell by cell.
 
-    The prior of a cell is that of a table whose margins are known: in a table of two by two all four cells have one
-    variance. Its factor is estimated by moments, weighted by the prior (Morris 1983). ``left`` is the share of the
-    noise that is still there once rows have been fitted.
+    The factor of the prior variance is estimated by moments, weighted by the prior (Morris 1983). ``left`` is the share
+    of the noise that is still there once rows have been fitted.
     """
-    prior = np.array(1.0)
-    for chance in chances:
-        power = chance**_POWER
-        prior = np.multiply.outer(prior, power * (1 - power / max(power.sum(), SMALLEST)))
+    prior = functools.reduce(np.multiply.outer, priors)
     spread = float(np.sum(prior**2))
     if spread == 0 or noise == 0:
         return np.zeros_like(association), np.zeros_like(association)

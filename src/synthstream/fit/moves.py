@@ -18,7 +18,7 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Rows are visited in blocks of a quarter of them, so that a search that finds nothing costs little; small populations
 # have blocks of at least so many rows.
-_BLOCKS, _AT_LEAST = 4, 4_096
+_BLOCKS, _AT_LEAST = 4, 2_048
 # Work of one search at most, in vectors added, for each block of rows that it may visit: about a second at the
 # releases of a stream, a few at the first one.
 _AT_MOST = 40_000_000

@@ -112,7 +112,7 @@ def fit(
     seed: int,
     memory: float = MEMORY,
     edition: Edition = NEWEST,
-    fresh: bool = True,
+    fresh: bool | None = None,
     then: Earlier | None = None,
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
@@ -125,7 +125,8 @@ def fit(
         seed: public; 0 or more, below 2^63.
         memory: share of past ticks that rows remember; 0 if the noise is not fresh at each tick.
         edition: of the fit; a stream keeps the one that it began with.
-        fresh: whether tables of several columns are news. If they are those of a release before, rows change little.
+        fresh: of a stream that measures tables of several columns at some ticks only, whether this is such a tick. If
+            not, rows change little: to the fresh total and margins. None: of other streams.
         then: what was measured when tables of several columns were, if that was not at this tick: ``measured`` has
             the same tables. Edition 1 knows nothing of it.
 
@@ -160,15 +161,15 @@ def fit(
     return Population.of(workload, codes)
 
 
-def _effort(*, first: bool, fresh: bool, memory: float) -> Effort:
+def _effort(*, first: bool, fresh: bool | None, memory: float) -> Effort:
     """How far a release may go; see docs/decisions/0020-column-moves.md."""
     if first:
         return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
-    if not fresh:
-        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=1)
-    if memory > 0:
-        return Effort(calm=0.1, lively=0.1, lean=0.02, still=0.03, blocks=2)
-    return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8)
+    if fresh is not None:
+        return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1)
+    # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
+    least = 0.1 if memory > 0 else 0.0
+    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=1)
 
 
 def _weights(measured: Measured) -> FloatArray:
