@@ -117,6 +117,15 @@ def test_no_single_move_is_left_that_would_gain() -> None:
                 assert np.sum((workload.count(other) - cells) ** 2) >= best - 1e-3
 
 
+def test_a_row_does_not_move_where_that_overshoots() -> None:
+    workload = Workload(sizes=(2,), marginals=((0,),))
+    before = np.array([[0]] * 5 + [[1]] * 4, dtype=np.int32)
+    for zeros, moved in ((4.6, 0), (4.4, 1)):
+        codes = before.copy()
+        searched(workload, np.array([zeros, 9 - zeros]), codes)
+        assert np.sum(codes != before) == moved
+
+
 def test_a_holder_knows_its_lines() -> None:
     workload = Workload(sizes=(2, 3, 4), marginals=((0, 1, 2),))
     layout = _layout(workload)
