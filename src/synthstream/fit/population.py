@@ -23,6 +23,9 @@ from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
+# Further blocks of rows that a release may visit if all its rows are new.
+_GROWN = 16
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Population:
@@ -153,7 +156,7 @@ def fit(
     if edition == 1:
         propose(codes, residual, _weights(measured), cumulative, workload, first=first, state=state)
     else:
-        effort = _effort(first=first, fresh=fresh, memory=memory)
+        effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
         kept = 0 if first else min(len(before), aim.rows)
         move(
             codes, residual, measured.variance, aim.errors, aim.margins, workload, kept=kept, effort=effort, state=state
@@ -161,7 +164,7 @@ def fit(
     return Population.of(workload, codes)
 
 
-def _effort(*, first: bool, fresh: bool | None, memory: float) -> Effort:
+def _effort(*, first: bool, fresh: bool | None, memory: float, grown: float) -> Effort:
     """How far a release may go; see docs/decisions/0020-column-moves.md."""
     if first:
         return Effort(calm=0.6, lively=0.6, lean=0.02, still=0.1, blocks=64)
@@ -169,7 +172,9 @@ def _effort(*, first: bool, fresh: bool | None, memory: float) -> Effort:
         return Effort(calm=1.5, lively=1.5, lean=0.02, still=0.03, blocks=8 if fresh else 1)
     # Where targets remember, their own noise is low; where they come of epochs, the same noise comes again and again.
     least = 0.1 if memory > 0 else 0.0
-    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=1)
+    # One block, unless much of the rows is new: copies of others, or fewer than there were.
+    blocks = 1 + round(_GROWN * min(abs(grown), 1.0))
+    return Effort(calm=least, lively=least, lean=0.02, still=0.03, blocks=blocks)
 
 
 def _weights(measured: Measured) -> FloatArray:
