@@ -56,6 +56,7 @@ class Measured:
             makes them running counts. They cover ticks ``since..tick``.
         order: in which single cells of tables were selected, as positions among the candidates; ``None`` if what was
             measured is whole tables.
+        rows: noisy number of rows up to this tick, of either sign, where it was counted.
     """
 
     tick: int
@@ -64,6 +65,7 @@ class Measured:
     variance: FloatArray
     since: IntArray = None  # type: ignore[assignment]  # filled in below, once the number of marginals is known
     order: IntArray | None = None
+    rows: float | None = None
 
     def __post_init__(self) -> None:
         if self.since is None:
@@ -77,7 +79,7 @@ class Measured:
         return {"tick": self.tick, "tables": [self.workload.marginals, self.since.tolist()], **order}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
-        return self.values, self.variance
+        return self.values if self.rows is None else np.append(self.values, self.rows), self.variance
 
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
         """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""

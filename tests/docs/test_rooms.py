@@ -194,4 +194,4 @@ def own_lines(path: Path) -> int:
 
 
 def test_the_kernel_is_read_in_one_sitting() -> None:
-    assert sum(own_lines(path) for module, path in MODULES.items() if room_of(module) == "kernel") <= 1500
+    assert sum(own_lines(path) for module, path in MODULES.items() if room_of(module) == "kernel") <= 1800

@@ -7,13 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from synthstream.fit.ahead import Ahead
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours
 from synthstream.testing.gates import ReplayingGate, TracingGate, path_cost
-from synthstream.workload import FloatArray, IntArray, Workload
+from synthstream.workload import IntArray, Workload
 
 SIZES = (2, 2, 2)
 
@@ -30,15 +31,11 @@ def mechanism(
     return Epochs(workload=workload, budget=PURE, horizon=horizon, neighbours=neighbours, picks=picks)
 
 
-def uniform(workload: Workload, events: float) -> FloatArray:
-    return np.repeat(events / workload.lengths, workload.lengths)
-
-
 def run(m: Epochs, stream: list[IntArray], gate: Gate) -> list[Measured]:
     state, out = m.init(), []
     for codes in stream:
         counts = m.workload.count(codes.astype(np.int32))
-        state, measured = m.step(state, counts, gate, lambda events: uniform(m.workload, events))
+        state, measured = m.step(state, counts, gate, Ahead(workload=m.workload))
         out.append(measured)
     return out
 

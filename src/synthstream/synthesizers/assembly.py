@@ -166,8 +166,7 @@ def synthesizer_for(
     if settings.kind == "table":
         if settings.measures(budget) == "always":
             return Continual(mechanism=Marginals(**common, split=settings.shares, kind=settings.counter))
-        picks = settings.picks or len(workload.sizes)
-        return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth))
+        return InEpochs(mechanism=Epochs(**common, picks=settings.picks, growth=settings.growth))
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large
     common |= {"queries": settings.queries, "score": settings.score}
