@@ -14,7 +14,7 @@ from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours
 from synthstream.testing.gates import ReplayingGate, TracingGate, path_cost
-from synthstream.workload import IntArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 SIZES = (2, 2, 2)
 
@@ -29,6 +29,10 @@ def mechanism(
     *, picks: int = 2, neighbours: Neighbours = "add-remove", horizon: int | None = 4, workload: Workload = WORKLOAD
 ) -> Epochs:
     return Epochs(workload=workload, budget=PURE, horizon=horizon, neighbours=neighbours, picks=picks)
+
+
+def uniform(workload: Workload, events: float) -> FloatArray:
+    return np.repeat(events / workload.lengths, workload.lengths)
 
 
 def run(m: Epochs, stream: list[IntArray], gate: Gate) -> list[Measured]:
