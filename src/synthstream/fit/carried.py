@@ -71,10 +71,14 @@ def prior(alone: FloatArray, shape: Sequence[int], phi: FloatArray | float) -> F
 def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Association:
     """One association for all epochs: what was measured, less independent columns, is that many times these.
 
+    No count falls below 0 by it, nor rises above the number of events; of less than one event nothing is known.
+
     Args:
         alone: independent columns over all events, shape ``(cells,)``.
         shape: of the table.
     """
+    if alone.sum() < 1:
+        return Association(np.zeros(alone.size), np.zeros(alone.size), 0.0)
     noise = looks.variance[:, None]
     precision = np.sum(looks.alone**2 / noise, axis=0)
     slope = np.sum(looks.alone * (looks.values - looks.alone) / noise, axis=0) / np.maximum(precision, 1e-300)
@@ -83,7 +87,8 @@ def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Associ
     gain = (slope**2 * precision * (1 - 1 / around) - np.log(around)).sum(axis=1) / 2
     best = int(np.argmax(gain)) if gain.max() >= _GAIN else 0
     kept = 1 - 1 / around[best]
-    return Association(slope * kept, before[best] / around[best], float(_PHIS[best]))
+    most = float(alone.sum()) / np.maximum(alone, _SMALLEST) - 1
+    return Association(np.clip(slope * kept, -1, most), before[best] / around[best], float(_PHIS[best]))
 
 
 class Running(NamedTuple):

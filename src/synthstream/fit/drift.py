@@ -165,7 +165,7 @@ class Smooth(NamedTuple):
 def smooth(parts: Parts) -> Smooth:
     """Smoothed shares. Time: O(parts x codes).
 
-    Source: the filter of Kalman 1960 and the smoother of Rauch, Tung, Striebel 1965, for each code on its own.
+    Source: the smoother of Rauch, Tung, Striebel 1965, for each code on its own.
     """
     size, sizes = parts.size, np.array(parts.sizes)
     weight = size[: parts.ends.size, None] ** 2 / parts.variance

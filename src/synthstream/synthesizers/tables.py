@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from synthstream.counts import Counts
 from synthstream.fit.ahead import Ahead
-from synthstream.fit.drift import parts_of
+from synthstream.fit.drift import Parts, parts_of
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.kernel.counters import Counter, State
@@ -221,15 +221,19 @@ class InEpochs(OfTables):
             if len(marginal) == 1:
                 variance[marginal[0]] = known
         begun = measures.begin(tick)
-        history = [self.unpack(t, models[str(t)]) for t in sorted(map(int, models))]
         return Ahead(
             workload=measures.workload,
             rows=last,
-            known=partial(parts_of, history, measures.workload.sizes) if history else None,
+            known=partial(self._parts, models) if models else None,
             begun=begun,
             before=measures.begin(begun - 1) if begun else 0,
             variance=variance,
         )
+
+    def _parts(self, models: Models) -> Parts:
+        """Tables of one column of all parts, from :meth:`replay`."""
+        history = [self.unpack(t, models[str(t)]) for t in sorted(map(int, models))]
+        return parts_of(history, self.mechanism.workload.sizes)
 
     @override
     def fit(
