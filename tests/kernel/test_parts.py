@@ -296,3 +296,22 @@ def test_edition_1_draws_packs_and_remembers_what_it_always_did(signed: bool) ->
         for name in sorted(state):
             drawn.update(name.encode() + state[name].tobytes())
     assert (drawn.hexdigest()[:16], m.fingerprint()[:16]) == GOLDEN[signed]
+
+
+def test_a_tick_that_is_taken_up_again_comes_to_the_same_state() -> None:
+    """The answers that were written down are given again: same questions, same parts, same state."""
+    m = mechanism(signed=True)
+    state, released = m.init(), list[float]()
+    for tick, counts in enumerate(background(m)):
+        tracing = TracingGate(SeededGate(tick))
+        after, measured = m.step(state, counts, tracing, Adaptive(list(released)))
+        again, found = m.step(state, counts, ReplayingGate(tracing.trace), Adaptive(list(released)))
+        assert again.keys() == after.keys()
+        assert all(np.array_equal(again[name], after[name]) for name in after)
+        assert np.array_equal(found.numbers()[0], measured.numbers()[0])
+        kinds = [call.kind for call in tracing.trace]
+        assert kinds == ["laplace"] * (1 + 3 * ((0,) in measured.workload.marginals)) + (
+            (["choose"] * 2 + ["laplace"] * 2) if m.ends(tick) else []
+        )
+        state = after
+        released += measured.values.tolist()
