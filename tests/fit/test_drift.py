@@ -298,3 +298,37 @@ def test_signed_rows_that_move_leave_their_old_value() -> None:
         assert sum(last.table((0,))) == pytest.approx(20_000, abs=1500)
     assert left[1] > 10_000
     assert left[2] < 4_000
+
+
+MARGINALS = [((), (0,), (1,), (0, 1)), ((), (0, 1)), ((), (0, 1, 2), (1,)), ((),)]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("marginals", MARGINALS, ids=len)
+@pytest.mark.parametrize("rows", [0, 1, 3000])
+def test_whatever_comes_estimates_are_finite_and_no_larger_than_what_came(
+    marginals: tuple[tuple[int, ...], ...], rows: int, signed: bool
+) -> None:
+    """Also where noise is larger than all that came, and numbers of events are negative."""
+    rng = np.random.default_rng(rows)
+    for epsilon in (0.01, 50.0):
+        made = InEpochs(
+            mechanism=Epochs(
+                workload=Workload(sizes=(3, 2, 2), marginals=marginals),
+                budget=Budget(epsilon=epsilon, delta=0.0),
+                horizon=None,
+                unit=Unit(signed=signed),
+            )
+        )
+        state, last, models, history = made.mechanism.init(), None, dict[str, Any](), list[Measured]()
+        for tick in range(9):
+            codes = np.stack([rng.integers(0, size, rows) for size in (3, 2, 2)], axis=1).astype(np.int32)
+            counts = made.count(codes, rng.choice([1, -1], rows) if signed else None)
+            state, measured, models = made.step(state, counts, SeededGate(tick), last, models)  # type: ignore[assignment]
+            history.append(measured)
+            known = made.known(tick, history.__getitem__, models)
+            noise = float(np.sqrt(max(m.variance.max() for m in history)))
+            assert np.all(np.isfinite(known.values))
+            assert np.all(known.variance > 0)
+            assert np.abs(known.values).max() < 9 * rows + 60 * noise
+            last = made.fit(tick, history.__getitem__, last, models, seed=tick)

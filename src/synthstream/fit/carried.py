@@ -163,22 +163,29 @@ class Independent:
 
     def parts(self, marginal: Sequence[int]) -> FloatArray:
         """In each part, shape ``(times, cells)``; where rows may take away, by how much each part changed it."""
-        counts, events = self._found.shares * self._parts.size[:, None], self._parts.events
+        shares, events = self._found.shares, self._parts.events
         if self._parts.rows is None:
-            return _product([counts[:, self._codes[c]] for c in marginal], events)
-        counts, events = np.maximum(np.cumsum(counts, axis=0), 0.0), np.maximum(np.cumsum(events), 0.0)
-        return np.diff(_product([counts[:, self._codes[c]] for c in marginal], events), axis=0, prepend=0.0)
+            bounded = np.clip(shares, -1.0, 1.0)  # of a part with hardly any rows noise is far larger than they are
+            return _product([bounded[:, self._codes[c]] for c in marginal], events)
+        counts = np.maximum(np.cumsum(shares * self._parts.size[:, None], axis=0), 0.0)
+        there = np.maximum(np.cumsum(events), 0.0)
+        own = [_shares(counts[:, self._codes[c]]) for c in marginal]
+        return np.diff(_product(own, there), axis=0, prepend=0.0)
 
     def whole(self, marginal: Sequence[int]) -> FloatArray:
         """Over all events at once, shape ``(cells,)``."""
-        counts = [np.maximum(self._found.running[None, self._codes[c]], 0.0) for c in marginal]
-        return np.asarray(_product(counts, np.maximum(self._parts.events.sum(keepdims=True), 0.0))[0])
+        own = [_shares(np.maximum(self._found.running[None, self._codes[c]], 0.0)) for c in marginal]
+        return np.asarray(_product(own, np.maximum(self._parts.events.sum(keepdims=True), 0.0))[0])
 
 
-def _product(counts: Sequence[FloatArray], events: FloatArray) -> FloatArray:
-    """Tables of independent columns with margins in proportion to these, shape ``(times, cells)``."""
+def _shares(counts: FloatArray) -> FloatArray:
+    """Counts by their sum, row by row."""
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), _SMALLEST))
+
+
+def _product(shares: Sequence[FloatArray], events: FloatArray) -> FloatArray:
+    """Tables of independent columns with these shares, shape ``(times, cells)``."""
     out = events[:, None]
-    for margin in counts:
-        share = margin / np.maximum(margin.sum(axis=1, keepdims=True), _SMALLEST)
+    for share in shares:
         out = (out[:, :, None] * share[:, None, :]).reshape(len(events), -1)
     return out

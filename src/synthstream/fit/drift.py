@@ -75,8 +75,10 @@ class Parts:
         """
         number, length = self.totals.size, np.array(self.sizes)[self.column]
         sums = np.ones((number, number)) * np.tri(number)
-        precision = sums.T @ np.linalg.solve(self.covariance + _SMALLEST * np.eye(number), sums)
-        known = sums.T @ np.linalg.solve(self.covariance + _SMALLEST * np.eye(number), self.totals)
+        # A counter that takes nodes away may know a sum of totals without noise: a little is added for all of them.
+        noise = self.covariance + _SMALLEST * (1 + np.trace(self.covariance) / number) * np.eye(number)
+        precision = sums.T @ np.linalg.solve(noise, sums)
+        known = sums.T @ np.linalg.solve(noise, self.totals)
         weight = 1 / (self.variance * length)
         each = np.add.reduceat(self.values, self.places, axis=1)
         by_column = np.add.reduceat(weight, self.places, axis=1) / np.array(self.sizes)
@@ -182,13 +184,15 @@ def smooth(parts: Parts) -> Smooth:
         there = np.maximum(size[:-1] @ shares[:-1], 0.0)
         whole = np.maximum(np.add.reduceat(there, parts.places), 1.0)[parts.column]
         shares[-1] = there / whole * parts.events[-1] / size[-1]
+    wanted = np.ones(size.size) if parts.rows is None else parts.events / size
     for column, place in enumerate(parts.places):
         here = slice(int(place), int(place + sizes[column]))
         if steps[column] > 0 and parts.rows is None:
             shares[:, here] = on_simplex(shares[:, here])
         else:
-            shares[:, here] += ((parts.events / size - shares[:, here].sum(axis=1)) / sizes[column])[:, None]
-    return Smooth(shares, steps, size @ shares, np.add.reduceat(variance, parts.places) / sizes)
+            shares[:, here] += ((wanted - shares[:, here].sum(axis=1)) / sizes[column])[:, None]
+    running = (parts.events if parts.rows is None else size) @ shares
+    return Smooth(shares, steps, running, np.add.reduceat(variance, parts.places) / sizes)
 
 
 def on_simplex(shares: FloatArray) -> FloatArray:
@@ -231,6 +235,7 @@ def _smoothed(parts: Parts, step: FloatArray) -> tuple[FloatArray, FloatArray]:
         means[p], spreads[p] = mean, spread
         spread = spread + step
     for p in range(number - 2, -1, -1):
-        back = spreads[p] / (spreads[p] + step)
+        back = spreads[p] / np.maximum(spreads[p] + step, 1e-300)
         means[p] += back * (means[p + 1] - means[p])
-    return means, whole
+    # No sum of parts is known better than one of them; and of enormous counts this difference is lost in rounding.
+    return means, np.maximum(whole, parts.variance.min(axis=0, initial=np.inf))

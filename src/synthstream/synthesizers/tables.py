@@ -224,7 +224,7 @@ class InEpochs(OfTables):
         return Ahead(
             workload=measures.workload,
             rows=last,
-            known=partial(self._parts, models) if models else None,
+            known=partial(self._parts, models) if models and np.isfinite(variance).any() else None,
             begun=begun,
             before=measures.begin(begun - 1) if begun else 0,
             variance=variance,
