@@ -233,8 +233,8 @@ class Epochs:
         """Covariance of the noise in running sums up to ticks ``s`` and ``t``, shape ``(marginals,)``. Public.
 
         The running sum of a table other than the total is that over whole epochs, each of which has noise of its own:
-        two sums share is the epochs that have ended by the earlier tick. Each counts as one part here: with several of
-        them sums of tables of one column share more.
+        what two sums share is the epochs that have ended by the earlier tick. Each counts as one part here: with
+        several of them sums of tables of one column share more.
         """
         ended = sum(self.ends(tick) for tick in range(min(s, t) + 1))
         total = self.counter.covariance(s, t, multiplier=self.total_multiplier)
@@ -277,13 +277,13 @@ class Epochs:
             HorizonExhausted: all ticks have been released.
         """
         tick, cells = int(state["t"]), self.workload.cells
-        place = self.workload.marginals.index(())
+        place, parts = self.workload.marginals.index(()), {}
+        if self.edition > 1 and self.begin(tick) == tick:  # before this epoch's first row is looked at
+            parts = {"parts": np.array(min(max(plan.parts(), 1), _MOST_PARTS))}
         at_every_tick = counts[[int(self.workload.offsets[place]), cells][: self.running_cells]]
         counter, running = self.counter.step(inner(state, "total."), at_every_tick, gate, multiplier=self.running)
         exact = state["open"] + clip(counts[:cells])
-        after = state | outer(counter, "total.") | {"t": np.array(tick + 1), "open": exact}
-        if self.edition > 1 and self.begin(tick) == tick:
-            after["parts"] = np.array(min(max(plan.parts(), 1), _MOST_PARTS))
+        after = state | parts | outer(counter, "total.") | {"t": np.array(tick + 1), "open": exact}
         released, closes, ends = {place: running[:1]}, self._part_ends(after, tick, running), self.ends(tick)
         known, events = [np.zeros(0)], float(running[0] - state["closed_total"])
         singles = np.flatnonzero(self.order == 1)
@@ -313,7 +313,7 @@ class Epochs:
         if first:
             noise += self.counter.variance(first - 1, multiplier=self.running[-1])
             noise -= 2 * self.counter.covariance(first - 1, tick, multiplier=self.running[-1])
-        return bool(running[-1] - state["rows"] > max(state["rows"] / _TENTH, _BEYOND * np.sqrt(noise)))
+        return bool(running[-1] - state["rows"] > max(state["rows"] / _TENTH, _BEYOND * np.sqrt(max(noise, 0.0))))
 
     def _drawn(self, tables: IntArray, exact: IntArray, gate: Gate) -> dict[int, FloatArray]:
         """Some tables with fresh noise, by their position."""
