@@ -18,6 +18,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Neighbours, Unit
+from synthstream.synthesizers.contract import DrawTarget
+from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.tables import InEpochs
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import CodeArray, FloatArray, IntArray
@@ -315,3 +317,31 @@ def test_a_tick_that_is_taken_up_again_comes_to_the_same_state() -> None:
         )
         state = after
         released += measured.values.tolist()
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_what_is_audited_of_signed_events_has_the_rows_of_either_sign(neighbours: Neighbours) -> None:
+    m = mechanism(signed=True, neighbours=neighbours)
+    targets = InEpochs(mechanism=m).audit_targets()
+    assert [part.name.split(",")[0] for part in targets.parts] == [
+        "the number of events",
+        "the rows of either sign",
+        "5 tables measured in one tick",
+    ]
+    drawn = targets.parts[-1]
+    assert isinstance(drawn, DrawTarget)
+    sides = [np.nanmean([drawn.draw(side, SeededGate(f"{side} {run}")) for run in range(300)]) for side in (0, 1)]
+    assert sides[1] - sides[0] == pytest.approx(drawn.shift[0], rel=0.1)
+    paid = 2 * m.changed / m.total_multiplier + m.measured_larger * m.choice_epsilon
+    assert drawn.claimed + paid == pytest.approx(1)
+
+
+def test_simulated_parts_of_signed_events_end_as_rows_grow() -> None:
+    """Where rows come evenly: at a tenth more, as is expected of the errors that are forecast."""
+    m = mechanism(signed=True, horizon=400)
+    stepped = tables._stepped(m, 400)
+    assert set(tables.ends_of_epochs(m, 400)) < set(stepped)
+    assert max(b / a for a, b in itertools.pairwise(stepped) if a > 20) < 1.16
+    weights = np.diff([0, *stepped]) / 400
+    expected = InEpochs(mechanism=m).expected_variance(399)
+    assert expected[1] * np.sum(weights**2) == pytest.approx(m.variance(0)[1], rel=0.35)
