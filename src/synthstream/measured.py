@@ -58,6 +58,7 @@ class Measured:
             measured is whole tables.
         measured_at: tick at whose end each marginal was measured, int64, shape ``(marginals,)``: it counts the events
             of ticks ``since..measured_at``. ``None``: all at ``tick``, which is so of what passes the gate at one tick.
+        rows: noisy number of rows up to this tick, of either sign, where it was counted.
     """
 
     tick: int
@@ -67,6 +68,7 @@ class Measured:
     since: IntArray = None  # type: ignore[assignment]  # filled in below, once the number of marginals is known
     order: IntArray | None = None
     measured_at: IntArray | None = None
+    rows: float | None = None
 
     def __post_init__(self) -> None:
         if self.since is None:
@@ -80,7 +82,7 @@ class Measured:
         return {"tick": self.tick, "tables": [self.workload.marginals, self.since.tolist()], **order}
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
-        return self.values, self.variance
+        return self.values if self.rows is None else np.append(self.values, self.rows), self.variance
 
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
         """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""

@@ -32,7 +32,6 @@ PUBLIC = {
     "evaluate/audit.py": "simulated events",
     "synthesizers/audit_targets.py": "simulated events",
     "evaluate/trials.py": "simulated events",
-    "synthesizers/simulation/tables.py": "simulated events",
 }
 
 # They import none of these, and a private value, or the decision to draw, depends on them.

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
 from synthstream.kernel.counters.base import Noise
 from synthstream.kernel.epochs import Epochs
@@ -156,10 +157,10 @@ def test_epochs_keep_the_bound_over_what_an_epoch_measures(picks: int) -> None:
     mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=12, picks=picks)
     none, largest = np.zeros(workload.cells, dtype=np.int64), []
     for run in range(1500):
-        _, measured = mechanism.step(mechanism.init(), none, SeededGate(run), lambda events: np.zeros(workload.cells))
+        _, measured = mechanism.step(mechanism.init(), none, SeededGate(run), Ahead(workload=workload))
         largest.append(np.abs(measured.values).max())
     x = of_an_epoch(mechanism, 0)
-    assert np.mean(np.array(largest) > x) <= 0.05
+    assert np.mean(np.array(largest) > x) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1500)  # nearly all by the one total
     assert x / np.quantile(largest, 0.95) < 1.25
     assert "that epoch alone" in InEpochs(mechanism=mechanism).bound_covers
 

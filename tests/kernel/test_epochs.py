@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from contextlib import nullcontext
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from synthstream.fit.ahead import Ahead
 from synthstream.fit.pooling import pooled
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.select import GRID, distances, expected_distances, l1_scores
+from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.tables import InEpochs
@@ -25,10 +28,10 @@ from tests.support.epochs import (
     WORKLOAD,
     mechanism,
     run,
-    uniform,
     worst_path_cost_on_exhaustive_neighbours,
 )
 
+PLAN = Ahead(workload=WORKLOAD)
 ALL = Candidates.of_tables(WORKLOAD, range(7))
 
 
@@ -78,22 +81,29 @@ def test_worst_path_cost_on_exhaustive_neighbours(neighbours: Neighbours, picks:
     worst_path_cost_on_exhaustive_neighbours(neighbours, picks)
 
 
+@pytest.mark.parametrize("edition", [1, 2])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("picks", [2, 3])
-def test_worst_path_cost_of_signed_events_stays_within_the_claim(neighbours: Neighbours, picks: int) -> None:
+def test_worst_path_cost_of_signed_events_stays_within_the_claim(
+    neighbours: Neighbours, picks: int, edition: Edition
+) -> None:
     """A row whose sign turns moves one cell of each table by two, the total too; nothing costs more than the claim."""
-    m = Epochs(workload=WORKLOAD, budget=PURE, horizon=4, neighbours=neighbours, picks=picks, unit=Unit(signed=True))
+    signed = Unit(signed=True)
+    m = Epochs(
+        workload=WORKLOAD, budget=PURE, horizon=4, neighbours=neighbours, picks=picks, unit=signed, edition=edition
+    )
     claim = m.claim().pure
     assert claim is not None
     rows = [np.array([row], dtype=np.int32) for row in itertools.product(*map(range, SIZES))]
-    single = [WORKLOAD.count(row, np.array([sign])) for row in rows for sign in (1, -1)]
-    none = np.zeros(WORKLOAD.cells, dtype=np.int64)
+    made = InEpochs(mechanism=m)
+    single = [made.count(row, np.array([sign])).dense(made.cells) for row in rows for sign in (1, -1)]
+    none = np.zeros(made.cells, dtype=np.int64)
     others = single if neighbours == "replace-one" else [none]
 
     def traced(counts: IntArray, gate: Gate) -> None:
         state = m.init()
         for tick in range(4):
-            state, _ = m.step(state, counts if tick == 1 else none, gate, lambda events: uniform(WORKLOAD, events))
+            state, _ = m.step(state, counts if tick == 1 else none, gate, PLAN)
 
     worst = Fraction(0)
     for one in single:
@@ -104,8 +114,9 @@ def test_worst_path_cost_of_signed_events_stays_within_the_claim(neighbours: Nei
             traced(other, replaying)
             worst = max(worst, path_cost(tracing.trace, replaying.trace)[1])
     assert worst <= claim * (1 + Fraction(1, 10**12))
-    # Choices cost less than is charged for them: no candidate moves by the whole sensitivity while others stay.
-    assert worst > claim * Fraction(9, 10)
+    # Choices cost less than is charged for them: no candidate moves by the whole sensitivity while others stay. An
+    # event in the place of another leaves the number of rows as it is.
+    assert worst > claim * Fraction(9 if edition == 1 or neighbours == "add-remove" else 8, 10)
 
 
 def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
@@ -114,7 +125,7 @@ def test_signs_are_part_of_the_numbers_a_stream_begins_with() -> None:
         workload=WORKLOAD, budget=PURE, horizon=4, neighbours="replace-one", picks=2, unit=Unit(signed=True)
     )
     assert plain.fingerprint() != signed.fingerprint()
-    assert plain.claim().pure == signed.claim().pure
+    assert signed.claim().fits(PURE)
 
 
 def test_what_is_measured_when() -> None:
@@ -150,10 +161,10 @@ def test_signed_events_and_empty_ticks_are_counted_as_they_are() -> None:
     m = mechanism(picks=3)
     state = m.init()
     one = np.zeros((1, 3), dtype=np.int32)
-    state, first = m.step(state, WORKLOAD.count(one, np.array([-1])), ExactGate(), lambda n: uniform(WORKLOAD, n))
+    state, first = m.step(state, WORKLOAD.count(one, np.array([-1])), ExactGate(), PLAN)
     assert first.values[0] == -1
     assert first.marginal((0,))[0].tolist() == [-1, 0]
-    state, empty = m.step(state, np.zeros(WORKLOAD.cells, dtype=np.int64), ExactGate(), lambda n: uniform(WORKLOAD, n))
+    state, empty = m.step(state, np.zeros(WORKLOAD.cells, dtype=np.int64), ExactGate(), PLAN)
     assert empty.values[0] == -1
     assert empty.marginal((0,))[0].tolist() == [0, 0]
 
@@ -163,7 +174,7 @@ def test_enormous_counts_neither_overflow_nor_raise() -> None:
     state = m.init()
     counts = np.full(WORKLOAD.cells, np.iinfo(np.int64).max)
     for _ in range(12):
-        state, measured = m.step(state, counts, SeededGate(2), lambda n: uniform(WORKLOAD, n))
+        state, measured = m.step(state, counts, SeededGate(2), PLAN)
     assert np.all(measured.values > 0)
 
 
@@ -215,7 +226,7 @@ def test_what_is_announced_as_error_is_what_is_seen() -> None:
     state, history = m.init(), []
     counts = workload.count(batch)
     for tick in range(30):
-        state, measured = m.step(state, counts, SeededGate(tick), lambda n: uniform(workload, n))
+        state, measured = m.step(state, counts, SeededGate(tick), Ahead(workload=workload))
         if m.ends(tick) or tick == 29:
             history.append(measured)
     estimate = pooled(history)
@@ -234,7 +245,7 @@ def test_a_change_between_epochs_is_kept_and_noise_is_not() -> None:
         code = 0 if tick < 11 else 1
         counts = workload.count(np.full((500, 1), code, dtype=np.int32))
         true += counts
-        state, measured = m.step(state, counts, SeededGate(tick), lambda n: uniform(workload, n))
+        state, measured = m.step(state, counts, SeededGate(tick), Ahead(workload=workload))
         if m.ends(tick):
             history.append(measured)
     estimate = pooled(history)
@@ -277,7 +288,7 @@ def signed_epochs(*epochs: tuple[float, float]) -> list[Measured]:
     ],
 )
 def test_tables_of_signed_epochs_follow_deletions(epochs: list[tuple[float, float]], expected: list[float]) -> None:
-    found = pooled(signed_epochs(*epochs), signed=True)
+    found = pooled(signed_epochs(*epochs), signed=True, edition=1)
     assert found.marginal((0,))[0] == pytest.approx(expected, abs=15)
     assert np.all(found.variance > 0)
 
@@ -285,6 +296,7 @@ def test_tables_of_signed_epochs_follow_deletions(epochs: list[tuple[float, floa
 def test_totals_below_zero_leave_estimates_finite() -> None:
     for epochs in ([(-5.0, -9.0)], [(-500.0, 2.0), (0.0, 0.0), (0.0, -1.0)], [(0.0, 0.0)]):
         for signed in (False, True):
-            found = pooled(signed_epochs(*epochs), signed=signed)
-            assert np.all(np.isfinite(found.values))
-            assert np.all(np.isfinite(found.variance))
+            for edition in get_args(Edition):
+                found = pooled(signed_epochs(*epochs), signed=signed, edition=edition)
+                assert np.all(np.isfinite(found.values))
+                assert np.all(np.isfinite(found.variance))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,12 +14,17 @@ import pytest
 
 from synthstream import Budget, Clock, Releases, Stream, StreamConfig, Workload
 from synthstream.errors import NotReleased, SchemaError
+from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.seeded import SeededGate
+from synthstream.measured import Measured
+from synthstream.privacy import Unit
 from synthstream.release.window import ticks_between
 from synthstream.stream.recovery import adopt
+from synthstream.synthesizers.tables import InEpochs
 from synthstream.testing.gates import ExactGate
+from synthstream.workload import FloatArray
 from tests.support.streams import configured, rows
 
 
@@ -297,3 +304,63 @@ def test_rows_of_a_window_lost_in_noise_are_like_all(tmp_path: Path) -> None:
 def truth_of(frame: pl.DataFrame) -> dict[str, int]:
     found = frame["ward"].value_counts()
     return dict(zip(found["ward"], found["count"], strict=True))
+
+
+# -- epochs in several parts --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Known:
+    """What was measured of a stream that was never stored; see ``synthstream.synthesizers.contract.Past``."""
+
+    mechanism: Epochs
+    history: list[Measured]
+    start: int = 0
+
+    def own(self, tick: int) -> Measured:
+        return self.history[tick]
+
+    def whole(self, tick: int) -> Measured:
+        return self.history[tick]
+
+    def variance(self, first: int, last: int) -> FloatArray:
+        covariance = self.mechanism.covariance
+        return covariance(last, last) - (2 * covariance(first - 1, last) - covariance(first - 1, first - 1))
+
+    def seed(self, tick: int) -> int:
+        return tick
+
+    def begins(self, tick: int) -> str:
+        return str(tick)
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_window_adds_the_parts_of_its_epochs(signed: bool) -> None:
+    """A column that changes at every tick: epochs have several parts, whose counts and variances add up."""
+    workload = Workload.all_up_to(2, sizes=(3, 2))
+    mechanism = Epochs(workload=workload, budget=Budget(epsilon=20.0, delta=0.0), horizon=41, unit=Unit(signed=signed))
+    made = InEpochs(mechanism=mechanism)
+    state, last, models, history, exact = mechanism.init(), None, dict[str, Any](), list[Measured](), []
+    for tick in range(41):
+        codes = np.column_stack([np.full(400, tick % 3), np.arange(400) % 2]).astype(np.int32)
+        counts = made.count(codes, np.ones(400, dtype=np.int64) if signed else None)
+        state, measured, models = made.step(state, counts, SeededGate(tick), last, models)  # type: ignore[assignment]
+        history.append(measured)
+        exact.append(counts.dense(made.cells)[: workload.cells])
+        if mechanism.ends(tick + 1):
+            last = made.fit(tick, history.__getitem__, last, models, seed=tick)
+    found = made.window(Known(mechanism, history), 18, 40, newest=40, seed=0)
+    parts = [m for m in history[18:] if (0,) in m.workload.marginals]
+    assert len(parts) > 2
+    assert [int(m.since[m.workload.marginals.index((0,))]) for m in parts[1:]] == [m.tick + 1 for m in parts[:-1]]
+    truth = np.sum(exact[18:], axis=0)
+    for marginal in ((), (0,), (1,), (0, 1)):
+        values, error = found.measured.marginal(marginal)
+        assert values.reshape(-1) == pytest.approx(truth[workload.slice_of(marginal)], abs=6 * error)
+        assert found.measured.since.tolist() == [18] * 4
+    one = float(parts[0].variance[parts[0].workload.marginals.index((0,))])
+    assert found.measured.marginal((0,))[1] == pytest.approx(np.sqrt(len(parts) * one))
+    assert found.measured.marginal((0, 1))[1] == pytest.approx(np.sqrt(2) * history[40].marginal((0, 1))[1])
+    assert found.model.number == pytest.approx(23 * 400, rel=0.02)
+    with pytest.raises(NotReleased, match="between"):
+        made.window(Known(mechanism, history), parts[0].tick + 1, 40, newest=40, seed=0)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from synthstream.fit.ahead import Ahead
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
@@ -38,7 +39,7 @@ def run(m: Epochs, stream: list[IntArray], gate: Gate) -> list[Measured]:
     state, out = m.init(), []
     for codes in stream:
         counts = m.workload.count(codes.astype(np.int32))
-        state, measured = m.step(state, counts, gate, lambda events: uniform(m.workload, events))
+        state, measured = m.step(state, counts, gate, Ahead(workload=m.workload))
         out.append(measured)
     return out
 

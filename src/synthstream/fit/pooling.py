@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthstream.fit.carried import Running, running_tables
+from synthstream.fit.drift import parts_of, smooth
+from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.workload import FloatArray, Workload
 
@@ -22,19 +25,55 @@ class _Span(NamedTuple):
     variance: float
 
 
-def pooled(history: Sequence[Measured], *, signed: bool = False) -> Measured:
+def pooled(
+    history: Sequence[Measured],
+    *,
+    signed: bool = False,
+    edition: Edition = NEWEST,
+    covariance: FloatArray | None = None,
+) -> Measured:
     """Estimated running counts of every table that was ever measured, with their variances.
 
-    A cell's share of the events is pooled over epochs, weighted by inverse variance, and spread over all events. Where
-    epochs differ by more than noise explains, what they counted is kept as far as it stands out (empirical Bayes, one
-    factor per table; see Morris 1983 for the method).
+    Edition 2: see :mod:`synthstream.fit.drift` for tables of single columns, :mod:`synthstream.fit.carried` for others.
+
+    Edition 1: a cell's share of the events is pooled over epochs, weighted by inverse variance, and spread over all
+    events. Where epochs differ by more than noise explains, what they counted is kept as far as it stands out
+    (empirical Bayes, one factor per table; see Morris 1983 for the method).
 
     Args:
         history: measurements of all ticks at which epochs ended, and of the newest tick, in order. Each holds the
             running total ``()``.
         signed: whether rows may take events away. An epoch's net number of events then says little about how many rows
             moved its counts: what stands out of its noise is judged by that epoch alone.
+        edition: of the estimate.
+        covariance: of the noise of the running totals at these ticks; left out: their variances alone. Edition 2.
     """
+    return _first(history, signed) if edition == 1 else _drifting(history, covariance)
+
+
+def _drifting(history: Sequence[Measured], covariance: FloatArray | None) -> Measured:
+    """Edition 2."""
+    now = history[-1]
+    parts = parts_of(history, now.workload.sizes, covariance)
+    found = smooth(parts)
+    tables: list[Running] = [
+        Running((), np.array([max(parts.events.sum(), 0.0)]), float(now.variance[now.workload.marginals.index(())]))
+    ]
+    for column, known in enumerate(parts.known):
+        if known:
+            own = found.running[parts.column == column]
+            tables.append(Running((column,), own, float(found.variance[column])))
+    tables += running_tables(parts, found, history)
+    return Measured(
+        tick=now.tick,
+        workload=Workload(sizes=now.workload.sizes, marginals=tuple(marginal for marginal, *_ in tables)),
+        values=np.concatenate([values for _, values, _ in tables]),
+        variance=np.array([variance for *_, variance in tables]),
+    )
+
+
+def _first(history: Sequence[Measured], signed: bool) -> Measured:
+    """Edition 1."""
     now = history[-1]
     totals = {m.tick: float(m.values[m.workload.slice_of(())][0]) for m in history}
     spans: dict[tuple[int, ...], list[_Span]] = {}

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from synthstream.kernel.gate import Gate
 from synthstream.workload import Candidates, FloatArray, IntArray
-
-# What was released so far, scaled to a number of events: expected counts over all cells of the workload.
-Guess = Callable[[float], FloatArray]
 
 # Guesses are rounded to this fraction of an event, so that scores are exact integers.
 GRID = 2**10

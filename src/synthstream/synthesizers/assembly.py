@@ -176,8 +176,8 @@ def synthesizer_for(
             return Continual(mechanism=tables, edition=edition)
         if how == "refresh":
             return AtRefreshes(mechanism=Refreshed(**common, growth=settings.refresh_growth), edition=edition)
-        picks = settings.picks or len(workload.sizes)
-        return InEpochs(mechanism=Epochs(**common, picks=picks, growth=settings.growth), edition=edition)
+        epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, edition=edition)
+        return InEpochs(mechanism=epochs, edition=edition)
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large
     common |= {"queries": settings.queries, "score": settings.score}

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.counts import Counts
+from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
@@ -88,14 +89,13 @@ def of_epochs(mechanism: Epochs) -> AuditTargets:
     singles = mechanism.scales[mechanism.order == 1].tolist()
     larger = mechanism.scales[mechanism.order == 2].tolist()[: mechanism.measured_larger]
 
-    def guess(events: float) -> FloatArray:
-        return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
-
     def measured(counts: IntArray, gate: Gate) -> Measured:
-        return mechanism.step(mechanism.init(), counts, gate, guess)[1]
+        rows = [np.abs(counts[workload.slice_of(())])] if mechanism.counts_rows else []
+        return mechanism.step(mechanism.init(), np.concatenate([counts, *rows]), gate, Ahead(workload=workload))[1]
 
     tables = _tables(mechanism, np.array(singles + larger), measured, gaussian=False)
-    return AuditTargets([], [total, tables], caveat)
+    rows = [_one_cell("the rows of either sign", mechanism.counter, float(m)) for m in mechanism.running[1:]]
+    return AuditTargets([], [total, *rows, tables], caveat)
 
 
 def of_rounds(mechanism: Selective | Batchwise, total: Counter) -> AuditTargets:

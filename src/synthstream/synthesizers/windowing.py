@@ -81,15 +81,18 @@ def of_epochs(mechanism: Epochs, past: Past, first: int, last: int, *, newest: i
     """
     _refuse_broken_epochs(mechanism, past, first, last, newest)
     begun = first - past.start
-    history: list[Measured] = [
-        past.own(past.start + tick) for tick in range(last - past.start + 1) if mechanism.ends(tick)
-    ]
+    history = _parts(past, last)
     inside = [known for known in history if known.tick >= begun]
-    base = float(past.own(first - 1).marginal(())[0]) if begun else 0.0
+    base: Measured | None = past.own(first - 1) if begun else None
     variance = dict(zip(mechanism.workload.marginals, past.variance(first, last).tolist(), strict=True))
-    marginals = [m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in inside)]
-    values = [sum(known.marginal(m)[0].reshape(-1) for known in inside) for m in marginals if m]
-    total = float(inside[-1].marginal(())[0]) - base
+    ends = [known for known in inside if mechanism.ends(known.tick)]
+    marginals = [m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in ends)]
+    values = []
+    for marginal in filter(None, marginals):
+        found = [known.marginal(marginal) for known in inside if marginal in known.workload.marginals]
+        values.append(sum(counts.reshape(-1) for counts, _ in found))
+        variance[marginal] = sum(error**2 for _, error in found)
+    total = float(inside[-1].marginal(())[0]) - (float(base.marginal(())[0]) if base else 0.0)
     exact = Measured(
         tick=last,
         workload=Workload(sizes=mechanism.workload.sizes, marginals=tuple(sorted(marginals, key=len))),
@@ -97,9 +100,9 @@ def of_epochs(mechanism: Epochs, past: Past, first: int, last: int, *, newest: i
         variance=np.array([variance[m] for m in sorted(marginals, key=len)]),
         since=np.full(len(marginals), first, dtype=np.int64),
     )
-    signed = mechanism.unit.signed
-    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], signed=signed)
-    all_of_it = pooled(history, signed=signed) if begun else None
+    how: dict[str, Any] = {"signed": mechanism.unit.signed, "edition": mechanism.edition}
+    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], **how)
+    all_of_it = pooled(history, **how) if begun else None
     return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed))
 
 
@@ -163,11 +166,23 @@ def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, 
     )
 
 
-def _from(known: Measured, begun: int, base: float, variance: float) -> Measured:
-    """A measurement as it would be if the stream had begun with a later tick."""
+def _parts(past: Past, last: int) -> list[Measured]:
+    """What was measured at the end of each part of each epoch of a segment, up to a tick that ends one."""
+    found: list[Measured] = []
+    while last >= past.start:
+        found.append(past.own(last))
+        last = past.start + int(found[-1].since.max()) - 1
+    return found[::-1]
+
+
+def _from(known: Measured, begun: int, base: Measured | None, variance: float) -> Measured:
+    """A measurement as it would be if the stream had begun after ``base``."""
+    if base is None:
+        return known
     place = known.workload.marginals.index(())
     values, variances = known.values.copy(), known.variance.copy()
-    values[known.workload.slice_of(())] -= base
+    values[known.workload.slice_of(())] -= base.marginal(())[0].reshape(-1)
     variances[place] = variance
     since = np.where(np.arange(known.since.size) == place, 0, known.since - begun)
-    return replace(known, tick=known.tick - begun, values=values, variance=variances, since=since)
+    rows = None if known.rows is None or base.rows is None else known.rows - base.rows
+    return replace(known, tick=known.tick - begun, values=values, variance=variances, since=since, rows=rows)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from synthstream.counts import Counts
+from synthstream.fit.ahead import Ahead
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import MEMORY
 from synthstream.kernel.epochs import Epochs
@@ -19,6 +19,7 @@ from synthstream.kernel.refreshed import Refreshed
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
+from synthstream.synthesizers.contract import Models
 from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -198,17 +199,18 @@ def in_epochs(
     made, workload, rng = replace(made, mechanism=mechanism), mechanism.workload, np.random.default_rng(seed)
     state, last, gate = mechanism.init(), None, SeededGate(f"forecast {seed}")
     history: dict[int, Measured] = {}
+    models: Models = {}
     true, found, rows = np.zeros(workload.cells, dtype=np.int64), {}, _Rows(shape, scale, rng)
-    for before, end in pairwise([0, *sorted({*ends_of_epochs(mechanism, max(ticks)), *ticks})]):
+    for before, end in pairwise([0, *sorted({*_stepped(mechanism, max(ticks)), *ticks})]):
         number = round(end * events_per_tick / scale) - round(before * events_per_tick / scale)
-        counts = workload.count(rows.next(number))
-        true += counts
+        counts = made.count(rows.next(number), None)
+        true += counts.dense(made.cells)[: workload.cells]
         state = state | {"t": np.array(end - 1)}  # ticks without events change nothing but the noise of the total
-        state, measured, _ = made.step(state, Counts.of(counts), gate, last, {})
+        state, measured, models = made.step(state, counts, gate, last, models)
         history[end - 1] = _noisier(mechanism, measured, steps=int(state["total.t"]), rng=rng)
         # A stream fits its rows anew at every tick, and they come nearer each time.
         for again in range(min(end - before, _FITS if end in ticks else 1)):
-            last = made.fit(end - 1, history.__getitem__, last, {}, seed=end + again)
+            last = made.fit(end - 1, history.__getitem__, last, models, seed=end + again)
         if end in ticks and last is not None:
             gap = np.asarray(workload.count(last.codes.astype(np.int32)) - true, dtype=np.float64)
             found[end] = errors_of(workload, np.asarray(gap * scale, dtype=np.float64))
@@ -240,6 +242,17 @@ def _noisier(mechanism: Epochs, measured: Measured, *, steps: int, rng: np.rando
     values = measured.values.copy()
     values[measured.workload.slice_of(())] += rng.normal() * np.sqrt(max(lacking, 0.0))
     return replace(measured, values=values)
+
+
+def _stepped(mechanism: Epochs, ticks: int) -> list[int]:
+    """Numbers of ticks at which the mechanism is stepped: the ends of epochs; of signed events, of their parts too.
+
+    Where shares do not change all other epochs have one part. Rows that come evenly end a part by growing by a tenth.
+    """
+    ends = ends_of_epochs(mechanism, ticks)
+    if mechanism.counts_rows:
+        ends = sorted({*ends, *ends_of_epochs(replace(mechanism, growth=1.1), ticks)})
+    return ends
 
 
 def ends_of_epochs(mechanism: Epochs, ticks: int) -> list[int]:
@@ -283,7 +296,8 @@ def seconds_per_release(
     if not isinstance(mechanism, Epochs):
         mechanism.step(state, counts, SeededGate(0))
     else:
-        mechanism.step(state, counts, SeededGate(0), lambda n: _even(workload, n))
+        counts = np.append(counts, number) if mechanism.counts_rows else counts
+        mechanism.step(state, counts, SeededGate(0), Ahead(workload=workload))
     noise = time.perf_counter() - begin
     # A fit makes at most four million proposals, four for each row (fit/population.py).
     return noise + counted * max(1.0, batch / number) + fitted * max(1.0, min(events, 1e6) / number)
@@ -291,10 +305,6 @@ def seconds_per_release(
 
 def _known(mechanism: Marginals | Refreshed | Epochs) -> FloatArray:
     return np.maximum(mechanism.variance(0), 1e-6)
-
-
-def _even(workload: Workload, events: float) -> FloatArray:
-    return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
 
 
 def _most_rows(workload: Workload) -> int:

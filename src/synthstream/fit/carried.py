@@ -1,0 +1,191 @@
+"""Running tables of streams that drift: associations are carried from epoch to epoch, never shares.
+
+A larger table is measured in some epochs alone. What its columns would give if they were independent in each part is
+known for all of them (:mod:`synthstream.fit.drift`); what is measured beyond that, in relation to it, is the
+association. Post-processing of released values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from synthstream.fit.drift import Parts, Smooth
+from synthstream.measured import Measured
+from synthstream.workload import FloatArray
+
+# The prior variance of a relative association is phi times a cell's share to this power, and never above what
+# chi-square allows.
+_POWER = -1.5
+_PHIS = np.concatenate([[0.0], np.geomspace(1e-6, 1e-1, 16)])
+# A target for a table that was never measured tells nothing if it is so near to independent columns, in relation to
+# what an association may be.
+_NEAR = 0.02
+_SMALLEST = 1e-6
+# Log likelihood that an association must gain over none: Laplace noise has longer tails than normal noise.
+_GAIN = 3.0
+# The weight of a table that seems known exactly is that of its own noise, divided by this, at most; and that of one
+# that was never measured is what its prior says, times this.
+_CERTAIN, _NEVER = 16.0, 4.0
+
+
+class Looks(NamedTuple):
+    """One larger table, as it was measured in some epochs.
+
+    Args:
+        alone: independent columns in each of these epochs, shape ``(epochs, cells)``.
+        values: noisy counts, the same shape.
+        variance: of these, shape ``(epochs,)``.
+        weight: square of the share of all rows that an epoch holds, by its variance; shape ``(epochs,)``.
+    """
+
+    alone: FloatArray
+    values: FloatArray
+    variance: FloatArray
+    weight: FloatArray
+
+
+class Association(NamedTuple):
+    """Relative association of a table's cells: count = (1 + it) times what independent columns give.
+
+    Args:
+        values: posterior mean, shape ``(cells,)``.
+        variance: posterior variance, the same shape.
+        phi: factor of the prior variance.
+    """
+
+    values: FloatArray
+    variance: FloatArray
+    phi: float
+
+
+def prior(alone: FloatArray, shape: Sequence[int], phi: FloatArray | float) -> FloatArray:
+    """Prior variance of the relative association of cells that hold ``alone`` events if columns are independent."""
+    share = np.maximum(alone, 0.0) / max(float(alone.sum()), _SMALLEST) + _SMALLEST
+    return np.asarray(np.minimum(phi * share**_POWER, (min(shape) - 1) / (alone.size * share)))
+
+
+def association(looks: Looks, alone: FloatArray, shape: Sequence[int]) -> Association:
+    """One association for all epochs: what was measured, less independent columns, is that many times these.
+
+    No count falls below 0 by it, nor rises above the number of events; of less than one event nothing is known.
+
+    Args:
+        alone: independent columns over all events, shape ``(cells,)``.
+        shape: of the table.
+    """
+    if alone.sum() < 1:
+        return Association(np.zeros(alone.size), np.zeros(alone.size), 0.0)
+    noise = looks.variance[:, None]
+    precision = np.sum(looks.alone**2 / noise, axis=0)
+    slope = np.sum(looks.alone * (looks.values - looks.alone) / noise, axis=0) / np.maximum(precision, 1e-300)
+    before = prior(alone, shape, _PHIS[:, None])
+    around = 1 + before * precision
+    gain = (slope**2 * precision * (1 - 1 / around) - np.log(around)).sum(axis=1) / 2
+    best = int(np.argmax(gain)) if gain.max() >= _GAIN else 0
+    kept = 1 - 1 / around[best]
+    most = float(alone.sum()) / np.maximum(alone, _SMALLEST) - 1
+    return Association(np.clip(slope * kept, -1, most), before[best] / around[best], float(_PHIS[best]))
+
+
+class Running(NamedTuple):
+    """Estimate of a larger running table: its columns, counts of its cells, and the mean variance of their errors."""
+
+    marginal: tuple[int, ...]
+    values: FloatArray
+    variance: float
+
+
+def running_tables(parts: Parts, found: Smooth, history: Sequence[Measured]) -> list[Running]:
+    """Estimates of larger running tables.
+
+    Args:
+        parts, found: tables of single columns, and what is known of them.
+        history: what was measured at the last tick of each part, in order.
+    """
+    independent, out, phis = Independent(parts, found), list[Running](), list[float]()
+    measured = {m for known in history for m in known.workload.marginals if len(m) > 1}
+    for marginal in sorted(measured, key=lambda m: (len(m), m)):
+        each = independent.parts(marginal)
+        looks, alone = _looks(parts, each, marginal, history), each.sum(axis=0)
+        known = association(looks, alone, [parts.sizes[c] for c in marginal])
+        error = max(float(np.mean(alone**2 * known.variance)), 1 / float(np.sum(looks.weight)) / _CERTAIN)
+        out.append(Running(marginal, alone * (1 + known.values), error))
+        phis.append(known.phi)
+    least = float(np.median([table.variance for table in out] or found.variance))
+    return out + _never_measured(parts, found, independent, measured, float(np.median(phis or [0.0])), least)
+
+
+def _looks(parts: Parts, each: FloatArray, marginal: tuple[int, ...], history: Sequence[Measured]) -> Looks:
+    """A table in the epochs that it was measured in; ``each``: independent columns in each part."""
+    alone, values, variance, told = [], [], [], []
+    for last, measured in enumerate(history[: parts.ends.size]):
+        if marginal in measured.workload.marginals:
+            q = measured.workload.marginals.index(marginal)
+            part = slice(int(np.searchsorted(parts.ends, measured.since[q])), last + 1)
+            alone.append(each[part].sum(axis=0))
+            values.append(measured.values[measured.workload.slice_of(marginal)])
+            variance.append(max(float(measured.variance[q]), _SMALLEST))
+            told.append(float(parts.size[part].sum() / parts.size.sum()))
+    noise = np.array(variance)
+    return Looks(np.array(alone), np.array(values), noise, np.array(told) ** 2 / noise)
+
+
+def _never_measured(
+    parts: Parts, found: Smooth, independent: Independent, known: set[tuple[int, ...]], phi: float, least: float
+) -> list[Running]:
+    """Pairs of columns that both drift depend on each other by their times alone, as far as is known."""
+    out = []
+    for marginal in combinations(np.flatnonzero(found.steps > 0).tolist(), 2):
+        if marginal not in known:
+            alone = independent.parts(marginal).sum(axis=0)
+            shape = [parts.sizes[c] for c in marginal]
+            unknown = float(np.mean(alone**2 * prior(alone, shape, phi)))
+            told = float(np.mean((alone - independent.whole(marginal)) ** 2))
+            if told > max(_NEAR * unknown, _SMALLEST):
+                out.append(Running(marginal, alone, max(unknown * (1 + unknown / told) / _NEVER, least)))
+    return out
+
+
+class Independent:
+    """What independent columns would give, part by part and over all.
+
+    Args:
+        parts, found: tables of single columns, and what is known of them.
+    """
+
+    def __init__(self, parts: Parts, found: Smooth) -> None:
+        self._parts, self._found = parts, found
+        self._codes = [parts.column == column for column in range(len(parts.sizes))]
+
+    def parts(self, marginal: Sequence[int]) -> FloatArray:
+        """In each part, shape ``(times, cells)``; where rows may take away, by how much each part changed it."""
+        shares, events = self._found.shares, self._parts.events
+        if self._parts.rows is None:
+            bounded = np.clip(shares, -1.0, 1.0)  # of a part with hardly any rows noise is far larger than they are
+            return _product([bounded[:, self._codes[c]] for c in marginal], events)
+        counts = np.maximum(np.cumsum(shares * self._parts.size[:, None], axis=0), 0.0)
+        there = np.maximum(np.cumsum(events), 0.0)
+        own = [_shares(counts[:, self._codes[c]]) for c in marginal]
+        return np.diff(_product(own, there), axis=0, prepend=0.0)
+
+    def whole(self, marginal: Sequence[int]) -> FloatArray:
+        """Over all events at once, shape ``(cells,)``."""
+        own = [_shares(np.maximum(self._found.running[None, self._codes[c]], 0.0)) for c in marginal]
+        return np.asarray(_product(own, np.maximum(self._parts.events.sum(keepdims=True), 0.0))[0])
+
+
+def _shares(counts: FloatArray) -> FloatArray:
+    """Counts by their sum, row by row."""
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), _SMALLEST))
+
+
+def _product(shares: Sequence[FloatArray], events: FloatArray) -> FloatArray:
+    """Tables of independent columns with these shares, shape ``(times, cells)``."""
+    out = events[:, None]
+    for share in shares:
+        out = (out[:, :, None] * share[:, None, :]).reshape(len(events), -1)
+    return out

@@ -1,0 +1,347 @@
+"""Parts of epochs: when they end, what an event costs whatever is released, and privacy bugs that must be told."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthstream.fit.ahead import Ahead
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.seeded import SeededGate
+from synthstream.measured import Measured
+from synthstream.privacy import Neighbours, Unit
+from synthstream.synthesizers.contract import DrawTarget
+from synthstream.synthesizers.simulation import tables
+from synthstream.synthesizers.tables import InEpochs
+from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
+from synthstream.workload import CodeArray, FloatArray, IntArray
+from tests.support.epochs import PURE, WORKLOAD, uniform
+
+TICKS = 19
+ROWS = [np.array(row, dtype=np.int32) for row in itertools.product((0, 1), repeat=3)]
+
+
+@dataclass
+class Adaptive:
+    """A plan that leans on everything that was released, as a plan may."""
+
+    released: list[float] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+
+    def parts(self) -> int:
+        self.asked.append(len(self.released))
+        return 1 + int(abs(sum(self.released))) % 5  # five is one more than there may be
+
+    def guess(self, events: float, singles: FloatArray) -> FloatArray:
+        return uniform(WORKLOAD, events + float(np.abs(singles).sum()))
+
+
+def mechanism(*, signed: bool = False, neighbours: Neighbours = "add-remove", **settings: Any) -> Epochs:
+    facts = {"workload": WORKLOAD, "budget": PURE, "horizon": TICKS, "picks": 2, "unit": Unit(signed=signed)}
+    return Epochs(**{**facts, "neighbours": neighbours, **settings})
+
+
+def run(m: Epochs, stream: list[IntArray], gate: Gate, plan: Adaptive | None = None) -> list[Measured]:
+    """One released value after another; counts have the rows of either sign behind them if these are counted."""
+    state, out, adaptive = m.init(), list[Measured](), plan or Adaptive()
+    for counts in stream:
+        state, measured = m.step(state, counts, gate, adaptive)
+        adaptive.released += measured.values.tolist()
+        out.append(measured)
+    return out
+
+
+def counted(m: Epochs, rows: Sequence[CodeArray], signs: list[int]) -> IntArray:
+    made = InEpochs(mechanism=m)
+    codes = np.array(rows, dtype=np.int32).reshape(-1, 3)
+    weights = np.array(signs, dtype=np.int64) if m.unit.signed else None
+    return made.count(codes, weights).dense(made.cells)
+
+
+def background(m: Epochs) -> list[IntArray]:
+    """Some rows at every tick, so that parts end early where they follow the rows."""
+    rng = np.random.default_rng(0)
+    return [
+        counted(m, [ROWS[i] for i in rng.integers(0, 8, n)], rng.choice([1, -1], n).tolist())
+        for n in rng.integers(0, 90, TICKS)
+    ]
+
+
+def worst_path_cost(
+    *, signed: bool, neighbours: Neighbours = "add-remove", seeds: int = 4
+) -> tuple[Fraction, Fraction]:
+    """Over an event at every tick and several paths of answers: the largest cost, and the claim."""
+    m = mechanism(signed=signed, neighbours=neighbours)
+    claim = m.claim().pure
+    assert claim is not None
+    worst, stream = Fraction(0), background(m)
+    for tick, seed in itertools.product(range(TICKS), range(seeds)):
+        for before, after in ([], [(ROWS[5], 1)]), ([(ROWS[0], 1)], [(ROWS[7], 1)]), ([(ROWS[0], 1)], [(ROWS[0], -1)]):
+            if bool(before) != (neighbours == "replace-one") or (not signed and (*after, (0, 1))[0][1] < 0):
+                continue
+            here, there = (
+                [c + (t == tick) * counted(m, [r for r, _ in own], [s for _, s in own]) for t, c in enumerate(stream)]
+                for own in (before, after)
+            )
+            tracing = TracingGate(SeededGate(seed))
+            released = run(m, here, tracing)
+            replaying = ReplayingGate(tracing.trace)
+            again = run(m, there, replaying)
+            assert all(np.array_equal(a.values, b.values) for a, b in zip(released, again, strict=True))
+            worst = max(worst, path_cost(tracing.trace, replaying.trace)[1])
+    return worst, claim
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_an_event_costs_no_more_than_the_claim_on_any_path(neighbours: Neighbours, signed: bool) -> None:
+    worst, claim = worst_path_cost(signed=signed, neighbours=neighbours)
+    assert claim * Fraction(3, 4) < worst <= claim * (1 + Fraction(1, 10**12))
+
+
+# -- planted bugs: what is wrong with them, and what tells ------------------------------------------------------
+
+
+Patch = pytest.MonkeyPatch
+
+
+def part_drawn_twice(patch: Patch) -> None:
+    """Each table of one column gets two answers."""
+    honest = Epochs._drawn
+
+    def broken(self: Epochs, tables: IntArray, exact: IntArray, gate: Gate) -> Any:
+        honest(self, tables, exact, gate)
+        return honest(self, tables, exact, gate)
+
+    patch.setattr(Epochs, "_drawn", broken)
+
+
+def _after(change: Callable[[Any, Any, IntArray], Any]) -> Callable[[Patch], None]:
+    def plant(patch: Patch) -> None:
+        honest = Epochs.step
+
+        def broken(self: Epochs, state: Any, counts: IntArray, gate: Gate, plan: Any) -> Any:
+            after, measured = honest(self, state, counts, gate, plan)
+            return after | change(state, after, counts), measured
+
+        patch.setattr(Epochs, "step", broken)
+
+    return plant
+
+
+def open_kept_after_a_part(patch: Patch) -> None:
+    """Counts of a part are measured again in the next ones of its epoch."""
+
+    def change(state: Any, after: Any, counts: IntArray) -> Any:
+        singles = np.repeat([len(m) == 1 for m in WORKLOAD.marginals], WORKLOAD.lengths)
+        kept = np.where(singles, state["open"] + counts[: WORKLOAD.cells], after["open"])
+        return {"open": kept if np.any(after["open"]) else after["open"]}
+
+    _after(change)(patch)
+
+
+def larger_tables_kept_after_an_epoch(patch: Patch) -> None:
+    """Larger tables are never cleared."""
+
+    def change(state: Any, after: Any, counts: IntArray) -> Any:
+        larger = np.repeat([len(m) == 2 for m in WORKLOAD.marginals], WORKLOAD.lengths)
+        return {"open": np.where(larger, state["open"] + counts[: WORKLOAD.cells], after["open"])}
+
+    _after(change)(patch)
+
+
+def parts_from_exact_counts(patch: Patch) -> None:
+    """The number of parts looks at the rows of the epoch before."""
+    _after(lambda state, after, counts: {"parts": np.array(1 + int(counts.sum()) % 4)})(patch)
+
+
+def end_by_exact_rows(patch: Patch) -> None:
+    """A part ends when there are enough rows in truth."""
+    _after(lambda state, after, counts: {"rows": after["rows"] - 200 * (counts[-1] % 2)})(patch)
+
+
+def rows_that_nobody_pays_for(patch: Patch) -> None:
+    """The claim leaves out the rows of either sign."""
+    honest = Epochs.claim
+
+    def broken(self: Epochs) -> Any:
+        claim = honest(self)
+        return replace(claim, pure=(claim.pure or 0) - self.changed / Fraction(float(self.running[1])))
+
+    patch.setattr(Epochs, "claim", broken)
+
+
+def singles_drawn_again_at_the_end(patch: Patch) -> None:
+    """At the end of an epoch tables of one column are measured over all of it, beside their parts."""
+    honest = Epochs._larger
+
+    def broken(self: Epochs, exact: IntArray, events: float, gate: Gate, guess: Any) -> IntArray:
+        singles = np.flatnonzero(self.order == 1)
+        return np.concatenate([singles, honest(self, exact, events, gate, guess)])
+
+    patch.setattr(Epochs, "_larger", broken)
+
+
+BUGS = [
+    (part_drawn_twice, False),
+    (open_kept_after_a_part, False),
+    (larger_tables_kept_after_an_epoch, False),
+    (parts_from_exact_counts, False),
+    (end_by_exact_rows, True),
+    (rows_that_nobody_pays_for, True),
+    (singles_drawn_again_at_the_end, False),
+]
+
+
+@pytest.mark.parametrize(("plant", "signed"), BUGS, ids=lambda bug: getattr(bug, "__name__", ""))
+def test_a_planted_bug_costs_more_than_the_claim_or_shows(
+    monkeypatch: Patch, plant: Callable[[Patch], None], signed: bool
+) -> None:
+    plant(monkeypatch)
+    try:
+        worst, claim = worst_path_cost(signed=signed, seeds=2)
+    except TraceMismatch:
+        return
+    assert worst > claim * (1 + Fraction(1, 10**6))
+
+
+# -- when parts end ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Fixed:
+    number: int
+    asked: int = 0
+
+    def parts(self) -> int:
+        self.asked += 1
+        return self.number
+
+    def guess(self, events: float, singles: FloatArray) -> FloatArray:
+        return uniform(WORKLOAD, events)
+
+
+@pytest.mark.parametrize(
+    ("number", "ends"), [(1, [11, 17, 26]), (2, [11, 14, 17, 22, 26]), (9, [11, 13, 14, 16, 17, 20, 22, 24, 26])]
+)
+def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: int, ends: list[int]) -> None:
+    m, plan, found = mechanism(horizon=None), Fixed(number), list[int]()
+    state = m.init()
+    row = WORKLOAD.count(ROWS[3].reshape(1, 3))
+    for tick in range(27):
+        state, measured = m.step(state, row, ExactGate(), plan)
+        if len(measured.values) > 1:
+            since = dict(zip(measured.workload.marginals, measured.since.tolist(), strict=True))
+            assert measured.marginal((0,))[0].sum() == tick + 1 - since[(0,)]
+            assert since[(0,)] == (found[-1] + 1 if found else 0)
+            assert ((0, 1) in since or (0, 2) in since or (1, 2) in since) == m.ends(tick)
+            assert {begun for table, begun in since.items() if len(table) == 2} <= {m.begin(tick)}
+            found.append(tick)
+    assert found[-len(ends) :] == ends
+    assert plan.asked == sum(m.begin(tick) == tick for tick in range(27))
+
+
+def test_signed_tables_of_one_column_are_no_staler_than_a_tenth_of_all_rows() -> None:
+    """Rows that move while their number stands still: parts follow the rows of either sign."""
+    m = mechanism(signed=True, horizon=2000)
+    plan, state, last, stale = Fixed(1), m.init(), 0, []
+    for tick in range(2000):
+        counts = counted(m, [ROWS[0]] * 40 + [ROWS[7]] * 40, [-1] * 40 + [1] * 40)
+        state, measured = m.step(state, counts, ExactGate(), plan)
+        assert measured.rows == 80 * (tick + 1)
+        if len(measured.values) > 1:
+            last = tick + 1
+        stale.append((80 * (tick + 1 - last), 80 * (tick + 1)))
+    # Of a few rows so many that their number can be told; and one tick more.
+    noise = 3 * np.sqrt(2 * m.counter.variance(1999, multiplier=float(m.running[1])))
+    assert all(open_rows <= max(rows / 10, noise) + 80 for open_rows, rows in stale)
+    assert max(open_rows / rows for open_rows, rows in stale[1000:]) < 0.101
+    assert sum(open_rows == 0 for open_rows, _ in stale) < 60
+
+
+def test_a_plan_of_releases_survives_the_store() -> None:
+    """What was packed is unpacked: the part's first tick, and the rows of either sign."""
+    for signed in (False, True):
+        m = mechanism(signed=signed)
+        made = InEpochs(mechanism=m)
+        for measured in run(m, background(m), SeededGate(3)):
+            again = made.unpack(measured.tick, made.pack(measured))
+            assert again.rows == measured.rows
+            assert again.facts() == measured.facts()
+            assert all(np.array_equal(a, b) for a, b in zip(again.numbers(), measured.numbers(), strict=True))
+            shorter = replace(measured, rows=None)
+            assert np.array_equal(shorter.numbers()[0], measured.numbers()[0]) != signed  # the chain holds the rows
+
+
+# -- edition 1 --------------------------------------------------------------------------------------------------
+
+# Of the code before there were editions.
+GOLDEN = {False: ("aa447694b8da3eec", "e5e238792863396a"), True: ("0bf32d8bb69d3d8e", "a71c25d21ea8c012")}
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_edition_1_draws_packs_and_remembers_what_it_always_did(signed: bool) -> None:
+    m = mechanism(signed=signed, edition=1, neighbours="replace-one" if signed else "add-remove")
+    made, drawn = InEpochs(mechanism=m), hashlib.sha256()
+    state = m.init()
+    for tick, counts in enumerate(background(m)):
+        state, measured = m.step(state, counts, SeededGate(tick), Ahead(workload=WORKLOAD))
+        drawn.update(made.pack(measured).tobytes() + repr(measured.facts()).encode())
+        for name in sorted(state):
+            drawn.update(name.encode() + state[name].tobytes())
+    assert (drawn.hexdigest()[:16], m.fingerprint()[:16]) == GOLDEN[signed]
+
+
+def test_a_tick_that_is_taken_up_again_comes_to_the_same_state() -> None:
+    """The answers that were written down are given again: same questions, same parts, same state."""
+    m = mechanism(signed=True)
+    state, released = m.init(), list[float]()
+    for tick, counts in enumerate(background(m)):
+        tracing = TracingGate(SeededGate(tick))
+        after, measured = m.step(state, counts, tracing, Adaptive(list(released)))
+        again, found = m.step(state, counts, ReplayingGate(tracing.trace), Adaptive(list(released)))
+        assert again.keys() == after.keys()
+        assert all(np.array_equal(again[name], after[name]) for name in after)
+        assert np.array_equal(found.numbers()[0], measured.numbers()[0])
+        kinds = [call.kind for call in tracing.trace]
+        assert kinds == ["laplace"] * (1 + 3 * ((0,) in measured.workload.marginals)) + (
+            (["choose"] * 2 + ["laplace"] * 2) if m.ends(tick) else []
+        )
+        state = after
+        released += measured.values.tolist()
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_what_is_audited_of_signed_events_has_the_rows_of_either_sign(neighbours: Neighbours) -> None:
+    m = mechanism(signed=True, neighbours=neighbours)
+    targets = InEpochs(mechanism=m).audit_targets()
+    assert [part.name.split(",")[0] for part in targets.parts] == [
+        "the number of events",
+        "the rows of either sign",
+        "5 tables measured in one tick",
+    ]
+    drawn = targets.parts[-1]
+    assert isinstance(drawn, DrawTarget)
+    sides = [np.nanmean([drawn.draw(side, SeededGate(f"{side} {run}")) for run in range(300)]) for side in (0, 1)]
+    assert sides[1] - sides[0] == pytest.approx(drawn.shift[0], rel=0.1)
+    paid = 2 * m.changed / m.total_multiplier + m.measured_larger * m.choice_epsilon
+    assert drawn.claimed + paid == pytest.approx(1)
+
+
+def test_simulated_parts_of_signed_events_end_as_rows_grow() -> None:
+    """Where rows come evenly: at a tenth more, as is expected of the errors that are forecast."""
+    m = mechanism(signed=True, horizon=400)
+    stepped = tables._stepped(m, 400)
+    assert set(tables.ends_of_epochs(m, 400)) < set(stepped)
+    assert max(b / a for a, b in itertools.pairwise(stepped) if a > 20) < 1.16
+    weights = np.diff([0, *stepped]) / 400
+    expected = InEpochs(mechanism=m).expected_variance(399)
+    assert expected[1] * np.sum(weights**2) == pytest.approx(m.variance(0)[1], rel=0.35)
