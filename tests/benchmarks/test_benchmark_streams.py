@@ -128,8 +128,8 @@ def test_a_run_declares_the_horizon_of_its_stream(monkeypatch: pytest.MonkeyPatc
     assert asked[0]["growth"] == 2
     assert line["set"] == {"measure": "epochs", "growth": 2}
     assert line["stream"] == "tiny"
-    with pytest.raises(ConfigError, match="growth: has no effect"):
-        run(TINY, keys={"growth": 2})
+    with pytest.raises(ConfigError, match="picks: has no effect"):
+        run(TINY, keys={"picks": 2})
 
 
 def test_a_run_tells_its_errors_at_each_quarter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from benchmarks.metrics import table_errors
 
-from synthstream.fit.aims import _possible, aims
+from synthstream.fit.aims import Earlier, _possible, aims
 from synthstream.fit.lowrank import common
 from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
@@ -255,17 +255,17 @@ def test_old_tables_are_carried_to_fresh_margins() -> None:
     then, now = codes.astype(np.int32), np.repeat([[0, 0], [1, 1]], [1800, 200], axis=0).astype(np.int32)
     values = np.concatenate([workload.count(now)[:5], workload.count(then)[5:]]).astype(np.float64)
     m = Measured(tick=9, workload=workload, values=values, variance=np.ones(4))
-    events = np.array([np.nan, np.nan, np.nan, 1000.0])
-    aim = aims(m, events=events)
+    old = Measured(tick=4, workload=workload, values=workload.count(then).astype(np.float64), variance=np.ones(4))
+    earlier = Earlier(old, np.full(4, 0.5))
+    aim = aims(m, then=earlier)
     assert aim.rows == 2000
+    # Of 1,000 new events 800 more than in proportion: drawn back a little, as so much is hardly ever real.
     assert np.allclose(aim.margins[0], [1800, 200], atol=30)
-    model = fit(m, seed=0, events=events)
+    model = fit(m, seed=0, then=earlier)
     assert np.abs(model.table([0]) - [1800, 200]).max() < 40
     table = model.table([0, 1])
-    # The old table held 240 events more in each of these cells than independent columns would; now as many of 1,000.
-    assert table[1, 1] > 150
-    # All of one tick: nothing is carried.
-    assert np.array_equal(fit(m, seed=0, events=np.full(4, np.nan)).codes, fit(m, seed=0).codes)
+    # The old table held 240 events more in each of these cells than independent columns would.
+    assert table[1, 1] > 60
 
 
 def test_a_table_of_two_by_two_is_not_followed_at_its_noise() -> None:

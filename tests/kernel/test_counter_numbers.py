@@ -14,6 +14,7 @@ from synthstream.kernel import counters
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, blt, counter, restarted
 from synthstream.kernel.counters.base import LAST_TICK, ToeplitzCounter, clip, root_above, rounded_up
 from synthstream.kernel.counters.blt_parameters import PARAMETERS
+from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.counters.fixed import advance
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kinds import COUNTERS as COUNTER_NAMES
@@ -43,6 +44,7 @@ def _short_gaussian_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @every
 def test_what_decides_how_counts_are_encoded(c: Counter) -> None:
     grid = 20 if isinstance(c, Toeplitz | Blt) or (isinstance(c, Restarted) and c.noise == "gaussian") else 0
+    grid = 12 if isinstance(c, Dense) else grid
     assert c.grid_bits == grid
     assert c.facts()[:5] == [type(c).__name__, c.horizon, c.noise, grid, c.sensitivity(0)]
     assert len({c.sensitivity(t) for t in range(10)}) == 1

@@ -260,7 +260,7 @@ def test_rows_that_satisfy_a_condition(tmp_path: Path, kind: str) -> None:
 def test_tables_have_shares(tmp_path: Path) -> None:
     found = released(tmp_path, "always")
     table = found.last.table(["x", "ward"])
-    assert table.columns == ["x", "ward", "count", "share", "measured", "stderr", "since", "measured_at"]
+    assert table.columns == ["x", "ward", "count", "share", "measured", "stderr", "since"]
     assert table["share"].sum() == pytest.approx(1)
     assert (table["share"] * 400).to_list() == pytest.approx(table["count"].to_list())
     with pytest.raises(SchemaError, match="Did you mean 'ward'"):

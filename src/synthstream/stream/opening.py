@@ -65,7 +65,10 @@ def key_of(config: StreamConfig) -> bytes | None:
 def begun(config: StreamConfig) -> StreamConfig:
     """A configuration in the edition that its stream began with: the state knows it, and so do releases."""
     if (config.state / "store.db").exists():
-        with suppress(StateError), closing(Store(config.state, read_only=True)) as store:  # who opens it says why not
+        with (
+            suppress(StateError, ValueError),
+            closing(Store(config.state, read_only=True)) as store,
+        ):  # who opens it says why not
             stored = store.meta("config")
             return config if stored is None else config.begun_as(json.loads(stored))
     return as_begun(config)
