@@ -14,6 +14,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.constraints import Group
+from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.proposals import propose
 from synthstream.fit.randomness import below, draw, step
@@ -112,6 +114,7 @@ def fit(
     memory: float = MEMORY,
     edition: Edition = NEWEST,
     fresh: bool = True,
+    groups: Sequence[Group] = (),
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
@@ -124,15 +127,18 @@ def fit(
         memory: share of past ticks that rows remember; 0 if the noise is not fresh at each tick.
         edition: of the fit; a stream keeps the one that it began with.
         fresh: whether associations are news. If they are those of the release before, carried on, rows change little.
+        groups: public constraints: every row has one of their combinations. Edition 1 has none.
 
     Raises:
-        ValueError: ``start`` has columns of other sizes.
+        ValueError: ``start`` has columns of other sizes, or the edition has no constraints.
     """
     workload = measured.workload
     if start is not None and start.workload.sizes != workload.sizes:
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
+    if groups and edition == 1:
+        raise ValueError("groups: edition 1 of the fit has no constraints")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    aim = targets(measured, start=before, memory=memory)
+    aim = targets(measured, start=before, memory=memory, groups=groups)
     cumulative = _cumulative(aim)
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
@@ -141,13 +147,24 @@ def fit(
     state = _resize(before, codes, cumulative, places, first, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
+    kept = min(len(before), aim.rows)
+    settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     residual = workload.count(codes) - aim.cells
     if edition == 1:
         propose(codes, residual, _weights(measured), cumulative, workload, first=first, state=state)
     else:
         effort = _effort(first=first, fresh=fresh, memory=memory)
-        kept = 0 if first else min(len(before), aim.rows)
-        move(codes, residual, measured.variance, aim.margins, workload, kept=kept, effort=effort, state=state)
+        move(
+            codes,
+            residual,
+            measured.variance,
+            aim.margins,
+            workload,
+            kept=0 if first else kept,
+            effort=effort,
+            state=state,
+            joints=aim.joints,
+        )
     return Population.of(workload, codes)
 
 

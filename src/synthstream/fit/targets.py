@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthstream.constraints import Group
+from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray
 
@@ -37,11 +39,13 @@ class Targets(NamedTuple):
         rows: number of rows.
         margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
         cells: expected counts over all cells of the workload, shape ``(cells,)``.
+        joints: expected counts of the allowed combinations of each group of columns.
     """
 
     rows: int
     margins: tuple[FloatArray, ...]
     cells: FloatArray
+    joints: tuple[Joint, ...] = ()
 
 
 class _Past(NamedTuple):
@@ -58,7 +62,9 @@ class _Past(NamedTuple):
     pull: float
 
 
-def targets(measured: Measured, *, start: CodeArray | None = None, memory: float = MEMORY) -> Targets:
+def targets(
+    measured: Measured, *, start: CodeArray | None = None, memory: float = MEMORY, groups: Sequence[Group] = ()
+) -> Targets:
     """Estimate total, margins and tables.
 
     A table is first moved so that its margins are the pooled ones, which removes the noise of its main effects. What is
@@ -69,12 +75,16 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
         measured: noisy tables of any order.
         start: codes of the rows of the release before, shape ``(rows, columns)``.
         memory: share of past ticks that the rows remember, where nothing has changed.
+        groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
     """
     variance = np.maximum(measured.variance, _SMALLEST)
     total = _total(measured, variance)
     rows = max(0, round(total))
     margins, errors = _margins(measured, variance, total)
     fresh = [_simplex(margin, float(rows)) for margin in margins]
+    workload = measured.workload
+    joints = [estimate(g, workload, measured.values, variance, margins, errors, rows) for g in groups]
+    _use_margins(joints, margins, fresh)
     shares, past = fresh, None
     if start is not None and len(start) and rows:
         past = _past(measured, start, rows, memory)
@@ -82,11 +92,40 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
             _simplex(_blend(old, new, noise, past.pull), float(rows))
             for old, new, noise in zip(past.margins, fresh, errors, strict=True)
         ]
+        joints = [_nearer(joint, start, rows, past.pull) for joint in joints]
+        _use_margins(joints, shares)
     tables = [
         _table(measured, q, rows, float(variance[q]), margins, fresh, shares, past)
         for q in range(len(measured.workload.marginals))
     ]
-    return Targets(rows, tuple(shares), np.concatenate(tables))
+    for joint in joints:
+        _use_tables(joint, measured, tables, float(rows))
+    return Targets(rows, tuple(shares), np.concatenate(tables), tuple(joints))
+
+
+def _use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:
+    """Put the margins of joint counts in the place of others."""
+    for joint in joints:
+        for c in joint.group.columns:
+            for found in margins:
+                found[c] = joint.table((c,), found[c].shape)
+
+
+def _nearer(joint: Joint, start: CodeArray, rows: int, pull: float) -> Joint:
+    """Joint counts moved to those of the rows before, as margins are."""
+    before = joint.of_rows(start) * (rows / len(start))
+    return joint._replace(counts=_simplex(_blend(before, joint.counts, joint.noise, pull), float(rows)))
+
+
+def _use_tables(joint: Joint, measured: Measured, tables: list[FloatArray], rows: float) -> None:
+    """Tables within a group are those of its joint counts; others that hold two of its columns are 0 where it is."""
+    for q, (marginal, shape) in enumerate(zip(measured.workload.marginals, measured.workload.shapes, strict=True)):
+        shared = set(marginal) & set(joint.group.columns)
+        if len(shared) > 1 and len(shared) == len(marginal):
+            tables[q] = joint.table(marginal, shape)
+        elif len(shared) > 1:
+            left = tables[q] * possible(joint.group, marginal, shape)
+            tables[q] = left * (rows / max(left.sum(), 1e-9))
 
 
 def _total(measured: Measured, variance: FloatArray) -> float:
