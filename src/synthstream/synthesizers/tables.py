@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from synthstream.constraints import Group
 from synthstream.counts import Counts
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
@@ -34,15 +35,21 @@ from synthstream.synthesizers.contract import (
     Windowed,
 )
 from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfTables(Synthesizer[Measured, Population]):
-    """What synthesizers of tables have in common."""
+    """What synthesizers of tables have in common.
+
+    Args:
+        groups: public constraints, which published rows satisfy; what is measured does not depend on them.
+    """
 
     mechanism: TableMechanism
     edition: Edition = NEWEST
+    groups: tuple[Group, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -81,7 +88,7 @@ class Continual(OfTables):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        return fit(history(tick), start=last, seed=seed, edition=self.edition)
+        return fit(history(tick), start=last, seed=seed, edition=self.edition, groups=self.groups)
 
     every_tick = True
 
@@ -114,7 +121,8 @@ class Continual(OfTables):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
-        return windowing.of_running_counts(past, first, last, seed=seed, edition=self.edition)
+        how = Fitting(self.edition, self.groups)
+        return windowing.of_running_counts(past, first, last, seed=seed, how=how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
@@ -162,7 +170,15 @@ class AtRefreshes(OfTables):
     ) -> Population:
         known, then = self.whole(tick, history), history(self.mechanism.refreshed(tick))
         fresh = self.mechanism.refreshes(tick)
-        return fit(carried(known, then), start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh)
+        return fit(
+            carried(known, then),
+            start=last,
+            seed=seed,
+            memory=0.0,
+            edition=self.edition,
+            fresh=fresh,
+            groups=self.groups,
+        )
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
@@ -192,7 +208,8 @@ class AtRefreshes(OfTables):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
-        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed)
+        how = Fitting(self.edition, self.groups)
+        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
@@ -273,7 +290,7 @@ class InEpochs(OfTables):
         ends = [t for t in self._ends(tick) if t != tick]
         # Epochs bring news, ticks between them none: there is no fresh noise to average out.
         known = pooled([*(history(t) for t in ends), history(tick)], signed=self.mechanism.unit.signed)
-        return fit(known, start=last, seed=seed, memory=0.0)
+        return fit(known, start=last, seed=seed, memory=0.0, groups=self.groups)
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of the running total, and of the tables of the one epoch that ends."""
@@ -289,7 +306,8 @@ class InEpochs(OfTables):
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed)
+        how = Fitting(groups=self.groups)
+        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
