@@ -75,6 +75,14 @@ class Known(NamedTuple):
     groups: tuple[Group, ...] = ()
     in_order: tuple[tuple[int, int], ...] = ()
 
+    def words(self, schema: Schema) -> str:
+        """How much they allow, in sentences; empty if there are none."""
+        return " ".join(
+            f"{group.number:,} of {group.possible(schema.sizes):,} combinations of "
+            f"{', '.join(schema.names[c] for c in group.columns)} are allowed, other and missing included."
+            for group in self.groups
+        )
+
     def public(self, schema: Schema) -> dict[str, Any]:
         """For the chain: a change of an allowed combination changes it."""
         groups = [([schema.names[c] for c in group.columns], group.number, group.hash) for group in self.groups]
