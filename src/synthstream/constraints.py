@@ -68,12 +68,16 @@ class Group:
         Args:
             codes: of all columns, shape ``(rows, columns)``.
         """
-        keys = np.concatenate([self.combinations, codes[:, list(self.columns)].astype(np.int32)])
-        _, inverse = np.unique(keys, axis=0, return_inverse=True)
-        inverse = inverse.reshape(-1)
-        known = np.full(int(inverse.max(initial=-1)) + 1, -1, dtype=np.int64)
-        known[inverse[: self.number]] = np.arange(self.number)
-        return np.asarray(known[inverse[self.number :]])
+        rows = codes[:, list(self.columns)].astype(np.int64)
+        spans = np.maximum(self.combinations.max(axis=0, initial=0), rows.max(axis=0, initial=0)).astype(np.int64) + 1
+        if math.prod(spans.tolist()) >= 2**62:  # no number tells all combinations apart
+            _, inverse = np.unique(np.concatenate([self.combinations, rows]), axis=0, return_inverse=True)
+            known, asked = np.split(inverse.reshape(-1).astype(np.int64), [self.number])
+        else:
+            steps = np.append(np.cumprod(spans[:0:-1])[::-1], 1)
+            known, asked = self.combinations.astype(np.int64) @ steps, rows @ steps
+        found = np.minimum(np.searchsorted(known, asked), self.number - 1)
+        return np.asarray(np.where(known[found] == asked, found, -1), dtype=np.int64)
 
 
 def joined(constraints: Sequence[Group], *, most: int = MOST_COMBINATIONS) -> tuple[Group, ...]:

@@ -17,8 +17,9 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # The divergence weighs _PRIOR times the number of combinations, divided by that of rows.
 _PRIOR = 0.005
-# Coordinate descent ends after so many sweeps, or when no combination moves by more than this share of a row.
-_SWEEPS, _STILL = 100, 0.01
+# Coordinate descent ends when no combination moves by more than this share of a row, or after so many sweeps: fewer,
+# but at least ten, where combinations are very many.
+_STILL, _SWEEPS, _STEPS = 0.01, 100, 500_000
 
 
 class Joint(NamedTuple):
@@ -110,7 +111,7 @@ def _descend(cells, wanted, precision, uniform, prior):  # type: ignore[no-untyp
             gap[cells[t, k]] += uniform
     total = precision.sum()
     pull = prior / total
-    for _ in range(_SWEEPS):
+    for _ in range(max(10, min(_SWEEPS, _STEPS // number))):
         largest = 0.0
         for k in range(number):
             slope = 0.0
