@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import load
+from synthstream.constraints import Group
 from synthstream.ingest.counting import encode
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -32,6 +33,7 @@ class Batches:
         ends: rows up to the end of each tick, shape ``(ticks,)``.
         expected: events that a tick brings, a public guess.
         horizon: number of ticks that is declared; left out: as many as there are.
+        groups: public constraints.
     """
 
     codes: CodeArray
@@ -39,6 +41,7 @@ class Batches:
     ends: list[int]
     expected: float
     horizon: int | None = None
+    groups: tuple[Group, ...] = ()
 
     @property
     def declared(self) -> int:
@@ -65,10 +68,14 @@ def _batches(codes: CodeArray, sizes: Sequence[int], batch: int, horizon: int | 
     return Batches(codes=codes, sizes=tuple(sizes), ends=ends, expected=batch, horizon=horizon)
 
 
-def evictions(every: Every) -> Batches:
+def evictions(every: Every, *, crosswalk: bool = False) -> Batches:
     """Eviction notices 2011 to 2015 by week or fortnight, coded as in the example, whose lists are public knowledge.
 
     The expected number is a guess: some 1,800 notices a year.
+
+    Args:
+        crosswalk: whether the public constraint of the example holds: which ZIP codes, districts and neighborhoods
+            overlap.
     """
     config = load(EXAMPLES / "evictions" / "stream.toml")
     config = replace(config, clock=replace(config.clock, every=every, until=datetime(2016, 1, 2), horizon=None))
@@ -76,7 +83,8 @@ def evictions(every: Every) -> Batches:
     order = np.argsort(rows.ticks, kind="stable")
     ends = np.cumsum(np.bincount(rows.ticks)).tolist()
     expected = 35.0 if every == "1w" else 70.0
-    return Batches(codes=rows.codes[order], sizes=config.schema.sizes, ends=ends, expected=expected)
+    groups = config.constraints.groups if crosswalk else ()
+    return Batches(codes=rows.codes[order], sizes=config.schema.sizes, ends=ends, expected=expected, groups=groups)
 
 
 def adult_by(column: str, seed: int) -> Batches:
@@ -235,6 +243,7 @@ STREAMS: dict[str, Callable[[int], Batches]] = {
     "dependent": dependent,
     "flags": flags,
     "evictions-weekly": lambda seed: evictions("1w"),
+    "evictions-crosswalk": lambda seed: evictions("1w", crosswalk=True),
     "evictions-fortnightly": lambda seed: evictions("2w"),
     "earthquakes": lambda seed: earthquakes(),
     "wide": wide,

@@ -206,6 +206,7 @@ def run(setting: Setting, *, keys: Mapping[str, Any] | None = None, curve: bool 
             workload=workload,
             budget=budget,
             horizon=None if setting.unbounded else batches.declared,
+            groups=batches.groups if settings.kind == "table" else (),
         )
         runner = Private(made, pairs, setting.seed)
         facts["picks"] = getattr(made.mechanism, "picks", None)

@@ -20,9 +20,15 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TICKS = 80
 
 
+WITHOUT_CONSTRAINTS = {  # which are for kind = "table"
+    """[[constraints]]
+columns = ["Eviction Notice Source Zipcode", "Supervisor District", "Neighborhoods - Analysis Boundaries"]
+allowed = "crosswalk.csv"
+""": ""
+}
 KINDS = {
     "table": ("evictions", {}),
-    "selective": ("evictions", {'kind = "table"': 'kind = "selective"\npicks = 3'}),
+    "selective": ("evictions", {'kind = "table"': 'kind = "selective"\npicks = 3', **WITHOUT_CONSTRAINTS}),
     "points": ("earthquakes", {"depth = 20": "depth = 14"}),
     "hypercube": (
         "earthquakes",

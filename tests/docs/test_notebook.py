@@ -25,6 +25,7 @@ def demo(tmp_path: Path) -> Path:
     text = text.replace("until = 2016-01-02", "until = 2011-10-01")
     text = text.replace('path = "../data/', f'path = "{ROOT}/examples/data/')
     (tmp_path / "stream.toml").write_text(text)
+    shutil.copy(EXAMPLE / "crosswalk.csv", tmp_path)
     with synthstream.open(tmp_path / "stream.toml") as stream:
         assert len(list(stream.run())) == 39
     shutil.rmtree(tmp_path / "state")  # readers do not have it

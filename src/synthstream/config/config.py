@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from synthstream.config.constraints import NOTHING, Known, constraints_of
 from synthstream.config.keys import keys_by_section
 from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
@@ -53,6 +54,7 @@ class StreamConfig:
         op: the column that says whether a row adds an event or takes one away (-1); left out: all rows add.
         source: files to count.
         log: a table or topic to count, in place of files.
+        constraints: which combinations of values are possible.
 
     Example:
         >>> text = '''
@@ -82,6 +84,7 @@ class StreamConfig:
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = field(default_factory=PublicationConfig)
     edition: Edition = NEWEST
+    constraints: Known = NOTHING
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -134,6 +137,7 @@ class StreamConfig:
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
             **({"edition": self.edition} if self.edition > 1 else {}),
+            **self.constraints.public(self.schema),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
@@ -207,10 +211,11 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema = _schema(file, problems)
+    schema, kind = _schema(file, problems), file.synthesizer.kind
     workload = None
     if schema is not None and not file.synthesizer.points:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
+    constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
     problems.attempt("op", lambda: _of_its_own(file))
     if budget is not None:
         problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
@@ -237,8 +242,9 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         ),
         "clock": clock,
         "op": file.op,
-        "schema": schema,
+        "schema": replace(schema, in_order=constraints.in_order),
         "workload": workload,
+        "constraints": constraints,
         "synthesizer": file.synthesizer,
         "source": source if isinstance(source, Files) else None,
         "log": None if isinstance(source, Files) else source,

@@ -149,7 +149,7 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
     if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
-        heading = f"[[{last}]], in double brackets" if last in ("mirror", "columns") else f"[{last}]"
+        heading = f"[[{last}]], in double brackets" if last in ("mirror", "columns", "constraints") else f"[{last}]"
         return f"{key}: must be a section. Begin it with {heading}, and write its keys below"
     if last == "unit":
         return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"

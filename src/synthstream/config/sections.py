@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from synthstream.config.constraints import ConstraintSection
 from synthstream.config.keys import Name, Place, Section, Time, Words
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
@@ -144,6 +145,7 @@ class File(Section):
     privacy: PrivacySection
     clock: ClockSection
     columns: list[AnyColumn] = Field(min_length=1)
+    constraints: tuple[ConstraintSection, ...] = Field(default=(), strict=False)
     synthesizer: SynthesizerConfig = SynthesizerConfig()
     source: SourceConfig | None = None
     sink: SinkConfig | None = None

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthstream.constraints import Group
+from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.fit.lowrank import common
 from synthstream.fit.rare import real
 from synthstream.fit.targets import (
@@ -32,7 +34,7 @@ from synthstream.fit.targets import (
     with_margins,
 )
 from synthstream.measured import Measured
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 # The prior variance of an association is taken to be in proportion to this power of its columns' shares.
 _POWER = 0.75
@@ -66,6 +68,7 @@ class _Known(NamedTuple):
         variances: of each of these, by column.
         margins: the same counts, as rows can have them.
         news: by position of a table, its association and the variance of that.
+        joints: counts of the combinations of each group of constrained columns.
     """
 
     total: float
@@ -73,19 +76,28 @@ class _Known(NamedTuple):
     variances: list[float]
     margins: list[FloatArray]
     news: dict[int, tuple[FloatArray, FloatArray]]
+    joints: list[Joint]
 
 
 def aims(
-    measured: Measured, *, start: CodeArray | None = None, memory: float = MEMORY, then: Earlier | None = None
+    measured: Measured,
+    *,
+    start: CodeArray | None = None,
+    memory: float = MEMORY,
+    then: Earlier | None = None,
+    groups: Sequence[Group] = (),
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
     Args:
         measured, start, memory: as of :func:`synthstream.fit.targets.targets`.
         then: see :func:`synthstream.fit.population.fit`.
+        groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    known = _known(measured, left) if then is None else _carried(_known(then.measured, left), measured, then)
+    known = _known(measured if then is None else then.measured, left, groups)
+    if then is not None:
+        known = _carried(known, measured, then, groups)
     rows, fresh = max(0, round(known.total)), known.margins
     shares, past = fresh, None
     if start is not None and len(start) and rows:
@@ -95,6 +107,8 @@ def aims(
             for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)
         ]
         shares = [margin * (rows / margin.sum()) for margin in blended]
+        known = known._replace(joints=[_nearer(joint, start, rows, past.pull) for joint in known.joints])
+        _use_margins(known.joints, shares)
     cells, errors = np.empty(workload.cells), np.zeros(len(workload.marginals))
     for q, marginal in enumerate(workload.marginals):
         part = slice(workload.offsets[q], workload.offsets[q + 1])
@@ -112,21 +126,51 @@ def aims(
                 found = _blend(before, found, error, past.pull, _freedom(found.shape))
             table = table + found
         cells[part] = table.reshape(-1)
-    return Targets(rows, tuple(shares), cells, errors)
+    for joint in known.joints:
+        _use_tables(joint, workload, cells, rows)
+    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints))
 
 
-def _known(measured: Measured, left: float) -> _Known:
+def _use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:
+    """Put the margins of joint counts in the place of others."""
+    for joint in joints:
+        for c in joint.group.columns:
+            for found in margins:
+                found[c] = joint.table((c,), found[c].shape)
+
+
+def _nearer(joint: Joint, start: CodeArray, rows: int, pull: float) -> Joint:
+    """Joint counts moved to those of the rows before, as margins are."""
+    before = joint.of_rows(start) * (rows / len(start))
+    counts = _blend(before, joint.counts, joint.noise, pull, joint.group.number - 1)
+    return joint._replace(counts=simplex(counts, float(rows)))
+
+
+def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) -> None:
+    """Tables within a group are those of its joint counts; others that hold two of its columns are 0 where it is."""
+    for marginal, shape in zip(workload.marginals, workload.shapes, strict=True):
+        part, shared = workload.slice_of(marginal), set(marginal) & set(joint.group.columns)
+        if len(shared) > 1 and len(shared) == len(marginal):
+            cells[part] = joint.table(marginal, shape)
+        elif len(shared) > 1:
+            left = np.maximum(cells[part], 0.0) * possible(joint.group, marginal, shape)
+            cells[part] = left * (rows / max(left.sum(), SMALLEST))
+
+
+def _known(measured: Measured, left: float, groups: Sequence[Group]) -> _Known:
     """What tables say that were all measured at one tick; ``left``: see :func:`_shrunk`."""
     variance = np.maximum(measured.variance, SMALLEST)
     total = total_of(measured, variance)
     rows = max(0, round(total))
     counts, variances = margins_of(measured, variance, total)
     margins = _possible(counts, variances, rows)
+    joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
+    _use_margins(joints, counts, margins)
     news = _associations(measured, variance, margins, rows, left) if rows else {}
-    return _Known(total, counts, variances, margins, news)
+    return _Known(total, counts, variances, margins, news, joints)
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier, groups: Sequence[Group]) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -156,13 +200,17 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
     margins, carried = _possible(counts, variances, rows), {}
+    ratio = max(total, 1.0) / max(known.total, 1.0)
+    values, variance = before.values * ratio, np.maximum(before.variance, SMALLEST) * ratio**2
+    joints = [estimate(g, workload, values, variance, counts, variances, rows) for g in groups]
+    _use_margins(joints, counts, margins)
     for q, (association, error) in known.news.items():
         columns = workload.marginals[q]
         base = independent_counts([known.margins[c] for c in columns], max(0, round(known.total)))
         now = independent_counts([margins[c] for c in columns], rows)
         factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
         carried[q] = association * factor, error * factor**2
-    return _Known(total, counts, variances, margins, carried)
+    return _Known(total, counts, variances, margins, carried, joints)
 
 
 def _standing_out(gap: FloatArray, noise: float, most: float = math.inf) -> FloatArray:

@@ -7,11 +7,14 @@ for a gain beyond a number of these, and the search ends by itself once hardly a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
+from synthstream.fit.blocks import blocks_of, shift, work
+from synthstream.fit.joints import Joint
 from synthstream.fit.lanes import LANES, add_up
 from synthstream.fit.randomness import below, share, step
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -78,6 +81,7 @@ def move(
     kept: int,
     effort: Effort,
     state: int,
+    joints: Sequence[Joint] = (),
 ) -> None:
     """Search from ``codes``; they and ``residual``, which is their tables less the targets, change in place.
 
@@ -87,6 +91,7 @@ def move(
         margins: expected number of rows of each code: of values that improve a row one is drawn in proportion to them.
         kept: so many rows, the first ones, are as they were before.
         state: of the random numbers.
+        joints: expected counts of groups of columns that move together.
 
     One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
     """
@@ -95,6 +100,10 @@ def move(
     weights = least / np.maximum(variance, least)
     touched = np.arange(len(codes)) >= kept
     chances = np.concatenate(margins)
+    together = {c for joint in joints for c in joint.group.columns}
+    # Groups are moved for gains beyond the same noise as single columns, on the mean over tables.
+    loud = least * float(np.sum(weights**2 * errors) / max(float(np.sum(weights**2 * variance)), _EXACT))
+    movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
     _search(
         codes,
         residual,
@@ -103,8 +112,11 @@ def move(
         sizes,
         touched,
         layout,
+        blocks_of(joints, workload),
+        np.array(movers, dtype=np.int64),
         effort,
         errors,
+        loud,
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
@@ -131,13 +143,21 @@ def _layout(workload: Workload) -> _Layout:
 
 
 @numba.njit(cache=True, nogil=True)
-def _search(codes, residual, weights, chances, sizes, touched, layout, effort, errors, budget, state):  # type: ignore[no-untyped-def]
-    """Visit blocks of rows in a circle, each column by column, until rows are still or the work is done."""
+def _search(  # type: ignore[no-untyped-def]
+    codes, residual, weights, chances, sizes, touched, layout, blocks, movers, effort, errors, least, budget, state
+):
+    """Visit blocks of rows in a circle, each column by column, until rows are still or the work is done.
+
+    ``movers``: columns, and groups of them, which are numbered after all columns.
+    """
     rows, width = codes.shape
     places = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
-    order = np.arange(width)
+    order = movers.copy()
     per_row = 0
-    for c in range(width):
+    for c in movers:
+        if c >= width:
+            per_row += work(c - width, blocks)
+            continue
         per_row += (layout.first[c + 1] - layout.first[c]) * ((sizes[c] + LANES - 1) // LANES)
     block = min(rows, max((rows + _BLOCKS - 1) // _BLOCKS, _AT_LEAST))
     length = max(1, min(block, budget // max(per_row, 1)))
@@ -147,12 +167,18 @@ def _search(codes, residual, weights, chances, sizes, touched, layout, effort, e
         budget -= length * per_row
         if budget < 0:
             break
-        for i in range(width - 1, 0, -1):
+        for i in range(len(order) - 1, 0, -1):
             state, bits = step(state)
             j = below(bits, i + 1)
             order[i], order[j] = order[j], order[i]
         moved = 0
         for c in order:
+            if c >= width:
+                state, found = shift(
+                    c - width, begin, length, codes, residual, weights, touched, blocks, effort, least, state
+                )
+                moved += found
+                continue
             chance = chances[places[c] : places[c + 1]]
             state, found = _column(
                 c, begin, length, codes, residual, weights, chance, touched, layout, effort, errors, state

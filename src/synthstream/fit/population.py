@@ -14,7 +14,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.constraints import Group
 from synthstream.fit.aims import Earlier, aims
+from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.proposals import propose
 from synthstream.fit.randomness import below, draw, step
@@ -117,6 +119,7 @@ def fit(
     edition: Edition = NEWEST,
     fresh: bool | None = None,
     then: Earlier | None = None,
+    groups: Sequence[Group] = (),
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
@@ -132,18 +135,21 @@ def fit(
             not, rows change little: to the fresh total and margins. None: of other streams.
         then: what was measured when tables of several columns were, if that was not at this tick: ``measured`` has
             the same tables. Edition 1 knows nothing of it.
+        groups: public constraints: every row has one of their combinations. Edition 1 has none.
 
     Raises:
-        ValueError: ``start`` has columns of other sizes.
+        ValueError: ``start`` has columns of other sizes, or the edition has no constraints.
     """
     workload = measured.workload
     if start is not None and start.workload.sizes != workload.sizes:
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
+    if groups and edition == 1:
+        raise ValueError("groups: edition 1 of the fit has no constraints")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     if edition == 1:
         aim = targets(measured, start=before, memory=memory)
     else:
-        aim = aims(measured, start=before, memory=memory, then=then)
+        aim = aims(measured, start=before, memory=memory, then=then, groups=groups)
     cumulative = _cumulative(aim)
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
@@ -152,14 +158,24 @@ def fit(
     state = _resize(before, codes, cumulative, places, first, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
+    kept = min(len(before), aim.rows)
+    settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     residual = workload.count(codes) - aim.cells
     if edition == 1:
         propose(codes, residual, _weights(measured), cumulative, workload, first=first, state=state)
     else:
         effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
-        kept = 0 if first else min(len(before), aim.rows)
         move(
-            codes, residual, measured.variance, aim.errors, aim.margins, workload, kept=kept, effort=effort, state=state
+            codes,
+            residual,
+            measured.variance,
+            aim.errors,
+            aim.margins,
+            workload,
+            kept=0 if first else kept,
+            effort=effort,
+            state=state,
+            joints=aim.joints,
         )
     return Population.of(workload, codes)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthstream.fit.joints import Joint
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray
 
@@ -41,12 +42,14 @@ class Targets(NamedTuple):
         margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
         cells: expected counts over all cells of the workload, shape ``(cells,)``.
         errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; edition 2 alone.
+        joints: expected counts of the allowed combinations of each group of columns; edition 2 alone.
     """
 
     rows: int
     margins: tuple[FloatArray, ...]
     cells: FloatArray
     errors: FloatArray = _NONE
+    joints: tuple[Joint, ...] = ()
 
 
 class Past(NamedTuple):

@@ -243,5 +243,10 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
             "if more events are taken away, the error is larger for the same number of events left."
         )
+    if allowed := config.constraints.words(config.schema):
+        notes.append(
+            f"Constraints: {allowed} Published rows hold no other one. Private rows are counted as they are, and the "
+            "forecast takes no account of constraints."
+        )
     notes.append("Budgets of streams about the same people add up: two such streams would cost twice the epsilon.")
     return tuple(notes)

@@ -148,12 +148,14 @@ def _title(config: StreamConfig, newest: _Newest) -> str:
 def _description(config: StreamConfig, newest: _Newest) -> str:
     """What it is, what it promises, and how far it goes, in sentences."""
     manifest, claim = newest.manifest, newest.manifest["claim"]
+    allowed = config.constraints.words(config.schema)
     parts = [
         manifest.get("warning", "") and f"{manifest['warning']}.",
         config.publication.description or "",
         f"Synthetic rows and noisy tables for all events before {manifest['end']}, release {manifest['tick'] + 1} of a "
         "stream that is kept up to date.",
         claim["words"],
+        f"The rows satisfy public constraints: {allowed}" if allowed else "",
         "Errors in the tables are those of the noise. Made with Synthstream.",
     ]
     return " ".join(part.strip() for part in parts if part)

@@ -8,9 +8,22 @@ from synthstream.synthesizers.assembly import measures
 from synthstream.workload import Workload
 
 
-def limits_of(config: StreamConfig) -> dict[str, str]:
-    """Short headings, and a sentence or two for each."""
-    return _of_privacy(config) | _of_accuracy(config)
+def limits_of(config: StreamConfig, *, impossible: int | None = None) -> dict[str, str]:
+    """Short headings, and a sentence or two for each.
+
+    Args:
+        impossible: number of published rows that violate public constraints; ``None`` if that is not known.
+    """
+    return _of_privacy(config) | _of_accuracy(config) | _of_constraints(config, impossible)
+
+
+def _of_constraints(config: StreamConfig, impossible: int | None) -> dict[str, str]:
+    allowed = config.constraints.words(config.schema)
+    if not allowed:
+        return {}
+    rows = "" if impossible is None else f" The newest release has {impossible:,} impossible rows."
+    known = "An event that has another one, such as a mistyped value, is measured in its own cells, but has no row."
+    return {"Rows hold allowed combinations alone": f"{allowed}{rows} {known}"}
 
 
 def _of_privacy(config: StreamConfig) -> dict[str, str]:

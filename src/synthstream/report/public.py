@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+import polars as pl
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
@@ -95,7 +96,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         every=config.clock.every,
         timezone=config.clock.timezone,
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
-        limits=limits_of(config),
+        limits=limits_of(config, impossible=_impossible(found)),
         downloads=downloads(found, output),
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
@@ -129,6 +130,15 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "degrees": grid is not None,
         "error_bars": bool(np.isfinite(newest.stderr).any()),
     }
+
+
+def _impossible(found: History) -> int | None:
+    """Number of rows of the newest release that violate public constraints; ``None`` if there are none, or no rows."""
+    config, newest = found.config, found.newest
+    if not config.constraints.groups or not newest.has_rows:
+        return None
+    codes = config.schema.encode(pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"))
+    return int(np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0).sum())
 
 
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:

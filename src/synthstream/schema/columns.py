@@ -22,7 +22,7 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.schema.binning import bins_of
 from synthstream.schema.coercion import numbers, texts, times
-from synthstream.workload import CodeArray
+from synthstream.workload import CodeArray, FloatArray
 
 MISSING, OTHER = "missing", "other"
 Part = Literal["hour", "weekday", "day", "month"]
@@ -171,7 +171,7 @@ class Boolean(Column):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Binned(Column):
+class Binned(Column):
     """Numbers in bins; out of range and infinities are clamped, what is no number is missing."""
 
     @property
@@ -191,18 +191,26 @@ class _Binned(Column):
         code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
         return bins_of(self._numbers(series), edges, code)
 
-    def _uniform(self, codes: CodeArray, rng: np.random.Generator) -> tuple[Any, Any]:
-        """A uniform number in each code's bin, and whether the code is ``missing``."""
+    @override
+    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
+        return self.at(codes, rng.random(len(codes)))
+
+    @abstractmethod
+    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
+        """Cells at shares of the way through the codes' bins: 0 is the first number of a bin, 1 its last one."""
+
+    def _numbers_at(self, codes: CodeArray, share: FloatArray) -> tuple[Any, Any]:
+        """The number there, and whether the code is ``missing``."""
         edges = np.asarray(self.edges)
         missing = codes >= len(edges) - 1
         safe = np.where(missing, 0, codes)
         low, high = edges[safe], edges[safe + 1]
         # The draw may round up to the bin's end, which belongs to the next bin.
-        return np.minimum(low + (high - low) * rng.random(len(codes)), np.nextafter(high, low)), missing
+        return np.minimum(low + (high - low) * share, np.nextafter(high, low)), missing
 
 
 @dataclass(frozen=True, kw_only=True)
-class Number(_Binned):
+class Number(Binned):
     """A number in ``bins`` equal bins from ``min`` to ``max``; on the way back uniform within its bin.
 
     Args:
@@ -235,13 +243,13 @@ class Number(_Binned):
     def value_labels(self) -> tuple[str, ...]:
         return tuple(f"[{a:g}, {b:g})" for a, b in zip(self.edges, self.edges[1:], strict=False))
 
-    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        values, missing = self._uniform(codes, rng)
+    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
+        values, missing = self._numbers_at(codes, share)
         return pl.Series(self.name, values).set(pl.Series(missing), None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integer(_Binned):
+class Integer(Binned):
     """A whole number from ``min`` to ``max``, both included; one code each, or ``bins`` of them together.
 
     Fractions are rounded down. On the way back uniform over the whole numbers of the bin.
@@ -279,13 +287,13 @@ class Integer(_Binned):
         pairs = zip(self.edges, self.edges[1:], strict=False)
         return tuple(f"{a:.0f}" if b - a == 1 else f"{a:.0f}..{b - 1:.0f}" for a, b in pairs)
 
-    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        values, missing = self._uniform(codes, rng)
+    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
+        values, missing = self._numbers_at(codes, share)
         return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Datetime(_Binned):
+class Datetime(Binned):
     """A time: a calendar ``part`` of it, or one of ``bins`` equal bins from ``min`` to ``max``.
 
     Parts: hour 0-23, weekday 1-7 (Monday is 1), day 1-31, month 1-12; they come back as whole numbers, bins as times
@@ -340,8 +348,8 @@ class Datetime(_Binned):
         part: pl.Series = getattr(local.dt, self.part)()
         return part.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
 
-    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        values, missing = self._uniform(codes, rng)
+    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
+        values, missing = self._numbers_at(codes, share)
         if self.part is not None:
             return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)
         moments = pl.Series(self.name, np.floor(values * 1e6).astype(np.int64)).cast(pl.Datetime("us"))

@@ -13,12 +13,17 @@ import polars as pl
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
+from synthstream.schema.ordering import ordered
 from synthstream.workload import CodeArray
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
     """Columns in order.
+
+    Args:
+        in_order: pairs of binned columns of which the first is never above the second, in rows that are decoded. No
+            part of the hash: private rows never consult it.
 
     Raises:
         SchemaError: there is no column, or two have one name.
@@ -33,6 +38,7 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    in_order: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -70,7 +76,8 @@ class Schema:
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.DataFrame:
         """Rows for codes."""
-        return pl.DataFrame([column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)])
+        cells = [column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)]
+        return pl.DataFrame(ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells)
 
     def to_json(self) -> str:
         """Canonical JSON."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.synthesis import SynthesizerConfig
+from synthstream.constraints import Group
 from synthstream.errors import ConfigError
 from synthstream.kernel.counters import counter
 from synthstream.kernel.epochs import Epochs
@@ -114,6 +115,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         edition=config.edition,
+        groups=config.constraints.groups,
     )
 
 
@@ -160,8 +162,11 @@ def synthesizer_for(
     unit: Unit = EVENT,
     neighbours: Neighbours = "add-remove",
     edition: Edition = NEWEST,
+    groups: tuple[Group, ...] = (),
 ) -> Synthesizer:
     """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together."""
+    if groups and (settings.kind != "table" or edition == 1):
+        raise ValueError('[[constraints]] need kind = "table", and a stream that began with edition 2 of the fit')
     common: dict[str, Any] = {
         "workload": workload,
         "budget": budget,
@@ -173,11 +178,12 @@ def synthesizer_for(
         how = settings.measures(budget, workload, edition)
         if how == "always":
             tables = Marginals(**common, split=settings.shares, kind=settings.counter)
-            return Continual(mechanism=tables, edition=edition)
+            return Continual(mechanism=tables, edition=edition, groups=groups)
         if how == "refresh":
-            return AtRefreshes(mechanism=Refreshed(**common, growth=settings.refresh_growth), edition=edition)
+            refreshed = Refreshed(**common, growth=settings.refresh_growth)
+            return AtRefreshes(mechanism=refreshed, edition=edition, groups=groups)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, edition=edition)
-        return InEpochs(mechanism=epochs, edition=edition)
+        return InEpochs(mechanism=epochs, edition=edition, groups=groups)
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large
     common |= {"queries": settings.queries, "score": settings.score}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from synthstream.constraints import Group
 from synthstream.counts import Counts
 from synthstream.fit.ahead import Ahead
 from synthstream.fit.aims import Earlier
@@ -37,6 +38,7 @@ from synthstream.synthesizers.contract import (
     Windowed,
 )
 from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # A fit shrinks tables by the size of their noise; those whose variances are scaled by this are taken as they are.
@@ -45,10 +47,15 @@ _TAKEN_AS_IT_IS = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class OfTables(Synthesizer[Measured, Population]):
-    """What synthesizers of tables have in common."""
+    """What synthesizers of tables have in common.
+
+    Args:
+        groups: public constraints, which published rows satisfy; what is measured does not depend on them.
+    """
 
     mechanism: TableMechanism
     edition: Edition = NEWEST
+    groups: tuple[Group, ...] = ()
 
     @property
     def cells(self) -> int:
@@ -87,7 +94,7 @@ class Continual(OfTables):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        return fit(history(tick), start=last, seed=seed, edition=self.edition)
+        return fit(history(tick), start=last, seed=seed, edition=self.edition, groups=self.groups)
 
     exact_forecast = True
 
@@ -120,7 +127,8 @@ class Continual(OfTables):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
-        return windowing.of_running_counts(past, first, last, seed=seed, edition=self.edition)
+        how = Fitting(self.edition, self.groups)
+        return windowing.of_running_counts(past, first, last, seed=seed, how=how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
@@ -170,7 +178,16 @@ class AtRefreshes(OfTables):
         last_refresh = self.mechanism.refreshed(tick)
         shared = self.mechanism.covariance(last_refresh, tick)
         then = None if fresh else Earlier(history(last_refresh), shared, self.mechanism.unit.signed)
-        return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh, then=then)
+        return fit(
+            known,
+            start=last,
+            seed=seed,
+            memory=0.0,
+            edition=self.edition,
+            fresh=fresh,
+            then=then,
+            groups=self.groups,
+        )
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
@@ -202,7 +219,8 @@ class AtRefreshes(OfTables):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
-        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed)
+        how = Fitting(self.edition, self.groups)
+        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
@@ -329,7 +347,7 @@ class InEpochs(OfTables):
         known = self.known(tick, history, models)
         if self.mechanism.edition > 1:  # shrunk as far as it should be: only the weights of tables are left to say
             known = replace(known, variance=known.variance * _TAKEN_AS_IT_IS)
-        return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition)
+        return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition, groups=self.groups)
 
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
@@ -359,7 +377,8 @@ class InEpochs(OfTables):
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed)
+        how = Fitting(groups=self.groups)
+        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool

@@ -6,10 +6,12 @@ All of it is post-processing of what was published.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from synthstream.constraints import Group
 from synthstream.errors import NotReleased
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
@@ -28,6 +30,16 @@ _ALL = np.inf
 _NAMED = 12
 
 
+class Fitting(NamedTuple):
+    """How rows are fitted: see :func:`synthstream.fit.population.fit`."""
+
+    edition: Edition = NEWEST
+    groups: tuple[Group, ...] = ()
+
+
+_NEWEST = Fitting()
+
+
 class Fitted(Protocol):
     """What fits rows to each tick alone."""
 
@@ -38,18 +50,20 @@ class Fitted(Protocol):
         """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
 
 
-def of_running_counts(past: Past, first: int, last: int, *, seed: int, edition: Edition = NEWEST) -> Windowed:
+def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST) -> Windowed:
     """Of tables that are all measured at every tick: the difference of running counts."""
     now = _whole(past, last)
     if first == 0:
-        return Windowed(now, _rows(now, None, seed=seed, edition=edition))
+        return Windowed(now, _rows(now, None, seed=seed, how=how))
     before = _whole(past, first - 1)
     since = np.full(len(now.workload.marginals), first, dtype=np.int64)
     own = replace(now, values=now.values - before.values, variance=past.variance(first, last), since=since)
-    return Windowed(own, _rows(own, now, seed=seed, edition=edition))
+    return Windowed(own, _rows(own, now, seed=seed, how=how))
 
 
-def between_refreshes(mechanism: Refreshed, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+def between_refreshes(
+    mechanism: Refreshed, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting = _NEWEST
+) -> Windowed:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
     They are widened to whole spans between refreshes, except that a window after the last one ends with it.
@@ -58,7 +72,7 @@ def between_refreshes(mechanism: Refreshed, past: Past, first: int, last: int, *
     ends = [at + tick for tick in range(newest - at + 1) if mechanism.refreshes(tick)]
     until = next((end for end in ends if end >= last), ends[-1])
     after = max((end for end in ends if end < first and end < until), default=at - 1)
-    wide = [of_running_counts(past, *span, seed=seed).measured for span in ((first, last), (after + 1, until))]
+    wide = [of_running_counts(past, *span, seed=seed, how=how).measured for span in ((first, last), (after + 1, until))]
     small, larger = wide
     single = np.array([len(marginal) < 2 for marginal in larger.workload.marginals])
     values = np.where(np.repeat(single, larger.workload.lengths), small.values, larger.values)
@@ -70,10 +84,12 @@ def between_refreshes(mechanism: Refreshed, past: Past, first: int, last: int, *
         since=np.where(single, first, after + 1),
         measured_at=np.where(single, last, until),
     )
-    return Windowed(known, _rows(known, None if first == 0 else _whole(past, last), seed=seed))
+    return Windowed(known, _rows(known, None if first == 0 else _whole(past, last), seed=seed, how=how))
 
 
-def of_epochs(mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+def of_epochs(
+    mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting = _NEWEST
+) -> Windowed:
     """Of tables that are measured once an epoch: exact sums of whole epochs, and rows for their pooled estimate.
 
     Raises:
@@ -100,10 +116,10 @@ def of_epochs(mechanism: Epochs, past: Past, first: int, last: int, *, newest: i
         variance=np.array([variance[m] for m in sorted(marginals, key=len)]),
         since=np.full(len(marginals), first, dtype=np.int64),
     )
-    how: dict[str, Any] = {"signed": mechanism.unit.signed, "edition": mechanism.edition}
-    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], **how)
-    all_of_it = pooled(history, **how) if begun else None
-    return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed))
+    pooling: dict[str, Any] = {"signed": mechanism.unit.signed, "edition": mechanism.edition}
+    pool = pooled([_from(known, begun, base, variance[()]) for known in inside], **pooling)
+    all_of_it = pooled(history, **pooling) if begun else None
+    return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed, how=how))
 
 
 def of_batches(made: Fitted, past: Past, first: int, last: int) -> Windowed:
@@ -134,7 +150,7 @@ def _whole(past: Past, tick: int) -> Measured:
     return found
 
 
-def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, edition: Edition = NEWEST) -> Population:
+def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting) -> Population:
     """Rows for a window's measurement, near the shares of all events up to its end.
 
     Noise is as large for a month as for years, and would drown it. So rows begin as those of all events, and move where
@@ -143,14 +159,15 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, edition: Edit
     Args:
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
     """
+    fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups)
     if all_of_it is None:
-        return fit(own, seed=seed, memory=0.0, edition=edition)
-    rows, number = fit(all_of_it, seed=seed, memory=0.0, edition=edition), targets(own).rows
+        return fitted(own, memory=0.0)
+    rows, number = fitted(all_of_it, memory=0.0), targets(own).rows
     if rows.number == 0:
-        return fit(own, seed=seed, memory=0.0, edition=edition)
+        return fitted(own, memory=0.0)
     drawn = np.random.default_rng(seed).choice(rows.number, size=number, replace=number > rows.number)
     start = Population(workload=rows.workload, codes=rows.codes[drawn])
-    return fit(own, start=start, seed=seed, memory=_ALL, edition=edition)
+    return fitted(own, start=start, memory=_ALL)
 
 
 def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, newest: int) -> None:

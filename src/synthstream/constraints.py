@@ -1,0 +1,127 @@
+"""Public constraints: which combinations of values are possible, in codes. Private rows never consult them."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.workload import CodeArray, IntArray
+
+# Every row of a group may become any of its combinations, so all of them are listed.
+MOST_COMBINATIONS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Group:
+    """Columns that public constraints join, and all combinations of their codes that are allowed.
+
+    Args:
+        columns: positions, increasing.
+        combinations: codes, shape ``(combinations, columns)``; distinct, in lexicographic order.
+    """
+
+    columns: tuple[int, ...]
+    combinations: CodeArray
+
+    @classmethod
+    def of(cls, columns: Sequence[int], combinations: NDArray[Any]) -> Group:
+        """From columns and combinations in any order.
+
+        Example:
+            >>> Group.of([2, 0], np.array([[1, 0], [0, 0], [1, 0]])).combinations.tolist()
+            [[0, 0], [0, 1]]
+        """
+        order = np.argsort(columns)
+        listed = np.asarray(combinations, dtype=np.int32).reshape(-1, len(order))
+        return cls(columns=tuple(sorted(columns)), combinations=np.unique(listed[:, order], axis=0))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Group) and (self.columns, self.hash) == (other.columns, other.hash)
+
+    def __hash__(self) -> int:
+        return hash((self.columns, self.hash))
+
+    @property
+    def number(self) -> int:
+        """Number of allowed combinations."""
+        return len(self.combinations)
+
+    def possible(self, sizes: Sequence[int]) -> int:
+        """Number of all combinations."""
+        return math.prod(sizes[c] for c in self.columns)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the allowed combinations, hexadecimal."""
+        return hashlib.sha256(np.ascontiguousarray(self.combinations, dtype="<i4").tobytes()).hexdigest()
+
+    def places(self, codes: CodeArray) -> IntArray:
+        """Which combination each row has, -1 where it is none of these; shape ``(rows,)``.
+
+        Args:
+            codes: of all columns, shape ``(rows, columns)``.
+        """
+        rows = codes[:, list(self.columns)].astype(np.int64)
+        spans = np.maximum(self.combinations.max(axis=0, initial=0), rows.max(axis=0, initial=0)).astype(np.int64) + 1
+        if math.prod(spans.tolist()) >= 2**62:  # no number tells all combinations apart
+            _, inverse = np.unique(np.concatenate([self.combinations, rows]), axis=0, return_inverse=True)
+            known, asked = np.split(inverse.reshape(-1).astype(np.int64), [self.number])
+        else:
+            steps = np.append(np.cumprod(spans[:0:-1])[::-1], 1)
+            known, asked = self.combinations.astype(np.int64) @ steps, rows @ steps
+        found = np.minimum(np.searchsorted(known, asked), self.number - 1)
+        return np.asarray(np.where(known[found] == asked, found, -1), dtype=np.int64)
+
+
+def joined(constraints: Sequence[Group], *, most: int = MOST_COMBINATIONS) -> tuple[Group, ...]:
+    """Constraints that share columns, directly or by way of others, as one group each.
+
+    Raises:
+        ValueError: a group has more than ``most`` allowed combinations.
+
+    Example:
+        >>> a = Group.of([0, 1], np.array([[0, 0], [1, 1]]))
+        >>> b = Group.of([1, 2], np.array([[0, 0], [0, 1]]))
+        >>> [(group.columns, group.combinations.tolist()) for group in joined([a, b])]
+        [((0, 1, 2), [[0, 0, 0], [0, 0, 1]])]
+    """
+    left, groups = list(constraints), []
+    while left:
+        found = left.pop(0)
+        while near := [other for other in left if set(other.columns) & set(found.columns)]:
+            # First those that bring the fewest new columns: they can only take combinations away.
+            nearest = min(near, key=lambda other: (len(set(other.columns) - set(found.columns)), other.number))
+            left = [other for other in left if other is not nearest]
+            found = _join(found, nearest, 10 * most)
+        if found.number > most:
+            raise ValueError(f"{found.number:,} allowed combinations are too many; at most {most:,} are served")
+        groups.append(found)
+    return tuple(sorted(groups, key=lambda group: group.columns))
+
+
+def _join(a: Group, b: Group, most: int) -> Group:
+    """All combinations of both groups' columns whose parts both allow."""
+    shared = [c for c in a.columns if c in b.columns]
+    new = [c for c in b.columns if c not in a.columns]
+    ours = a.combinations[:, [a.columns.index(c) for c in shared]]
+    theirs = b.combinations[:, [b.columns.index(c) for c in shared]]
+    _, inverse = np.unique(np.concatenate([ours, theirs]), axis=0, return_inverse=True)
+    left, right = np.split(inverse.reshape(-1), [a.number])
+    by_key = np.argsort(right, kind="stable")
+    first = np.searchsorted(right[by_key], left, side="left")
+    count = np.searchsorted(right[by_key], left, side="right") - first
+    total = int(count.sum())
+    if total > most:
+        raise ValueError(f"more than {most:,} combinations of the columns at {(*a.columns, *new)} are allowed")
+    repeated = np.repeat(np.arange(a.number), count)
+    within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
+    partner = by_key[np.repeat(first, count) + within]
+    added = b.combinations[partner][:, [b.columns.index(c) for c in new]]
+    return Group.of([*a.columns, *new], np.concatenate([a.combinations[repeated], added], axis=1))

@@ -1,0 +1,144 @@
+"""How many rows have each allowed combination of a group's columns: one non-negative estimate from all noisy tables.
+
+Least squares on the pooled margins and the tables that lie within the group, each weighted by its precision, and a
+little Kullback-Leibler divergence to the uniform, which decides where the tables do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from synthstream.constraints import Group
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+
+# The divergence weighs _PRIOR times the number of combinations, divided by that of rows.
+_PRIOR = 0.005
+# Coordinate descent ends when no combination moves by more than this share of a row, or after so many sweeps: fewer,
+# but at least ten, where combinations are very many.
+_STILL, _SWEEPS, _STEPS = 0.01, 100, 500_000
+
+
+class Joint(NamedTuple):
+    """An estimate.
+
+    Args:
+        group: the columns and combinations.
+        counts: expected number of rows of each combination, non-negative, shape ``(combinations,)``.
+        noise: about the variance of one of them.
+    """
+
+    group: Group
+    counts: FloatArray
+    noise: float
+
+    def table(self, columns: Sequence[int], shape: Sequence[int]) -> FloatArray:
+        """Expected counts over some of the group's columns, flat."""
+        return _summed(self.group, self.counts, columns, shape)
+
+    def of_rows(self, codes: CodeArray) -> FloatArray:
+        """How many rows have each combination; rows with none of these are left out."""
+        places = self.group.places(codes)
+        return np.bincount(places[places >= 0], minlength=self.group.number).astype(np.float64)
+
+
+def estimate(
+    group: Group,
+    workload: Workload,
+    values: FloatArray,
+    variance: FloatArray,
+    margins: Sequence[FloatArray],
+    errors: Sequence[float],
+    rows: int,
+) -> Joint:
+    """The joint counts of a group, summing to ``rows``.
+
+    Args:
+        values, variance: of the noisy tables.
+        margins, errors: pooled counts of each column's codes, and the variance of one of them.
+    """
+    if rows == 0:
+        return Joint(group, np.zeros(group.number), 1.0)
+    tables: list[tuple[FloatArray, float, tuple[int, ...]]] = []
+    tables += [(margins[c], float(errors[c]), (c,)) for c in group.columns if errors[c] > 0]
+    inner = [q for q, m in enumerate(workload.marginals) if len(m) > 1 and set(m) <= set(group.columns)]
+    for q in inner:
+        marginal = workload.marginals[q]
+        tables.append((values[workload.slice_of(marginal)], float(variance[q]), marginal))
+    if not tables:
+        return Joint(group, np.full(group.number, rows / group.number), 1.0)
+    cells = np.stack([_cells(group, columns, [workload.sizes[c] for c in columns]) for _, _, columns in tables])
+    offsets = np.cumsum([0, *(len(table) for table, _, _ in tables)])
+    precision = np.array([1 / noise for _, noise, _ in tables])
+    prior = _PRIOR * group.number / rows
+    wanted = np.concatenate([table for table, _, _ in tables])
+    counts = _descend(cells + offsets[:-1, None], wanted, precision, rows / group.number, prior)
+    within = precision[-len(inner) :] if inner else precision
+    return Joint(group, np.asarray(counts * (rows / counts.sum())), float(1 / within.sum()))
+
+
+def possible(group: Group, marginal: Sequence[int], shape: Sequence[int]) -> FloatArray:
+    """1 in the cells of a table that the group allows, 0 in others, flat."""
+    shared = [c for c in marginal if c in group.columns]
+    sizes = [size for c, size in zip(marginal, shape, strict=True) if c in shared]
+    mask = (_summed(group, np.ones(group.number), shared, sizes) > 0).astype(np.float64)
+    view = [size if c in shared else 1 for c, size in zip(marginal, shape, strict=True)]
+    return np.asarray(np.broadcast_to(mask.reshape(view), shape).reshape(-1))
+
+
+def _cells(group: Group, columns: Sequence[int], shape: Sequence[int]) -> IntArray:
+    """In which cell of a table of some of its columns each combination lies."""
+    codes = [group.combinations[:, group.columns.index(c)].astype(np.int64) for c in columns]
+    return np.asarray(np.ravel_multi_index(tuple(codes), tuple(shape)), dtype=np.int64)
+
+
+def _summed(group: Group, counts: FloatArray, columns: Sequence[int], shape: Sequence[int]) -> FloatArray:
+    found = np.bincount(_cells(group, columns, shape), weights=counts, minlength=int(np.prod(shape)))
+    return np.asarray(found, dtype=np.float64)
+
+
+@numba.njit(cache=True, nogil=True)
+def _descend(cells, wanted, precision, uniform, prior):  # type: ignore[no-untyped-def]
+    """Coordinate descent from the uniform, combination by combination, each exactly."""
+    tables, number = cells.shape
+    counts = np.full(number, uniform)
+    gap = -wanted
+    for t in range(tables):
+        for k in range(number):
+            gap[cells[t, k]] += uniform
+    total = precision.sum()
+    pull = prior / total
+    for _ in range(max(10, min(_SWEEPS, _STEPS // number))):
+        largest = 0.0
+        for k in range(number):
+            slope = 0.0
+            for t in range(tables):
+                slope += precision[t] * gap[cells[t, k]]
+            new = _balance(counts[k] - slope / total, pull, uniform)
+            step = new - counts[k]
+            if step != 0.0:
+                counts[k] = new
+                largest = max(largest, abs(step))
+                for t in range(tables):
+                    gap[cells[t, k]] += step
+        if largest < _STILL:
+            break
+    return counts
+
+
+@numba.njit(cache=True, inline="always")
+def _balance(free, pull, uniform):  # type: ignore[no-untyped-def]
+    """The x above 0 with x + pull log(x / uniform) = free, by Newton's method in the logarithm from above."""
+    log = np.log(free / uniform) if free > uniform else min(0.0, free / pull)
+    for _ in range(30):
+        if log < -60.0:
+            break
+        grown = uniform * np.exp(log)
+        step = (grown + pull * log - free) / (grown + pull)
+        log -= step
+        if step < 1e-6:
+            break
+    return uniform * np.exp(max(log, -60.0))

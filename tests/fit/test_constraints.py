@@ -1,0 +1,212 @@
+"""Rows under public constraints: none violates one, joint counts are near the truth, and nothing else changes."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from synthstream.config.config import StreamConfig
+from synthstream.constraints import Group, joined
+from synthstream.fit import blocks
+from synthstream.fit.population import Population, fit
+from synthstream.fit.targets import targets
+from synthstream.measured import Measured
+from synthstream.workload import CodeArray, Workload
+
+SIZES = (4, 3, 2, 3, 2)
+
+
+def noisy(workload: Workload, rows: CodeArray, *, sigma: float, seed: int = 0) -> Measured:
+    values = workload.count(rows) + np.random.default_rng(seed).normal(0, sigma, workload.cells)
+    return Measured(tick=0, workload=workload, values=values, variance=np.full(len(workload.marginals), sigma**2))
+
+
+def violating(rows: Population, groups: tuple[Group, ...]) -> int:
+    return sum(int((group.places(rows.codes.astype(np.int32)) < 0).sum()) for group in groups)
+
+
+@st.composite
+def constraints(draw: st.DrawFn) -> list[Group]:
+    found = []
+    for columns in draw(st.lists(st.sampled_from([*combinations(range(5), 2), (0, 2, 3)]), min_size=1, max_size=3)):
+        cells = list(product(*(range(SIZES[c]) for c in columns)))
+        kept = draw(st.lists(st.sampled_from(cells), min_size=1, unique=True))
+        # One combination is allowed by all constraints together.
+        found.append(Group.of(columns, np.array([*kept, [0] * len(columns)])))
+    return found
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    constraints(),
+    st.lists(st.integers(0, 60), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.sampled_from([0.0, 0.06, np.inf]),
+    st.booleans(),
+)
+def test_no_row_ever_violates_a_constraint(
+    listed: list[Group], numbers: list[int], order: int, memory: float, fresh: bool
+) -> None:
+    groups, rng = joined(listed), np.random.default_rng(len(listed))
+    workload, rows = Workload.all_up_to(order, sizes=SIZES), None
+    for tick, number in enumerate(numbers):
+        # The truth violates them, and so may the rows that a stream begins with.
+        true = rng.integers(0, SIZES, (number, 5)).astype(np.int32)
+        if rows is None and fresh:
+            rows = Population.of(workload, true)
+        rows = fit(noisy(workload, true, sigma=3, seed=tick), start=rows, seed=tick, memory=memory, groups=groups)
+        assert violating(rows, groups) == 0
+
+
+def dependent(n: int = 4000, seed: int = 0) -> CodeArray:
+    """The first three columns have 7 of 24 combinations."""
+    rng = np.random.default_rng(seed)
+    allowed = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 1], [2, 2, 0], [3, 2, 1], [3, 0, 1]])
+    first = allowed[rng.choice(7, n, p=[0.3, 0.05, 0.2, 0.1, 0.15, 0.15, 0.05])]
+    return np.column_stack([first, (first[:, 0] + rng.integers(0, 2, n)) % 3, rng.integers(0, 2, n)]).astype(np.int32)
+
+
+THREE = Group.of((0, 1, 2), np.unique(dependent()[:, :3], axis=0))
+
+
+def test_places_and_hash() -> None:
+    assert THREE.number == 7
+    assert THREE.possible(SIZES) == 24
+    assert THREE.places(np.array([[0, 0, 0, 2, 1], [0, 2, 0, 0, 0]], dtype=np.int32)).tolist() == [0, -1]
+    assert Group.of((2, 1, 0), THREE.combinations[::-1, ::-1]) == THREE
+
+
+def test_joint_counts_without_noise_are_the_true_ones() -> None:
+    rows, workload = dependent(), Workload.all_up_to(2, sizes=SIZES)
+    (joint,) = targets(noisy(workload, rows, sigma=1e-3), groups=(THREE,)).joints
+    assert np.abs(joint.counts - joint.of_rows(rows)).sum() < 0.01 * len(rows)
+
+
+def test_rows_without_noise_have_the_true_tables() -> None:
+    rows, workload = dependent(), Workload.all_up_to(2, sizes=SIZES)
+    true, found = workload.count(rows), fit(noisy(workload, rows, sigma=1e-3), seed=1, groups=(THREE,))
+    assert violating(found, (THREE,)) == 0
+    assert np.abs(workload.count(found.codes.astype(np.int32)) - true).sum() < 0.01 * len(rows) * len(
+        workload.marginals
+    )
+
+
+def test_of_very_many_combinations_some_are_offered() -> None:
+    rng, sizes = np.random.default_rng(0), (100, 100, 3)
+    end = rng.integers(0, 100, 2000)
+    start = end * rng.integers(1, 4, 2000) // 3
+    rows = np.column_stack([start, end, start // 34]).astype(np.int32)
+    workload = Workload.all_up_to(2, sizes=sizes)
+    group = Group.of((0, 1), np.argwhere(np.tri(100).T > 0))
+    assert group.number > blocks._ALL
+    true = workload.count(rows)
+    known = Measured(tick=0, workload=workload, values=true.astype(float), variance=np.full(7, 0.01))
+    found, free = fit(known, seed=1, groups=(group,)), fit(known, seed=1)
+    assert violating(found, (group,)) == 0
+    gaps = [np.abs(workload.count(rows.codes.astype(np.int32)) - true).sum() for rows in (found, free)]
+    assert gaps[0] < gaps[1] < 2000 * 7
+
+
+def test_noise_in_impossible_cells_is_not_believed() -> None:
+    rows, workload = dependent(300), Workload.all_up_to(2, sizes=SIZES)
+    true, errors = workload.count(rows), []
+    for groups in ((), (THREE,)):
+        gaps = [
+            workload.count(fit(noisy(workload, rows, sigma=15, seed=s), seed=s, groups=groups).codes.astype(np.int32))
+            - true
+            for s in range(8)
+        ]
+        errors.append(float(np.mean(np.abs(gaps))))
+    assert errors[1] < 0.8 * errors[0]
+
+
+def test_rows_and_targets_follow_from_the_arguments_alone() -> None:
+    rows, workload = dependent(), Workload.all_up_to(2, sizes=SIZES)
+    known = noisy(workload, rows, sigma=5)
+    one, two = (fit(known, seed=3, groups=(THREE,)) for _ in range(2))
+    assert np.array_equal(one.codes, two.codes)
+    later = [fit(noisy(workload, rows, sigma=5, seed=9), start=p, seed=4, groups=(THREE,)).codes for p in (one, two)]
+    assert np.array_equal(later[0], later[1])
+
+
+def test_rows_move_little_from_tick_to_tick() -> None:
+    rows, workload = dependent(), Workload.all_up_to(2, sizes=SIZES)
+    one = fit(noisy(workload, rows, sigma=5), seed=1, groups=(THREE,))
+    two = fit(noisy(workload, rows, sigma=5, seed=0), start=one, seed=2, groups=(THREE,))
+    assert two.moved_from(one) < 0.1
+
+
+def test_no_rows_at_all() -> None:
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    known = Measured(
+        tick=0, workload=workload, values=np.full(workload.cells, -5.0), variance=np.ones(len(workload.marginals))
+    )
+    assert fit(known, seed=0, groups=(THREE,)).number == 0
+
+
+def test_edition_1_has_no_constraints() -> None:
+    with pytest.raises(ValueError, match="edition"):
+        fit(noisy(Workload.all_up_to(2, sizes=SIZES), dependent(), sigma=1), seed=0, edition=1, groups=(THREE,))
+
+
+def test_too_many_combinations_are_refused() -> None:
+    wide = [Group.of((a, a + 1), np.array(list(product(range(20), repeat=2)))) for a in range(4)]
+    with pytest.raises(ValueError, match=r"3,200,000|more than 1,000,000"):
+        joined(wide)
+
+
+CONFIG = """\
+name = "stays"
+state = "state"
+[privacy]
+epsilon = 1.0
+delta = 1e-9
+unit = "event"
+[clock]
+start = 2026-01-01
+every = "1d"
+horizon = 8
+[[columns]]
+name = "start"
+type = "TYPE"
+min = 0
+max = 10
+bins = 4
+[[columns]]
+name = "middle"
+type = "TYPE"
+min = 0
+max = 10
+bins = 3
+[[columns]]
+name = "end"
+type = "TYPE"
+min = 0
+max = 10
+bins = 5
+[[constraints]]
+less_or_equal = ["start", "middle"]
+[[constraints]]
+less_or_equal = ["middle", "end"]
+"""
+
+
+@pytest.mark.parametrize("kind", ["number", "integer", "datetime"])
+def test_an_order_holds_within_bins(kind: str, tmp_path: Path) -> None:
+    text = CONFIG.replace("TYPE", kind)
+    if kind == "datetime":
+        text = text.replace("min = 0", "min = 2026-01-01").replace("max = 10", "max = 2026-01-11")
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    (group,) = config.constraints.groups
+    codes = np.repeat(group.combinations, 20, axis=0)
+    rows = config.schema.decode(codes, np.random.default_rng(0))
+    start, middle, end = (rows[name] for name in ("start", "middle", "end"))
+    for low, high in ((start, middle), (middle, end), (start, end)):
+        assert (low <= high).fill_null(value=True).all()
+    assert np.array_equal(config.schema.encode(rows), codes)
+    assert 0 < (start == middle).sum() < 0.3 * rows.height
