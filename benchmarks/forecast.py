@@ -36,9 +36,10 @@ from synthstream.measured import Measured
 from synthstream.partition import Partition
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import RowErrors, Synthesizer
+from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation import points, tables
-from synthstream.synthesizers.tables import Continual, InEpochs
+from synthstream.synthesizers.tables import Continual
 from synthstream.workload import FloatArray, Workload
 
 SEEDS = 3

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from synthstream.config.config import StreamConfig
 from synthstream.constraints import Group, joined
 from synthstream.fit import blocks
+from synthstream.fit.aims import aims
 from synthstream.fit.population import Population, fit
-from synthstream.fit.targets import targets
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, Workload
 
@@ -83,7 +83,7 @@ def test_places_and_hash() -> None:
 
 def test_joint_counts_without_noise_are_the_true_ones() -> None:
     rows, workload = dependent(), Workload.all_up_to(2, sizes=SIZES)
-    (joint,) = targets(noisy(workload, rows, sigma=1e-3), groups=(THREE,)).joints
+    (joint,) = aims(noisy(workload, rows, sigma=1e-3), groups=(THREE,)).joints
     assert np.abs(joint.counts - joint.of_rows(rows)).sum() < 0.01 * len(rows)
 
 

@@ -17,7 +17,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
-from synthstream.synthesizers.tables import InEpochs
+from synthstream.synthesizers.epochs import InEpochs
 from synthstream.workload import FloatArray, IntArray, Workload
 
 SIZES = (2, 3)

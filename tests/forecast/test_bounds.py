@@ -29,7 +29,8 @@ from synthstream.synthesizers.bounds import (
     picks_rule,
 )
 from synthstream.synthesizers.contract import Synthesizer
-from synthstream.synthesizers.tables import Continual, InEpochs
+from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.tables import Continual
 from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import Workload
 

@@ -14,11 +14,12 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation import points, simulate, tables
 from synthstream.synthesizers.simulation.shapes import Clusters, LatentClasses
 from synthstream.synthesizers.simulation.transport import w1
-from synthstream.synthesizers.tables import Continual, InEpochs
+from synthstream.synthesizers.tables import Continual
 from synthstream.workload import Workload
 from tests.support.streams import text_of
 

@@ -19,7 +19,7 @@ from synthstream.kernel.select import GRID, distances, expected_distances, l1_sc
 from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
-from synthstream.synthesizers.tables import InEpochs
+from synthstream.synthesizers.epochs import InEpochs
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Candidates, IntArray, Workload
 from tests.support.epochs import (

@@ -19,8 +19,8 @@ from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Neighbours, Unit
 from synthstream.synthesizers.contract import DrawTarget
+from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation import tables
-from synthstream.synthesizers.tables import InEpochs
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import CodeArray, FloatArray, IntArray
 from tests.support.epochs import PURE, WORKLOAD, uniform

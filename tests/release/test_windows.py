@@ -22,7 +22,7 @@ from synthstream.measured import Measured
 from synthstream.privacy import Unit
 from synthstream.release.window import ticks_between
 from synthstream.stream.recovery import adopt
-from synthstream.synthesizers.tables import InEpochs
+from synthstream.synthesizers.epochs import InEpochs
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray
 from tests.support.streams import configured, rows

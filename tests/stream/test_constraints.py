@@ -29,7 +29,11 @@ allowed = [["A", 1], ["A", 3.5], ["B", 1], ["C", 9], ["C", 6]]
 def config_of(folder: Path, measure: str, *, constraints: str = ALLOWED, until: str = "2026-01-09") -> StreamConfig:
     folder.mkdir(exist_ok=True)
     text = text_of("epochs" if measure == "epochs" else "always") + constraints
-    text = text.replace('kind = "table"', f'kind = "table"\n{MEASURES[measure]}').replace("2026-01-09", until)
+    text = (
+        text.replace('measure = "always"\n', "")
+        .replace('kind = "table"', f'kind = "table"\n{MEASURES[measure]}')
+        .replace("2026-01-09", until)
+    )
     rows(400, 1).write_parquet(folder / "rows-1.parquet")
     return StreamConfig.from_toml(text, base=folder)
 

@@ -28,10 +28,11 @@ from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
 from synthstream.schema.coordinates import Coordinate
 from synthstream.synthesizers.bounds import picks_rule
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
+from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.synthesizers.points import FromBothSides, FromNodes, FromSparseCounts
 from synthstream.synthesizers.schedule import Schedule
-from synthstream.synthesizers.tables import AtRefreshes, Continual, InEpochs
+from synthstream.synthesizers.tables import AtRefreshes, Continual
 from synthstream.workload import Workload
 
 Make = Callable[[StreamConfig, Budget], Synthesizer]

@@ -1,0 +1,222 @@
+"""The synthesizer of tables that are measured once an epoch: the default under pure DP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+from typing_extensions import override
+
+from synthstream.counts import Counts
+from synthstream.fit.ahead import Ahead
+from synthstream.fit.drift import Parts, parts_of
+from synthstream.fit.pooling import pooled
+from synthstream.fit.population import Population, fit
+from synthstream.kernel.counters import Counter, State
+from synthstream.kernel.epochs import Epochs
+from synthstream.kernel.gate import Gate
+from synthstream.measured import Measured, pack_tables, unpack_tables
+from synthstream.schema.schema import Schema
+from synthstream.synthesizers import audit_targets, bounds, windowing
+from synthstream.synthesizers.contract import (
+    AuditTargets,
+    History,
+    Models,
+    Past,
+    Piece,
+    Windowed,
+)
+from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.tables import OfTables
+from synthstream.synthesizers.windowing import Fitting
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+
+# A fit shrinks tables by the size of their noise; those whose variances are scaled by this are taken as they are.
+_TAKEN_AS_IT_IS = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class InEpochs(OfTables):
+    """The total at every tick, other tables once an epoch, and a living population fitted to all epochs together."""
+
+    mechanism: Epochs
+
+    @property
+    def cells(self) -> int:
+        return self.mechanism.workload.cells + self.mechanism.counts_rows
+
+    def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
+        """See :class:`Synthesizer`. Rows of either sign are counted behind all cells, where they are counted."""
+        counts = self.mechanism.workload.count(codes, weights)
+        return Counts.of(np.append(counts, len(codes)) if self.mechanism.counts_rows else counts)
+
+    def pack(self, measured: Measured) -> IntArray:
+        """See :class:`Synthesizer`. From edition 2 on the first tick of the part, and maybe the rows, come first."""
+        packed = pack_tables(self.mechanism.workload, measured)
+        if self.mechanism.edition == 1:
+            return packed
+        since = [s for s, m in zip(measured.since, measured.workload.marginals, strict=True) if len(m) == 1]
+        rows = [] if measured.rows is None else [round(measured.rows)]
+        return np.concatenate([[*since, 0][:1], rows, packed]).astype(np.int64)
+
+    def unpack(self, tick: int, released: IntArray) -> Measured:
+        if self.mechanism.edition == 1:
+            return self.mechanism.measured(tick, *unpack_tables(released))
+        first = 1 + self.mechanism.counts_rows
+        rows = float(released[1]) if self.mechanism.counts_rows else None
+        return self.mechanism.measured(tick, *unpack_tables(released[first:]), since=int(released[0]), rows=rows)
+
+    @property
+    def caveat(self) -> str:
+        chosen = " Larger tables are chosen: one that is seldom chosen is far less exact."
+        return (
+            "Measured counts are forecast as all epochs together tell them, for events that come evenly and whose "
+            f"shares do not change.{chosen if self.mechanism.chooses else ''} The rows are fitted to all of them and "
+            "are usually closer."
+        )
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        """See :class:`Synthesizer`: of the pooled estimate, for events that come evenly and whose shares do not change.
+
+        Of larger tables some are chosen in each epoch: each is taken to be measured in its share of the epochs.
+        """
+        measures = self.mechanism
+        ends, end = list[int](), measures.begin(tick + 1)
+        while end > 0:
+            ends, end = [end, *ends], measures.begin(end - 1)
+        weight = np.full(measures.order.size, float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2)
+        if measures.counts_rows:  # in parts that grow by a tenth, in the long run
+            weight = np.where(measures.order == 1, np.minimum(weight, 0.1 / 2.1), weight)
+        larger = int(np.sum(measures.order == 2))
+        chosen = np.where(measures.order == 2, measures.measured_larger / max(larger, 1), 1.0)
+        variance = measures.variance(tick)
+        return np.where(measures.order == 0, variance, variance / (weight * chosen))
+
+    def describe(self) -> str:
+        measures = self.mechanism
+        larger = f"{measures.measured_larger} of {int(np.sum(measures.order == 2))} larger ones, chosen privately"
+        more = "; tables of one column more often where shares change"
+        if measures.counts_rows:
+            more += ", and when a tenth more rows have come or gone"
+        return (
+            "the total at every tick; every table of one column"
+            f"{' and ' + larger if measures.chooses else ', and larger'} "
+            f"once an epoch, when the stream is {measures.growth:g} times as old{more if measures.edition > 1 else ''}"
+        )
+
+    @override
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        if int(state["t"]) == 0:
+            models = {}
+        plan = self._plan(int(state["t"]), last, models)
+        after, measured = self.mechanism.step(state, counts.dense(self.cells), gate, plan)
+        return after, measured, self.replay(measured, models)
+
+    @override
+    def replay(self, measured: Measured, models: Models) -> Models:
+        """See :class:`Synthesizer`. From edition 2 on: the tables of one column of all parts, by their last tick."""
+        if self.mechanism.edition == 1 or len(measured.workload.marginals) == 1:
+            return models
+        return {**models, str(measured.tick): self.pack(up_to_one(measured))}
+
+    def _plan(self, tick: int, last: Population | None, models: Models) -> Ahead:
+        """What was released before this tick, as the mechanism asks for it."""
+        measures = self.mechanism
+        variance = np.full(len(measures.workload.sizes), np.inf)
+        for marginal, known in zip(measures.workload.marginals, measures.variance(tick), strict=True):
+            if len(marginal) == 1:
+                variance[marginal[0]] = known
+        begun = measures.begin(tick)
+        return Ahead(
+            workload=measures.workload,
+            rows=last,
+            known=partial(self._parts, models) if models and np.isfinite(variance).any() else None,
+            begun=begun,
+            before=measures.begin(begun - 1) if begun else 0,
+            variance=variance,
+        )
+
+    def _parts(self, models: Models) -> Parts:
+        """Tables of one column of all parts, from :meth:`replay`."""
+        history = [self.unpack(t, models[str(t)]) for t in sorted(map(int, models))]
+        return parts_of(history, self.mechanism.workload.sizes)
+
+    @override
+    def fit(
+        self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
+    ) -> Population:
+        # Epochs bring news, ticks between them none: there is no fresh noise to average out.
+        known = self.known(tick, history, models)
+        if self.mechanism.edition > 1:  # shrunk as far as it should be: only the weights of tables are left to say
+            known = replace(known, variance=known.variance * _TAKEN_AS_IT_IS)
+        return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition, groups=self.groups)
+
+    def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
+        """Estimate of all running tables after a tick, from all epochs together."""
+        ends = self._ends(tick) if self.mechanism.edition == 1 else sorted(map(int, models))
+        ends = [*(t for t in ends if t != tick), tick]
+        covariance = None if self.mechanism.edition == 1 else self._covariance(ends)
+        found = [history(t) for t in ends]
+        signed, edition = self.mechanism.unit.signed, self.mechanism.edition
+        return pooled(found, signed=signed, edition=edition, covariance=covariance)
+
+    def _covariance(self, ticks: Sequence[int]) -> FloatArray:
+        """Of the noise of the running totals after some ticks."""
+        counter, multiplier = self.mechanism.counter, self.mechanism.total_multiplier
+        return np.array([[covariance(counter, *sorted((s, t)), multiplier) for t in ticks] for s in ticks])
+
+    def error_bound(self, tick: int, *, beta: float) -> float:
+        """See :class:`Synthesizer`: of the running total, and of the tables of the one epoch that ends."""
+        return bounds.of_an_epoch(self.mechanism, tick, beta=beta)
+
+    bound_covers = (
+        "before the fit, and apart from what has not been measured yet. A table that is measured once an epoch counts "
+        "the rows of that epoch alone"
+    )
+
+    def audit_targets(self) -> AuditTargets:
+        return audit_targets.of_epochs(self.mechanism)
+
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
+        """See :class:`Synthesizer`: whole epochs of one segment."""
+        how = Fitting(groups=self.groups)
+        return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
+
+    def simulations(
+        self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
+    ) -> list[Piece]:
+        return simulate.in_epochs(self, schema, ticks, events_per_tick, careful=careful)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
+        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
+    def _ends(self, tick: int) -> Sequence[int]:
+        """Ticks up to this one at which an epoch ended."""
+        ends, begin = [], self.mechanism.begin(tick + 1)
+        while begin > 0:
+            ends.append(begin - 1)
+            begin = self.mechanism.begin(begin - 1)
+        return ends[::-1]
+
+
+@lru_cache(2**14)
+def covariance(counter: Counter, s: int, t: int, multiplier: float) -> float:
+    """See :meth:`Counter.covariance`."""
+    return counter.covariance(s, t, multiplier=multiplier)
+
+
+def up_to_one(measured: Measured) -> Measured:
+    """The total and the tables of one column alone."""
+    kept = [q for q, marginal in enumerate(measured.workload.marginals) if len(marginal) < 2]
+    workload = Workload(sizes=measured.workload.sizes, marginals=tuple(measured.workload.marginals[q] for q in kept))
+    return replace(
+        measured,
+        workload=workload,
+        values=np.concatenate([measured.values[measured.workload.slice_of(m)] for m in workload.marginals]),
+        variance=measured.variance[kept],
+        since=measured.since[kept],
+    )
