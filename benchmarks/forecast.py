@@ -39,7 +39,7 @@ from synthstream.synthesizers.contract import RowErrors, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation import points, tables
-from synthstream.synthesizers.tables import Continual
+from synthstream.synthesizers.tables import AtRefreshes, Continual
 from synthstream.workload import FloatArray, Workload
 
 SEEDS = 3
@@ -181,6 +181,12 @@ def _errors(made: Synthesizer, batches: list[Any], history: dict[int, Any], mode
         workload = made.mechanism.workload
         gap: FloatArray = history[len(batches) - 1].values - workload.count(codes)
         return _of_counts(workload, gap, (1, 2)) | _of_rows(workload, codes, model)
+    if isinstance(made, AtRefreshes):
+        workload, last = made.mechanism.workload, made.mechanism.refreshed(len(batches) - 1) + 1
+        known = made.whole(len(batches) - 1, history.__getitem__)
+        small = np.repeat(made.mechanism.order < 2, workload.lengths)
+        true = np.where(small, workload.count(codes), workload.count(np.concatenate(batches[:last])))
+        return _of_counts(workload, known.values - true, (1, 2)) | _of_rows(workload, codes, model)
     if isinstance(made, InEpochs):
         known = _pooled(made, history, len(batches))
         gap = known.values - known.workload.count(codes)

@@ -91,7 +91,7 @@ class Forecast:
     def percent(self, value: float) -> str:
         """An error as a part of the events expected by then, in words."""
         share = 100 * value / max(self.events, 1.0)
-        return f"{'>100' if share > 100 else f'{share:.0f}' if share >= 10 else f'{share:.1g}'}%"
+        return f"{'>100' if share > 100 else f'{share:.0f}' if share >= 9.5 else f'{share:.1g}'}%"
 
     def _percent(self, table_error: dict[int, float], box: float | None) -> dict[str, Any]:
         part = 100 / max(self.events, 1.0)
