@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -136,7 +136,7 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
-            **({"edition": self.edition} if self.edition > 1 else {}),
+            **self._of_edition(),
             **self.constraints.public(self.schema),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
@@ -155,9 +155,21 @@ class StreamConfig:
         limits |= {"max_per_tick": unit.max_per_tick, "per": unit.per}
         return {f"privacy.unit.{key}": value for key, value in limits.items()}
 
+    def _of_edition(self) -> dict[str, Any]:
+        """What editions after the first add."""
+        if self.edition == 1:
+            return {}
+        how = self.synthesizer.measures(self.privacy.budget, self.workload, self.edition, self.privacy.unit)
+        refresh = self.synthesizer.kind == "table" and how == "refresh"
+        growth = {"synthesizer.growth": self.synthesizer.refresh_growth} if refresh else {}
+        return {"edition": self.edition, **growth}
+
     def begun_as(self, facts: Mapping[str, Any]) -> Self:
         """The same in the edition of a stream that runs, as its public settings or one of its manifests name it."""
-        return replace(self, edition=facts.get("edition", 1))
+        edition = facts.get("edition", 1)
+        if edition not in get_args(Edition):
+            raise ConfigError(f"{self.name}: a later version began this stream (edition {edition}). Use that version.")
+        return replace(self, edition=edition)
 
     def differences(self, stored: str) -> list[str]:
         """Keys whose value differs between this configuration and the :meth:`public_json` of another."""

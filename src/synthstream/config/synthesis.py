@@ -60,8 +60,8 @@ class SynthesizerConfig(Section):
             :class:`synthstream.kernel.refreshed.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
         growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.refreshed.Refreshed`,
             where it is 1.1 if it is left out.
-        picks: tables to choose in an epoch, or at a tick; left out: 10 for kind ``table`` (in edition 1 as many as there
-            are columns), by :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
+        picks: tables to choose in an epoch, or at a tick; left out: 10 for kind ``table`` (edition 1: as many as
+            columns), by :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
         events_per_tick: a public guess for that rule.
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -197,17 +196,13 @@ def _lists(column: pa.ChunkedArray) -> Iterator[IntArray | None]:
 class BatchCounting:
     """Counts rows with a function that it is handed. See :class:`synthstream.Counting`."""
 
-    def __init__(self, config: StreamConfig, *, count: Count) -> None:
+    def __init__(self, config: StreamConfig, *, count: Count, cells: int) -> None:
         if config.privacy.unit.of_persons:
             raise ConfigError(
                 "rows of a stream that protects persons cannot be counted apart from it: who has counted how often "
                 "stands in its state. Use Stream.update or `synthstream run`."
             )
-        self._config, self._count = config, count
-        columns, workload = config.schema.columns, config.workload
-        # Points that are taken away are counted in cells of their own.
-        sides = 1 if config.op is None else 2
-        self._cells = sides * math.prod(column.size for column in columns) if workload is None else workload.cells
+        self._config, self._count, self._cells = config, count, cells
         self._stream = config.genesis
 
     @property

@@ -52,15 +52,16 @@ class Intake:
     Args:
         store: where exact counts wait for their tick.
         count: makes counts of encoded rows; of persons, rows wait, and are counted when their tick closes.
+        cells: how many may be counted.
         first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they
             are dropped, and so are rows without a time.
     """
 
-    def __init__(self, config: StreamConfig, store: Store, count: Count, *, first: int) -> None:
+    def __init__(self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int) -> None:
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
         self._people = Contributions(store, unit) if unit.of_persons else None
-        self._counting = None if unit.of_persons else BatchCounting(config, count=count)
+        self._counting = None if unit.of_persons else BatchCounting(config, count=count, cells=cells)
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}
         self._lacking = 0  # files without a column, at the last look

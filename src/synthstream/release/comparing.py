@@ -63,22 +63,24 @@ def compared(now: Tables, earlier: Tables, columns: Sequence[str] | None) -> pl.
 def _variances(now: Tables, then: Tables, workload: Workload) -> FloatArray:
     """Of the difference of what was measured, for each table; NaN where it is not known or means nothing."""
     places = [now.workload.marginals.index(m) if m in now.workload.marginals else -1 for m in workload.marginals]
-    (since, own), (before, past) = (_extent(release, workload) for release in (now, then))
-    shared = np.full(len(places), np.nan)
-    for pair in {(a, b) for a, b in zip(since.tolist(), before.tolist(), strict=True) if a >= 0 and b >= 0}:
-        here = (since == pair[0]) & (before == pair[1])
-        shared[here] = _shared(now.covariance, (pair[0], now.tick), (pair[1], then.tick))[np.array(places)[here]]
+    (new, own), (old, past) = (_extent(release, workload) for release in (now, then))
+    shared, known = np.full(len(places), np.nan), (new[:, 0] >= 0) & (old[:, 0] >= 0)
+    for spans in {(*a, *b) for a, b, measured in zip(new.tolist(), old.tolist(), known, strict=True) if measured}:
+        here = (np.hstack([new, old]) == spans).all(axis=1)
+        shared[here] = _shared(now.covariance, spans[:2], spans[2:])[np.array(places)[here]]
     # Of releases, running counts alone have a difference that counts something; windows count what lies in each.
-    running = (since == 0) & (before == 0) if now.running else np.ones(len(places), dtype=np.bool_)
+    running = (new[:, 0] == 0) & (old[:, 0] == 0) if now.running else np.ones(len(places), dtype=np.bool_)
     return np.where(running, np.maximum(own + past - 2 * shared, 0.0), np.nan)
 
 
 def _extent(release: Tables, workload: Workload) -> tuple[IntArray, FloatArray]:
-    """First tick that each table counts, and its variance; -1 and NaN if it was not measured."""
-    known = {m: q for q, m in enumerate(release.measured.workload.marginals)}
+    """First and last tick that each table counts, and its variance; -1 and NaN if it was not measured."""
+    measured = release.measured
+    at = np.broadcast_to(measured.tick if measured.measured_at is None else measured.measured_at, measured.since.shape)
+    known = {m: q for q, m in enumerate(measured.workload.marginals)}
     found = [known.get(marginal, -1) for marginal in workload.marginals]
-    since = np.array([-1 if q < 0 else int(release.measured.since[q]) for q in found])
-    return since, np.array([np.nan if q < 0 else float(release.measured.variance[q]) for q in found])
+    spans = np.array([(-1, -1) if q < 0 else (int(measured.since[q]), int(at[q])) for q in found])
+    return spans, np.array([np.nan if q < 0 else float(measured.variance[q]) for q in found])
 
 
 def _shared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from synthstream.config.config import StreamConfig
 from synthstream.ingest.counting import BatchCounting
+from synthstream.kinds import Edition
 from synthstream.synthesizers.assembly import synthesizer_of
 
 
@@ -13,6 +14,9 @@ class Counting(BatchCounting):
     Raises:
         ConfigError: the stream protects persons: how many rows of each have counted must be known before they are
             counted, so rows go to the stream itself.
+
+    Args:
+        edition: of the stream that counts are for, if an earlier version began it: 1 where its manifests name none.
 
     Example:
         >>> import polars as pl
@@ -33,5 +37,7 @@ class Counting(BatchCounting):
         True
     """
 
-    def __init__(self, config: StreamConfig) -> None:
-        super().__init__(config, count=synthesizer_of(config).count)
+    def __init__(self, config: StreamConfig, *, edition: Edition | None = None) -> None:
+        config = config if edition is None else config.begun_as({"edition": edition})
+        made = synthesizer_of(config)
+        super().__init__(config, count=made.count, cells=made.cells)

@@ -139,9 +139,9 @@ class Stream:
         else:
             refuse_other_settings(self.config, self._store, identity)
         self._builder = builder_from(self.config, self._store, secure=self._secure)
-        self._synthesizer = self._builder.newest
+        self._synthesizer = made = self._builder.newest
         self.mechanism: Any = self._synthesizer.mechanism
-        self._intake = Intake(self.config, self._store, self._synthesizer.count, first=self._builder.start)
+        self._intake = Intake(self.config, self._store, made.count, cells=made.cells, first=self._builder.start)
         self._where_it_stands()
         refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()

@@ -66,25 +66,38 @@ def between_refreshes(
 ) -> Windowed:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
-    They are widened to whole spans between refreshes, except that a window after the last one ends with it.
+    They are widened to whole spans between refreshes of the last segment, except that a window after the newest one
+    ends with it.
     """
-    at = past.start
-    ends = [at + tick for tick in range(newest - at + 1) if mechanism.refreshes(tick)]
-    until = next((end for end in ends if end >= last), ends[-1])
-    after = max((end for end in ends if end < first and end < until), default=at - 1)
-    wide = [of_running_counts(past, *span, seed=seed, how=how).measured for span in ((first, last), (after + 1, until))]
-    small, larger = wide
-    single = np.array([len(marginal) < 2 for marginal in larger.workload.marginals])
-    values = np.where(np.repeat(single, larger.workload.lengths), small.values, larger.values)
-    known = replace(
-        larger,
+    at, workload = past.start, mechanism.workload
+    ends = [tick for tick in range(newest - at + 1) if mechanism.refreshes(tick)]
+    until = next((end for end in ends if at + end >= last), ends[-1])
+    after = max((end for end in ends if at + end < first and end < until), default=-1)
+    values, variance = past.own(at + until).values, mechanism.variance(until)
+    if after >= 0:
+        values = values - past.own(at + after).values
+        variance = variance + mechanism.variance(after) - 2 * mechanism.covariance(after, until)
+    small = of_running_counts(past, first, last, seed=seed, how=how).measured
+    place, single = workload.slice_of(()), mechanism.order < 2
+    # Rows take the larger tables in proportion to the events of the window itself.
+    ratio = float(max(small.values[place][0], 1.0) / max(values[place][0], 1.0))
+    per_cell = np.repeat(single, workload.lengths)
+    known = Measured(
         tick=last,
-        values=values,
-        variance=np.where(single, small.variance, larger.variance),
-        since=np.where(single, first, after + 1),
-        measured_at=np.where(single, last, until),
+        workload=workload,
+        values=np.where(per_cell, small.values, values),
+        variance=np.where(single, small.variance, np.maximum(variance, 0.0)),
+        since=np.where(single, first, at + after + 1),
+        measured_at=np.where(single, last, at + until),
     )
-    return Windowed(known, _rows(known, None if first == 0 else _whole(past, last), seed=seed, how=how))
+    own = replace(
+        known,
+        values=np.where(per_cell, small.values, values * ratio),
+        variance=np.where(single, known.variance, known.variance * ratio**2),
+    )
+    whole = [end for end in ends if at + end <= last]
+    all_of_it = _whole(past, at + whole[-1]) if first and whole else None
+    return Windowed(known, _rows(own, all_of_it, seed=seed, how=how))
 
 
 def of_epochs(
@@ -102,7 +115,8 @@ def of_epochs(
     base: Measured | None = past.own(first - 1) if begun else None
     variance = dict(zip(mechanism.workload.marginals, past.variance(first, last).tolist(), strict=True))
     ends = [known for known in inside if mechanism.ends(known.tick)]
-    marginals = [m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in ends)]
+    shared = (m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in ends))
+    marginals = sorted(shared, key=len)
     values = []
     for marginal in filter(None, marginals):
         found = [known.marginal(marginal) for known in inside if marginal in known.workload.marginals]
@@ -111,9 +125,9 @@ def of_epochs(
     total = float(inside[-1].marginal(())[0]) - (float(base.marginal(())[0]) if base else 0.0)
     exact = Measured(
         tick=last,
-        workload=Workload(sizes=mechanism.workload.sizes, marginals=tuple(sorted(marginals, key=len))),
+        workload=Workload(sizes=mechanism.workload.sizes, marginals=tuple(marginals)),
         values=np.concatenate([[total], *values]),
-        variance=np.array([variance[m] for m in sorted(marginals, key=len)]),
+        variance=np.array([variance[m] for m in marginals]),
         since=np.full(len(marginals), first, dtype=np.int64),
     )
     pooling: dict[str, Any] = {"signed": mechanism.unit.signed, "edition": mechanism.edition}

@@ -1,0 +1,82 @@
+"""Windows and comparisons of a stream whose larger tables are measured at refreshes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synthstream import Releases, Stream, StreamConfig
+from synthstream.stream.recovery import adopt
+from synthstream.testing.environments import At
+from tests.support.streams import configured
+from tests.support.visits import exact
+
+START, LATER = datetime(2026, 1, 1), At(datetime(2100, 1, 1, tzinfo=UTC))
+
+
+def run(folder: Path, ticks: range) -> StreamConfig:
+    """A stream of one row more in each tick, without noise; refreshes end with ticks 0, 1, 3, 5 and 8 of 12."""
+    config = configured(folder, "refresh", until="2026-01-13")
+    with Stream(config, gates=exact, env=LATER) as stream:
+        for tick in ticks:
+            when = [START + timedelta(days=tick, hours=1)] * (tick + 1)
+            stream.update(pl.DataFrame({"when": when, "ward": ["A"] * (tick + 1), "x": [1.0] * (tick + 1)}))
+            stream.release()
+    return config
+
+
+def day(tick: int) -> str:
+    return str((START + timedelta(days=tick)).date())
+
+
+def sums(releases: Releases, first: int, last: int) -> dict[int, tuple[float, int, int]]:
+    """By number of columns: what was measured of a window, and the ticks that it counts."""
+    window = releases.between(day(first), day(last + 1))
+    found: dict[int, tuple[float, int, int]] = {}
+    for columns in ([], ["ward"], ["ward", "x"]):
+        table = window.table(columns)
+        at = (int(table["since"][0]), int(table["measured_at"][0]))
+        found[len(columns)] = (round(float(table["measured"].sum())), *at)
+    return found
+
+
+def true(first: int, last: int) -> int:
+    return sum(range(first + 1, last + 2))
+
+
+def test_larger_tables_are_counted_between_refreshes_and_say_which(tmp_path: Path) -> None:
+    releases = Releases(run(tmp_path, range(12)))
+    assert sums(releases, 4, 5) == {0: (11, 4, 5), 1: (11, 4, 5), 2: (true(4, 5), 4, 5)}
+    assert sums(releases, 5, 6) == {0: (13, 5, 6), 1: (13, 5, 6), 2: (true(4, 8), 4, 8)}
+    assert sums(releases, 10, 11) == {0: (23, 10, 11), 1: (23, 10, 11), 2: (true(6, 8), 6, 8)}
+    table = releases.last.table(["ward", "x"])
+    assert (table["measured_at"].unique().to_list(), round(table["measured"].sum())) == ([8], true(0, 8))
+    assert releases.last.table(["ward"])["measured_at"].unique().to_list() == [11]
+
+
+def test_windows_after_a_loss_count_the_segment_alone(tmp_path: Path) -> None:
+    config = run(tmp_path, range(5))
+    for path in (tmp_path / "state").iterdir():
+        path.unlink()
+    (tmp_path / "state").rmdir()
+    adopt(config, gates=exact, env=LATER)
+    run(tmp_path, range(5, 9))
+    found = sums(Releases(config), 5, 7)
+    assert found[0] == (true(5, 7), 5, 7)
+    assert found[2] == (true(5, found[2][2]), 5, found[2][2])
+
+
+def test_a_comparison_of_windows_knows_the_noise_they_share(tmp_path: Path) -> None:
+    releases = Releases(run(tmp_path, range(12)))
+    early, late = (releases.between(day(first), day(last + 1)) for first, last in ((2, 2), (4, 4)))
+    compared = late.compare(early, ["ward", "x"])
+    covariance = releases.last.covariance
+    assert covariance is not None
+    # Of ticks 2..3 and 4..5, at refreshes: R(5) - 2 R(3) + R(1), by the covariances of the three.
+    weights, ticks = np.array([1.0, -2.0, 1.0]), (5, 3, 1)
+    c = np.array([[covariance(s, t)[-1] for s in ticks] for t in ticks])
+    assert compared["stderr"][0] == pytest.approx(float(np.sqrt(weights @ c @ weights)), rel=1e-3)
