@@ -179,9 +179,14 @@ def totals(folder: Path, kind: str) -> tuple[list[int], list[int]]:
     if kind == "anchor":
         with Stream(world.config_of(folder, kind), gates=world.gates(True)) as stream:
             release = stream.last
-            return [] if release is None else [round(float(release.tables["count"][0]))], world.totals()[-1:]
+            return [] if release is None else [_total(release.tables)], world.totals()[-1:]
     places = sorted((folder / "releases").glob("[0-9]*"))
-    return [round(pl.read_parquet(place / "tables.parquet")["count"][0]) for place in places], world.totals()
+    return [_total(pl.read_parquet(place / "tables.parquet")) for place in places], world.totals()
+
+
+def _total(tables: pl.DataFrame) -> int:
+    """Number of events in all: of tables what was measured, as rows follow it no closer than its noise would allow."""
+    return round(float(tables["measured" if "since" in tables.columns else "count"][0]))
 
 
 def _cpu() -> float:
