@@ -175,7 +175,10 @@ class StreamConfig:
         """Keys whose value differs between this configuration and the :meth:`public_json` of another."""
         ours, theirs = json.loads(self.public_json()), json.loads(stored)
         now = {f"synthesizer.{stored}": f"synthesizer.{name}" for name, stored in STORED.items()}
-        return sorted(now.get(key, key) for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        changed = {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
+        if "synthesizer.measure" in changed:  # which decides how fast a stream grows from one measurement to the next
+            changed -= {"synthesizer.growth"}
+        return sorted(now.get(key, key) for key in changed)
 
 
 def load(path: Path) -> StreamConfig:
