@@ -166,6 +166,21 @@ def test_old_names_still_work_with_a_notice_and_change_no_stream(tmp_path: Path,
         StreamConfig.from_toml(both)
 
 
+def test_a_way_of_measuring_that_does_not_fit_the_budget_is_refused_by_name() -> None:
+    pure = GOOD.replace("delta = 1e-9", "delta = 0")
+    assert pure != GOOD
+    with pytest.raises(ConfigError, match='measure = "refresh" adds Gaussian noise'):
+        StreamConfig.from_toml(f'{pure}[synthesizer]\nmeasure = "refresh"\n')
+
+
+def test_a_stream_of_a_later_edition_is_refused_in_words() -> None:
+    config = StreamConfig.from_toml(GOOD)
+    assert config.begun_as({}).edition == 1
+    assert config.begun_as({"edition": 2}).genesis == config.genesis != config.begun_as({}).genesis
+    with pytest.raises(ConfigError, match="a later version began this stream"):
+        config.begun_as({"edition": 3})
+
+
 def test_a_chain_begins_with_the_old_names() -> None:
     config = StreamConfig.from_toml(f'{GOOD}[synthesizer]\nmeasure = "always"\nshares = "equal"\n')
     assert '"synthesizer.budget": "equal"' in config.public_json()

@@ -124,6 +124,11 @@ class SynthesizerConfig(Section):
                 raise ConfigError(f'{key}: has no effect with kind = "{self.kind}"; it belongs to kind = {belongs}')
         if self.kind == "table":
             measure = self.measures(budget)
+            if measure == "refresh" and budget.pure:
+                raise ConfigError(
+                    'measure = "refresh" adds Gaussian noise, so it needs delta above 0, as in delta = 1e-9. With '
+                    'delta = 0 use measure = "epochs", or leave measure out'
+                )
             owner = {"picks": "epochs", "counter": "always", "shares": "always"}
             owner |= {"growth": "epochs"} if measure == "always" else {}
             for key in sorted(key for key in given if owner.get(key, measure) != measure):

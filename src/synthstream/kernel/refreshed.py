@@ -76,7 +76,10 @@ class Refreshed:
 
     def __post_init__(self) -> None:
         if () not in self.workload.marginals or not np.any(self.order == 2):
-            raise ValueError("workload: the total () and a table of two columns or more must be measured")
+            raise ValueError(
+                "workload: the total () and a table of two columns or more must be measured at refreshes; for tables "
+                'of one column alone use measure = "always"'
+            )
         if self.budget.pure:
             raise ValueError("delta must be above 0: tables that are refreshed are measured with Gaussian noise")
         if not 1 < self.growth <= 100:
