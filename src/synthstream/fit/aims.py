@@ -97,7 +97,7 @@ def aims(
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
     known = _known(measured if then is None else then.measured, left, groups)
     if then is not None:
-        known = _carried(known, measured, then, groups)
+        known = _carried(known, measured, then)
     rows, fresh = max(0, round(known.total)), known.margins
     shares, past = fresh, None
     if start is not None and len(start) and rows:
@@ -170,7 +170,7 @@ def _known(measured: Measured, left: float, groups: Sequence[Group]) -> _Known:
     return _Known(total, counts, variances, margins, news, joints)
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier, groups: Sequence[Group]) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -200,9 +200,8 @@ def _carried(known: _Known, measured: Measured, then: Earlier, groups: Sequence[
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
     margins, carried = _possible(counts, variances, rows), {}
-    ratio = max(total, 1.0) / max(known.total, 1.0)
-    values, variance = before.values * ratio, np.maximum(before.variance, SMALLEST) * ratio**2
-    joints = [estimate(g, workload, values, variance, counts, variances, rows) for g in groups]
+    # Joint counts are far better known than what single columns say has come since.
+    joints = [j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0))) for j in known.joints]
     _use_margins(joints, counts, margins)
     for q, (association, error) in known.news.items():
         columns = workload.marginals[q]

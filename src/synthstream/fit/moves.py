@@ -101,8 +101,6 @@ def move(
     touched = np.arange(len(codes)) >= kept
     chances = np.concatenate(margins)
     together = {c for joint in joints for c in joint.group.columns}
-    # Groups are moved for gains beyond the same noise as single columns, on the mean over tables.
-    loud = least * float(np.sum(weights**2 * errors) / max(float(np.sum(weights**2 * variance)), _EXACT))
     movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
     _search(
         codes,
@@ -116,7 +114,7 @@ def move(
         np.array(movers, dtype=np.int64),
         effort,
         errors,
-        loud,
+        least,
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
