@@ -13,7 +13,7 @@ from synthstream.fit.lowrank import common
 from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
 from synthstream.fit.rare import real
-from synthstream.fit.targets import simplex
+from synthstream.fit.targets import Targets, simplex
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -44,11 +44,10 @@ def error(model: Population, codes: CodeArray) -> float:
 
 def searched(workload: Workload, cells: FloatArray, codes: CodeArray, effort: Effort = SEARCH) -> FloatArray:
     """The residual that is kept in the loop; ``codes`` change."""
-    residual = workload.count(codes) - cells
     margins = tuple(np.full(size, len(codes) / size) for size in workload.sizes)
     variance = np.ones(len(workload.marginals))
-    move(codes, residual, variance, variance, margins, workload, kept=len(codes), effort=effort, state=7)
-    return residual
+    aim = Targets(len(codes), margins, cells, variance)
+    return move(codes, aim, variance, workload, kept=len(codes), effort=effort, state=7)
 
 
 def test_edition_1_stays_as_it_was() -> None:
@@ -138,9 +137,9 @@ def test_tables_of_more_weight_win() -> None:
     workload = Workload(sizes=(2, 1), marginals=((0,), (0, 1)))
     for variance, zeros in ((np.array([1.0, 100.0]), 100), (np.array([100.0, 1.0]), 0)):
         codes = np.array([[i % 2, 0] for i in range(100)], dtype=np.int32)
-        residual = workload.count(codes) - np.array([100.0, 0.0, 0.0, 100.0])
         margins = (np.array([50.0, 50.0]), np.array([100.0]))
-        move(codes, residual, variance, variance, margins, workload, kept=100, effort=SEARCH, state=1)
+        aim = Targets(100, margins, np.array([100.0, 0.0, 0.0, 100.0]), variance)
+        move(codes, aim, variance, workload, kept=100, effort=SEARCH, state=1)
         assert np.sum(codes[:, 0] == 0) == pytest.approx(zeros, abs=2)
 
 
@@ -158,10 +157,10 @@ def test_gains_that_noise_explains_move_no_row() -> None:
 def test_rows_that_change_anyway_move_first() -> None:
     workload = Workload.all_up_to(1, sizes=(2, 2))
     codes = np.zeros((200, 2), dtype=np.int32)
-    residual = workload.count(codes) - np.array([200.0, 150, 50, 200, 0])
     effort = SEARCH._replace(calm=1e9)
     margins = (np.full(2, 100.0), np.full(2, 100.0))
-    move(codes, residual, np.ones(3), np.ones(3), margins, workload, kept=100, effort=effort, state=3)
+    aim = Targets(200, margins, np.array([200.0, 150, 50, 200, 0]), np.ones(3))
+    move(codes, aim, np.ones(3), workload, kept=100, effort=effort, state=3)
     assert not codes[:100].any()
     assert codes[100:, 0].sum() == pytest.approx(50, abs=1)
 
@@ -169,11 +168,8 @@ def test_rows_that_change_anyway_move_first() -> None:
 def test_a_common_value_is_taken_where_both_would_do() -> None:
     workload = Workload(sizes=(3,), marginals=((0,),))
     codes = np.zeros((100, 1), dtype=np.int32)
-    residual = workload.count(codes) - np.array([0.0, 50.0, 50.0])
-    margins = (np.array([10.0, 89.0, 1.0]),)
-    move(
-        codes, residual, np.ones(1), np.ones(1), margins, workload, kept=100, effort=SEARCH._replace(lean=5.0), state=3
-    )
+    aim = Targets(100, (np.array([10.0, 89.0, 1.0]),), np.array([0.0, 50.0, 50.0]), np.ones(1))
+    move(codes, aim, np.ones(1), workload, kept=100, effort=SEARCH._replace(lean=5.0), state=3)
     ones, twos = np.sum(codes == 1), np.sum(codes == 2)
     assert ones > twos + 5
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from synthstream.fit.population import Population, _cumulative, _resize, changed_share, fit
 from synthstream.fit.proposals import _layout, _search
-from synthstream.fit.targets import MEMORY, _blend, past_of, simplex, targets
+from synthstream.fit.targets import MEMORY, blend, past_of, simplex, targets
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, IntArray, Workload
 
@@ -159,9 +159,9 @@ def test_a_real_change_is_followed_at_once() -> None:
     st.floats(1e-6, 1e6),
     st.floats(0.01, 1),
 )
-def test_a_blend_lies_between(pairs: list[tuple[float, float]], noise: float, pull: float) -> None:
+def test_ablend_lies_between(pairs: list[tuple[float, float]], noise: float, pull: float) -> None:
     old, new = np.array(pairs).T
-    found = _blend(old, new, noise, pull)
+    found = blend(old, new, noise, pull)
     assert np.all(np.abs(found - old) >= pull * np.abs(new - old) - 1e-6)
     assert np.all((found - old) * (new - found) >= -1e-6)
 

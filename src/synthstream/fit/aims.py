@@ -26,6 +26,7 @@ from synthstream.fit.targets import (
     SMALLEST,
     TOGETHER,
     Targets,
+    blend,
     independent_counts,
     margins_of,
     past_of,
@@ -181,7 +182,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     workload, before = measured.workload, then.measured
     pull = then.shared / np.maximum(before.variance, SMALLEST)
     noises = np.maximum(measured.variance - pull**2 * before.variance, SMALLEST)
-    small = np.array([len(marginal) < 2 for marginal in workload.marginals])
+    small = workload.order < 2
     now, past = (np.add.reduceat(m.values, workload.offsets[:-1]) for m in (measured, before))
     weight = small / (noises * workload.lengths)
     steady = known.total * (measured.tick + 1) / (before.tick + 1)
@@ -287,9 +288,4 @@ def _freedom(shape: tuple[int, ...]) -> int:
 
 def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, freedom: int) -> FloatArray:
     """As of edition 1, but a table of few degrees of freedom must stand out further: one cell is all that it is."""
-    gap = new - old
-    square = np.maximum(gap * gap, SMALLEST)
-    beyond = TOGETHER + (ALONE**2 - TOGETHER) / max(freedom, 1)
-    together = 1 - beyond * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
-    alone = 1 - ALONE**2 * noise / square
-    return np.asarray(old + gap * np.maximum(max(pull, together), alone))
+    return blend(old, new, noise, pull, TOGETHER + (ALONE**2 - TOGETHER) / max(freedom, 1))

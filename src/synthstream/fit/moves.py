@@ -7,16 +7,15 @@ for a gain beyond a number of these, and the search ends by itself once hardly a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
 from synthstream.fit.blocks import blocks_of, shift, work
-from synthstream.fit.joints import Joint
 from synthstream.fit.lanes import LANES, add_up
 from synthstream.fit.randomness import below, share, step
+from synthstream.fit.targets import Targets
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # Rows are visited in blocks of a quarter of them, so that a search that finds nothing costs little; small populations
@@ -72,34 +71,31 @@ class _Layout(NamedTuple):
 
 def move(
     codes: CodeArray,
-    residual: FloatArray,
+    aim: Targets,
     variance: FloatArray,
-    errors: FloatArray,
-    margins: tuple[FloatArray, ...],
     workload: Workload,
     *,
     kept: int,
     effort: Effort,
     state: int,
-    joints: Sequence[Joint] = (),
-) -> None:
-    """Search from ``codes``; they and ``residual``, which is their tables less the targets, change in place.
+) -> FloatArray:
+    """Search from ``codes``, which change in place; gives their tables less the targets, shape ``(cells,)``.
 
     Args:
+        aim: its cells; the errors that are left in them; margins: of values that improve a row one is drawn in
+            proportion to these; joints: their columns move together.
         variance: of a cell of each marginal as measured; weights are in inverse proportion to it.
-        errors: variance of the noise that is left in a cell of each target.
-        margins: expected number of rows of each code: of values that improve a row one is drawn in proportion to them.
-        kept: so many rows, the first ones, are as they were before.
+        kept: this many rows, the first ones, are as they were before.
         state: of the random numbers.
-        joints: expected counts of groups of columns that move together.
 
     One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
     """
     layout, sizes = _layout(workload), np.array(workload.sizes, dtype=np.int64)
+    joints, residual = aim.joints, workload.count(codes) - aim.cells
     least = max(float(variance.min()), _EXACT)
     weights = least / np.maximum(variance, least)
     touched = np.arange(len(codes)) >= kept
-    chances = np.concatenate(margins)
+    chances = np.concatenate(aim.margins)
     together = {c for joint in joints for c in joint.group.columns}
     movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
     _search(
@@ -113,11 +109,12 @@ def move(
         blocks_of(joints, workload),
         np.array(movers, dtype=np.int64),
         effort,
-        errors,
+        aim.errors,
         least,
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
+    return residual
 
 
 def _layout(workload: Workload) -> _Layout:

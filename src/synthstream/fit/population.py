@@ -146,37 +146,26 @@ def fit(
     if groups and edition == 1:
         raise ValueError("groups: edition 1 of the fit has no constraints")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    if edition == 1:
-        aim = targets(measured, start=before, memory=memory)
-    else:
-        aim = aims(measured, start=before, memory=memory, then=then, groups=groups)
-    cumulative = _cumulative(aim)
+    aim = (
+        targets(measured, start=before, memory=memory)
+        if edition == 1
+        else aims(measured, start=before, memory=memory, then=then, groups=groups)
+    )
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
-    places = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64)
+    places, cumulative = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64), _cumulative(aim)
     state = _resize(before, codes, cumulative, places, first, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
     kept = min(len(before), aim.rows)
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
-    residual = workload.count(codes) - aim.cells
     if edition == 1:
+        residual = workload.count(codes) - aim.cells
         propose(codes, residual, _weights(measured), cumulative, workload, first=first, state=state)
     else:
         effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
-        move(
-            codes,
-            residual,
-            measured.variance,
-            aim.errors,
-            aim.margins,
-            workload,
-            kept=0 if first else kept,
-            effort=effort,
-            state=state,
-            joints=aim.joints,
-        )
+        move(codes, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
     return Population.of(workload, codes)
 
 

@@ -87,7 +87,7 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
     if start is not None and len(start) and rows:
         past = past_of(measured, start, rows, memory)
         shares = [
-            simplex(_blend(old, new, noise, past.pull), float(rows))
+            simplex(blend(old, new, noise, past.pull), float(rows))
             for old, new, noise in zip(past.margins, fresh, errors, strict=True)
         ]
     tables = [
@@ -138,15 +138,18 @@ def past_of(measured: Measured, start: CodeArray, rows: int, memory: float) -> P
     return Past(margins, np.asarray(workload.count(start) * scale, dtype=np.float64), pull)
 
 
-def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float) -> FloatArray:
+def blend(
+    old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, beyond: float = TOGETHER
+) -> FloatArray:
     """Old values moved towards new ones: by the share ``pull``, further where the change is real, never beyond.
 
     Real is what stands out of the noise: of all cells together (James and Stein 1961), or of one cell (Breiman's
-    garrote, 1995). So a stream that changes is followed as soon as its change can be seen.
+    garrote, 1995). So a stream that changes is followed as soon as its change can be seen. ``beyond``: how many times
+    what noise explains all cells together must have moved.
     """
     gap = new - old
     square = np.maximum(gap * gap, SMALLEST)
-    together = 1 - TOGETHER * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
+    together = 1 - beyond * float(np.sum(np.broadcast_to(noise, gap.shape))) / float(square.sum())
     alone = 1 - ALONE**2 * noise / square
     return np.asarray(old + gap * np.maximum(max(pull, together), alone))
 
@@ -180,7 +183,7 @@ def _table(
     association = association * kept
     if past is not None:
         before = past.cells[part].reshape(shape) - independent_counts([past.margins[c] for c in marginal], rows)
-        association = _blend(before, association, kept**2 * noise, past.pull)
+        association = blend(before, association, kept**2 * noise, past.pull)
         independent = independent_counts([shares[c] for c in marginal], rows)
     return simplex((independent + association).reshape(-1), float(rows))
 
