@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numba
 import numpy as np
@@ -72,6 +72,15 @@ class Workload:
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Number of codes of each column, for each marginal."""
         return tuple(tuple(self.sizes[c] for c in marginal) for marginal in self.marginals)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """0 for the total, 1 for tables of one column, 2 for all larger ones; shape ``(marginals,)``."""
+        return np.array([min(len(marginal), 2) for marginal in self.marginals])
+
+    def only(self, positions: Iterable[int]) -> Self:
+        """Some of its marginals, alone."""
+        return type(self)(sizes=self.sizes, marginals=tuple(self.marginals[q] for q in positions))
 
     @cached_property
     def lengths(self) -> IntArray:

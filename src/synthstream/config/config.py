@@ -155,13 +155,19 @@ class StreamConfig:
         limits |= {"max_per_tick": unit.max_per_tick, "per": unit.per}
         return {f"privacy.unit.{key}": value for key, value in limits.items()}
 
+    @property
+    def measures(self) -> str:
+        """How tables are measured: always, at refreshes, once in an epoch, or, in other kinds of stream, otherwise."""
+        settings, privacy = self.synthesizer, self.privacy
+        if settings.kind != "table":
+            return settings.kind
+        return settings.measures(privacy.budget, self.workload, self.edition, privacy.unit)
+
     def _of_edition(self) -> dict[str, Any]:
         """What editions after the first add."""
         if self.edition == 1:
             return {}
-        how = self.synthesizer.measures(self.privacy.budget, self.workload, self.edition, self.privacy.unit)
-        refresh = self.synthesizer.kind == "table" and how == "refresh"
-        growth = {"synthesizer.growth": self.synthesizer.refresh_growth} if refresh else {}
+        growth = {"synthesizer.growth": self.synthesizer.refresh_growth} if self.measures == "refresh" else {}
         return {"edition": self.edition, **growth}
 
     def begun_as(self, facts: Mapping[str, Any]) -> Self:

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from synthstream.kernel.counters import Counter, State, counter
-from synthstream.kernel.counters.base import clip, inner, outer
+from synthstream.kernel.counters.base import clip, inner, outer, too_wide
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.select import chosen, expected_distances, l1_scores
@@ -107,10 +107,7 @@ class Epochs:
         if self.picks is not None and self.picks < 1:
             raise ValueError(f"picks must be at least 1, not {self.picks}")
         if not max(self.scales.tolist()) < LARGEST_SCALE or not all(map(self.counter.draws, self.running.tolist())):
-            raise ValueError(
-                f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables: the noise "
-                "would be wider than can be drawn. Measure fewer tables, or allow more."
-            )
+            raise too_wide(self.budget.epsilon, len(self.workload.marginals))
 
     # -- public facts -------------------------------------------------------------------------------------------
 
@@ -119,10 +116,10 @@ class Epochs:
         """The counter of the total, and of the rows of either sign."""
         return counter("auto", horizon=self.horizon, noise="laplace")
 
-    @cached_property
+    @property
     def order(self) -> IntArray:
-        """0 for the total, 1 for tables of one column, 2 for larger ones; shape ``(marginals,)``."""
-        return np.array([min(len(marginal), 2) for marginal in self.workload.marginals])
+        """See :class:`Workload`."""
+        return self.workload.order
 
     @property
     def counts_rows(self) -> bool:
@@ -350,11 +347,10 @@ class Epochs:
             since: first tick of the part that tables of one column count; left out: that of the epoch.
             rows: of either sign, up to this tick; ``None`` if they are not counted.
         """
-        marginals = tuple(self.workload.marginals[q] for q in positions)
         order, begin = self.order[positions], self.begin(tick)
         return Measured(
             tick=tick,
-            workload=Workload(sizes=self.workload.sizes, marginals=marginals),
+            workload=self.workload.only(positions),
             values=values,
             variance=self.variance(tick)[positions],
             since=np.choose(order, [0, begin if since is None else since, begin]),

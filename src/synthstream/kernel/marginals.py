@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from synthstream.kernel.counters import Counter, State, counter
+from synthstream.kernel.counters.base import too_wide
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import Split
 from synthstream.measured import Measured, fingerprint_of
@@ -68,10 +69,7 @@ class Marginals:
 
     def __post_init__(self) -> None:
         if not self.counter.draws(float(self.multipliers.max())):
-            raise ValueError(
-                f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables, the total "
-                "among them: the noise would be wider than can be drawn. Measure fewer tables, or allow more."
-            )
+            raise too_wide(self.budget.epsilon, len(self.workload.marginals))
 
     @cached_property
     def counter(self) -> Counter:
@@ -91,7 +89,7 @@ class Marginals:
         elif split == "sqrt-cells":
             key = roots
         else:
-            order = np.array([min(len(marginal), 2) for marginal in self.workload.marginals])
+            order = self.workload.order
             within = np.where(order == 2, 1.0, roots)
             key = np.array([_PARTS[k] for k in order]) * within / np.bincount(order, within)[order]
         return np.asarray(key / key.sum())

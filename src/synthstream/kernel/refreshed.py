@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.kernel.counters import Counter, State, counter
-from synthstream.kernel.counters.base import clip, inner, outer
+from synthstream.kernel.counters.base import clip, inner, outer, too_wide
 from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import resolution_for
@@ -86,17 +86,14 @@ class Refreshed:
             raise ValueError(f"growth must be above 1 and at most 100, not {self.growth}")
         widest = float(max(self.at_ticks.max(), self.at_refreshes.max()))
         if not self.counter.draws(widest) or not self.larger.draws(widest) or not self.singles.draws(widest):
-            raise ValueError(
-                f"epsilon = {self.budget.epsilon:g} is too small for {len(self.workload.marginals)} tables: the noise "
-                "would be wider than can be drawn. Measure fewer tables, or allow more."
-            )
+            raise too_wide(self.budget.epsilon, len(self.workload.marginals))
 
     # -- public facts -------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
     def order(self) -> IntArray:
-        """0 for the total, 1 for tables of one column, 2 for larger ones; shape ``(marginals,)``."""
-        return np.array([min(len(marginal), 2) for marginal in self.workload.marginals])
+        """See :class:`Workload`."""
+        return self.workload.order
 
     @cached_property
     def counter(self) -> Counter:
@@ -279,6 +276,5 @@ class Refreshed:
 
     def measured(self, tick: int, positions: list[int], values: FloatArray) -> Measured:
         """What was measured at a tick: tables at these positions of the workload, and their values."""
-        marginals = tuple(self.workload.marginals[q] for q in positions)
-        workload = Workload(sizes=self.workload.sizes, marginals=marginals)
-        return Measured(tick=tick, workload=workload, values=values, variance=self.variance(tick)[positions])
+        workload, variance = self.workload.only(positions), self.variance(tick)[positions]
+        return Measured(tick=tick, workload=workload, values=values, variance=variance)

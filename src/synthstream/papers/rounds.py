@@ -262,10 +262,9 @@ class InRounds(ABC):
         return 1
 
     def _unpacked(self, tick: int, positions: list[int], values: FloatArray, *, since: int) -> Measured:
-        marginals = tuple(self.workload.marginals[q] for q in positions)
         return Measured(
             tick=tick,
-            workload=Workload(sizes=self.workload.sizes, marginals=marginals),
+            workload=self.workload.only(positions),
             values=values,
             variance=self.variance(tick)[positions],
             since=np.full(len(positions), since, dtype=np.int64),

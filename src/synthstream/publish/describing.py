@@ -9,7 +9,6 @@ from typing import Any, Literal
 from synthstream.config.config import StreamConfig
 from synthstream.schema.columns import MISSING, Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.schema.coordinates import Coordinate
-from synthstream.synthesizers.assembly import measures
 
 Kind = Literal["string", "integer", "number", "boolean", "datetime"]
 
@@ -124,7 +123,7 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
             description="Standard error of the noise in measured. Null if it is not known.",
         ),
         FieldFacts(name="since", kind="integer", description="First tick that measured counts."),
-        *([FieldFacts(name="measured_at", kind="integer", description=late)] if measures(config) == "refresh" else []),
+        *([FieldFacts(name="measured_at", kind="integer", description=late)] if config.measures == "refresh" else []),
     ]
 
 

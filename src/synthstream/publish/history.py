@@ -19,7 +19,6 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
-from synthstream.synthesizers.assembly import measures
 from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
@@ -99,7 +98,7 @@ class History:
         Raises ``SinkError`` if they are not what was published.
         """
         workload, names = self.workload, ["count", "measured", "stderr", "since"]
-        late = measures(self.config) == "refresh"
+        late = self.config.measures == "refresh"
         frame = self.sink.read(tick.tick, "tables.parquet", columns=[*names, *(["measured_at"] if late else [])])
         if late:
             now = pl.when(pl.col("measured_at") == tick.tick)

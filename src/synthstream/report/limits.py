@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from synthstream.config.config import StreamConfig
 from synthstream.privacy import Unit
-from synthstream.synthesizers.assembly import measures
 from synthstream.workload import Workload
 
 
@@ -63,12 +62,12 @@ def _of_persons(unit: Unit) -> dict[str, str]:
 def _of_accuracy(config: StreamConfig) -> dict[str, str]:
     settings = config.synthesizer
     found = _of_points(config) if config.workload is None else _of_tables(config.workload)
-    if measures(config) == "refresh":
+    if config.measures == "refresh":
         found["Larger tables lag behind"] = (
             "Tables of two columns or more are measured whenever the stream has grown. Between these moments the rows "
             "keep what was known of them, and follow the total and the single columns."
         )
-    if measures(config) == "epochs":
+    if config.measures == "epochs":
         found["Tables lag behind the total"] = (
             "Tables are measured at the end of ever longer epochs. What came since then shows in the total alone."
         )

@@ -52,7 +52,7 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         ConfigError: they do not fit together.
     """
     try:
-        budget = config.privacy.budget.per_event(group_factor(config), by_pure=measures(config) == "epochs")
+        budget = config.privacy.budget.per_event(group_factor(config), by_pure=config.measures == "epochs")
         return _MAKERS[config.synthesizer.kind](config, budget)
     except ValueError as error:
         each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
@@ -70,19 +70,11 @@ def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
     return replace(claim, provided=(_CLOSED,)) if many else claim
 
 
-def measures(config: StreamConfig) -> str:
-    """How tables are measured: always, at refreshes, once in an epoch, or, in other kinds of stream, otherwise."""
-    settings, budget = config.synthesizer, config.privacy.budget
-    if settings.kind != "table":
-        return settings.kind
-    return settings.measures(budget, config.workload, config.edition, config.privacy.unit)
-
-
 def group_factor(config: StreamConfig) -> Fraction:
     """How much further the events of one unit move what passes the gate than one event does."""
     unit, budget = config.privacy.unit, config.privacy.budget
     how = None
-    if unit.max_per_tick is not None and not budget.pure and measures(config) == "always":
+    if unit.max_per_tick is not None and not budget.pure and config.measures == "always":
         how = counter(config.synthesizer.counter, horizon=config.clock.horizon, noise="gaussian")
     return participation_factor(how, unit)
 
@@ -109,7 +101,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         raise ValueError("there are no tables to count")
     table = config.synthesizer.kind == "table"
     return synthesizer_for(
-        config.synthesizer.model_copy(update={"measure": measures(config)}) if table else config.synthesizer,
+        config.synthesizer.model_copy(update={"measure": config.measures}) if table else config.synthesizer,
         workload=config.workload,
         budget=budget,
         horizon=config.clock.horizon,

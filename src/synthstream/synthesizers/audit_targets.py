@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,17 +35,8 @@ _EPOCH = 9
 
 
 def of_marginals(mechanism: Marginals) -> AuditTargets:
-    """Of tables that are all measured at every tick.
-
-    A row that comes moves one cell of every table; one that is replaced moves two, or one by two with its sign.
-    """
-    multipliers = _used(mechanism)
-    moved = np.ones(multipliers.size)
-    if mechanism.neighbours == "replace-one" and mechanism.unit.signed:
-        moved *= 2
-    elif mechanism.neighbours == "replace-one":
-        several = mechanism.workload.lengths > 1
-        multipliers, moved = np.repeat(multipliers[several], 2), np.repeat(moved[several], 2)
+    """Of tables that are all measured at every tick."""
+    multipliers, moved = _moved(mechanism, _used(mechanism), mechanism.workload.lengths)
     claim = mechanism.claim()
     whole = CounterTarget(
         name=f"all {len(mechanism.multipliers)} tables",
@@ -61,21 +51,17 @@ def of_marginals(mechanism: Marginals) -> AuditTargets:
 
 def of_refreshed(mechanism: Refreshed) -> AuditTargets:
     """Of tables of which larger ones are measured at refreshes."""
-    gate = _AllScales()
+    gate = _Scales()
     mechanism.step(mechanism.init(), np.zeros(mechanism.workload.cells, dtype=np.int64), gate)  # a refresh is the first
     order, lengths = mechanism.order, mechanism.workload.lengths
     counters = (mechanism.counter, mechanism.singles, mechanism.larger)
     names = ("small tables at every tick", "tables of one column at refreshes", "larger tables at refreshes")
     parts: list[CounterTarget | DrawTarget] = []
-    twice = mechanism.neighbours == "replace-one"
     for name, how, asked, held in zip(names, counters, gate.asked, (order < 2, order == 1, order == 2), strict=True):
-        sizes = [*lengths[order == 0], *lengths[order == 1]] if how is mechanism.counter else lengths[held]
-        starts = np.cumsum([0, *sizes[:-1]])
-        multipliers = asked[starts] / (how.sensitivity(0) * 2.0**how.grid_bits)
-        moved = np.full(multipliers.size, 2.0 if twice and mechanism.unit.signed else 1.0)
-        if twice and not mechanism.unit.signed:
-            several = np.asarray(sizes) > 1
-            multipliers, moved = np.repeat(multipliers[several], 2), np.repeat(moved[several], 2)
+        # Of small tables the total comes first at the gate.
+        sizes = np.concatenate([lengths[held & (order == k)] for k in (0, 1, 2)])
+        used = asked[np.cumsum([0, *sizes[:-1]])] / (how.sensitivity(0) * 2.0**how.grid_bits)
+        multipliers, moved = _moved(mechanism, used, sizes)
         parts.append(CounterTarget(name=name, counter=how, multipliers=multipliers, moved=moved))
     single = _one_cell("one cell of a larger table", mechanism.larger, float(mechanism.at_refreshes[order == 2].min()))
     return AuditTargets([single], parts, "")
@@ -135,18 +121,6 @@ def _one_cell(name: str, counter: Counter, multiplier: float) -> CounterTarget:
 
 
 class _Scales(Gate):
-    """A gate that adds nothing, and notes the scale that it was asked for first."""
-
-    def __init__(self) -> None:
-        self.first: FloatArray | None = None
-
-    def answer(self, question: Question) -> IntArray:
-        if self.first is None:
-            self.first = np.asarray(question.scale, dtype=np.float64)
-        return question.noiseless()
-
-
-class _AllScales(Gate):
     """A gate that adds nothing, and notes all scales that it was asked for."""
 
     def __init__(self) -> None:
@@ -159,17 +133,24 @@ class _AllScales(Gate):
 
 def _used(mechanism: Marginals) -> FloatArray:
     """Multipliers of the first cell of each table, as a step of the mechanism really uses them, shape ``(tables,)``."""
+    counter, tables, single = mechanism.counter, _Scales(), _Scales()
+    none = np.zeros(mechanism.workload.cells, dtype=np.int64)
+    mechanism.step(mechanism.init(), none, tables)
+    counter.step(counter.init(1), none[:1], single, multiplier=np.ones(1))
+    return tables.asked[0][mechanism.workload.offsets[:-1]] / float(single.asked[0][0])
 
-    def asked(draw: Callable[[Any], object]) -> FloatArray:
-        gate = _Scales()
-        draw(gate)
-        return np.zeros(0) if gate.first is None else gate.first
 
-    counter, cells = mechanism.counter, mechanism.workload.cells
-    none = np.zeros(cells, dtype=np.int64)
-    scales = asked(lambda gate: mechanism.step(mechanism.init(), none, gate))
-    unit = asked(lambda gate: counter.step(counter.init(1), none[:1], gate, multiplier=np.ones(1)))
-    return np.broadcast_to(scales, cells)[mechanism.workload.offsets[:-1]] / float(unit.reshape(-1)[0])
+def _moved(mechanism: Marginals | Refreshed, multipliers: FloatArray, sizes: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Multipliers of the cells that one unit changes, and by how much, from those of a cell of each table.
+
+    A row that comes moves one cell of every table; one that is replaced moves two, or one by two with its sign.
+    """
+    moved = np.ones(multipliers.size)
+    if mechanism.neighbours == "replace-one" and mechanism.unit.signed:
+        return multipliers, 2 * moved
+    if mechanism.neighbours == "replace-one":
+        return np.repeat(multipliers[sizes > 1], 2), np.repeat(moved[sizes > 1], 2)
+    return multipliers, moved
 
 
 # -- the first tick of what has no counter ----------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from synthstream.synthesizers.contract import (
 from synthstream.synthesizers.simulation import simulate
 from synthstream.synthesizers.tables import OfTables
 from synthstream.synthesizers.windowing import Fitting
-from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # A fit shrinks tables by the size of their noise; those whose variances are scaled by this are taken as they are.
 _TAKEN_AS_IT_IS = 1e-4
@@ -211,8 +211,8 @@ def covariance(counter: Counter, s: int, t: int, multiplier: float) -> float:
 
 def up_to_one(measured: Measured) -> Measured:
     """The total and the tables of one column alone."""
-    kept = [q for q, marginal in enumerate(measured.workload.marginals) if len(marginal) < 2]
-    workload = Workload(sizes=measured.workload.sizes, marginals=tuple(measured.workload.marginals[q] for q in kept))
+    kept = np.flatnonzero(measured.workload.order < 2).tolist()
+    workload = measured.workload.only(kept)
     return replace(
         measured,
         workload=workload,

@@ -83,7 +83,7 @@ class FromSelection(_OfSelected):
     ) -> tuple[State, Measured, Models]:
         """See :class:`Synthesizer`. The models of a tick begin with those of the tick before."""
         rounds = self._rounds(models)
-        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
+        return *self.mechanism.step(state, counts.dense(self.cells), gate, rounds), rounds.result().arrays()
 
     def replay(self, measured: Measured, models: Models) -> Models:
         rounds = self._rounds(models)
@@ -136,7 +136,7 @@ class FromBatches(_OfSelected):
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         rounds = Rounds(self.mechanism.workload, self.kind)
-        return *self.mechanism.step(state, self._dense(counts), gate, rounds), rounds.result().arrays()
+        return *self.mechanism.step(state, counts.dense(self.cells), gate, rounds), rounds.result().arrays()
 
     @override
     def replay(self, measured: Measured, models: Models) -> Models:

@@ -66,29 +66,39 @@ class OfTables(Synthesizer[Measured, Population]):
     def release(self, **facts: Any) -> TableRelease:
         return TableRelease(workload=self.mechanism.workload, **facts)
 
-    def _dense(self, counts: Counts) -> IntArray:
-        return counts.dense(self.mechanism.workload.cells)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Continual(OfTables):
-    """All tables at every tick, and a living population fitted to them."""
+class Running(OfTables):
+    """Running counts, measured at times that are known beforehand, without a look at what was fitted."""
 
-    mechanism: Marginals
+    mechanism: Marginals | Refreshed
+
+    exact_forecast = True
 
     @override
     def step(
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
-        return *self.mechanism.step(state, self._dense(counts), gate), {}
+        return *self.mechanism.step(state, counts.dense(self.cells), gate), {}
+
+    def expected_variance(self, tick: int) -> FloatArray:
+        return self.mechanism.variance(tick)
+
+    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
+        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continual(Running):
+    """All tables at every tick, and a living population fitted to them."""
+
+    mechanism: Marginals
 
     @override
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
         return fit(history(tick), start=last, seed=seed, edition=self.edition, groups=self.groups)
-
-    exact_forecast = True
 
     def pack(self, measured: Measured) -> IntArray:
         """See :class:`Synthesizer`: in units of the resolution."""
@@ -107,9 +117,6 @@ class Continual(OfTables):
     def caveat(self) -> str:
         return "Errors are those of the measured tables; the rows are fitted to all of them and are usually closer."
 
-    def expected_variance(self, tick: int) -> FloatArray:
-        return self.mechanism.variance(tick)
-
     def describe(self) -> str:
         return f"every table at every tick, by the counter {type(self.mechanism.counter).__name__.lower()}"
 
@@ -127,21 +134,12 @@ class Continual(OfTables):
     ) -> list[Piece]:
         return simulate.every_tick(self.mechanism, schema, ticks, events_per_tick, careful=careful)
 
-    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
-
 
 @dataclass(frozen=True, kw_only=True)
-class AtRefreshes(OfTables):
+class AtRefreshes(Running):
     """Small tables at every tick, larger ones when the stream has grown, and a living population fitted to both."""
 
     mechanism: Refreshed
-
-    @override
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
-    ) -> tuple[State, Measured, Models]:
-        return *self.mechanism.step(state, self._dense(counts), gate), {}
 
     def pack(self, measured: Measured) -> IntArray:
         return pack_tables(self.mechanism.workload, measured, resolution=self.mechanism.resolution)
@@ -185,8 +183,6 @@ class AtRefreshes(OfTables):
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
         return bounds.of_refreshed(self.mechanism, tick, beta=beta)
 
-    exact_forecast = True
-
     bound_covers = "before the fit, and apart from what larger tables have not counted since the last refresh"
 
     @property
@@ -195,9 +191,6 @@ class AtRefreshes(OfTables):
             "Errors are those of the measured tables, of larger ones at the last refresh; the rows are fitted to all "
             "of them and are usually closer."
         )
-
-    def expected_variance(self, tick: int) -> FloatArray:
-        return self.mechanism.variance(tick)
 
     def describe(self) -> str:
         return (
@@ -218,6 +211,3 @@ class AtRefreshes(OfTables):
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
         return simulate.at_refreshes(self.mechanism, schema, ticks, events_per_tick, careful=careful)
-
-    def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)

@@ -200,6 +200,14 @@ class ToeplitzCounter(MatrixCounter):
         return sigma**2 * math.fsum(self.decoder[: s + 1] * self.decoder[t - s : t + 1])
 
 
+def too_wide(epsilon: float, tables: int) -> ValueError:
+    """What is raised where the noise of so many tables cannot be drawn."""
+    return ValueError(
+        f"epsilon = {epsilon:g} is too small for {tables} tables, the total among them: the noise would be wider than "
+        "can be drawn. Measure fewer tables, or allow more."
+    )
+
+
 def outer(state: State, prefix: str) -> State:
     """The entries of a state with a prefix, as a part of a larger state."""
     return {prefix + name: array for name, array in state.items()}
