@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
 RESULTS = HERE / "results" / "peers.jsonl"
 # Streams of the rows of Census Income, in other orders.
-_SAME = {name: "adult-random" for name in ("adult-by-age", "adult-by-education-num", "seasonal")}
+_SAME = dict.fromkeys(("adult-by-age", "adult-by-education-num", "seasonal"), "adult-random")
 
 
 def run(stream: str, method: str, epsilon: float, delta: float, python: Path) -> dict[str, object]:
