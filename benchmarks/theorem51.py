@@ -60,13 +60,12 @@ def batch_of(exact: IntArray, gate: SeededGate, *, picks: int, events: float) ->
         chosen.append(best)
         values.append(noisy)
         marginal, cell = PLACES[best]
-        weights = fit_weights(SIZES, [marginal], [noisy], [1.0], events, start=weights, iterations=1, cells=[cell])
+        weights = fit_weights(SIZES, [marginal], [noisy], events, start=weights, iterations=1, cells=[cell])
         mean += weights.answers(QUERIES) / picks
     refitted = fit_weights(
         SIZES,
         [PLACES[q][0] for q in chosen],
         values,
-        np.ones(picks),
         events,
         start=weights,
         iterations=REFITS,
