@@ -195,7 +195,7 @@ def _errors(made: Synthesizer, batches: list[Any], history: dict[int, Any], mode
 
 
 def _pooled(made: InEpochs, history: dict[int, Any], ticks: int) -> Measured:
-    ends = [t - 1 for t in tables.ends_of_epochs(made.mechanism, ticks) if t != ticks]
+    ends = [t - 1 for t in made.mechanism.ended(ticks) if t != ticks]
     return pooled([*(history[t] for t in ends), history[ticks - 1]])
 
 

@@ -27,7 +27,7 @@ from benchmarks.environment import environment
 from synthstream.config.config import load
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.fit.weights import Weights, fit_weights
-from synthstream.synthesizers.bounds import baseline_bound, picks_rule
+from synthstream.synthesizers.bounds import picks_rule, theorem_5_1
 from synthstream.workload import Workload
 
 FloatArray = NDArray[np.float64]
@@ -46,6 +46,14 @@ REFITS = 100
 QUERIES = Workload(sizes=SIZES, marginals=tuple((i, j) for i in range(4) for j in range(i + 1, 4)))
 # Of each query its marginal, and its cell within it.
 PLACES = [(m, c) for m, cells in zip(QUERIES.marginals, QUERIES.lengths, strict=True) for c in range(int(cells))]
+
+
+def baseline_bound(
+    sizes: tuple[int, ...], *, picks: float, queries: int, events: float, ticks: int, epsilon: float, beta: float = BETA
+) -> float:
+    """The bound of Theorem 5.1, in events. Above ``events * ticks`` it says nothing: no count is ever off by more."""
+    near, far = theorem_5_1(sizes, queries, events, ticks, epsilon, beta)
+    return near / math.sqrt(picks) + far * picks
 
 
 def batch_of(exact: IntArray, gate: SeededGate, *, picks: int, events: float) -> tuple[FloatArray, FloatArray]:

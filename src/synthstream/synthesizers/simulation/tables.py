@@ -249,27 +249,10 @@ def _stepped(mechanism: Epochs, ticks: int) -> list[int]:
 
     Where shares do not change all other epochs have one part. Rows that come evenly end a part by growing by a tenth.
     """
-    ends = ends_of_epochs(mechanism, ticks)
+    ends = mechanism.ended(ticks)
     if mechanism.counts_rows:
-        ends = sorted({*ends, *ends_of_epochs(replace(mechanism, growth=1.1), ticks)})
+        ends = sorted({*ends, *replace(mechanism, growth=1.1).ended(ticks)})
     return ends
-
-
-def ends_of_epochs(mechanism: Epochs, ticks: int) -> list[int]:
-    """Numbers of ticks, up to ``ticks``, after which an epoch ends.
-
-    Example:
-        >>> mechanism = Epochs(
-        ...     workload=Workload.all_up_to(1, sizes=(2,)), budget=Budget(epsilon=1.0, delta=0.0), horizon=50, picks=1
-        ... )
-        >>> ends_of_epochs(mechanism, 30)
-        [1, 2, 3, 5, 8, 12, 18, 27]
-    """
-    ends, end = [], mechanism.begin(ticks)
-    while end > 0:
-        ends.append(end)
-        end = mechanism.begin(end - 1)
-    return ends[::-1]
 
 
 def seconds_per_release(
