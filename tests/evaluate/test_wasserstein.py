@@ -53,7 +53,6 @@ def test_a_shift_costs_its_longer_side() -> None:
     for down, right in ((0, 0), (5, 0), (4, 7), (11, 3)):
         shifted = np.roll(mass, (down, right), axis=(0, 1))
         assert w1_grid(mass, 3 * shifted) == pytest.approx(max(down, right) / 32, abs=1e-12)
-        assert w1_grid(mass, shifted, cell=2.0) == pytest.approx(max(down, right) * 2.0, abs=1e-9)
 
 
 def test_grid_is_a_distance() -> None:

@@ -10,8 +10,8 @@ from synthstream.synthesizers.simulation.transport import moves
 from synthstream.workload import FloatArray
 
 
-def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None) -> float:
-    """W1 of two masses on a square grid in the maximum norm, exact up to rounding.
+def w1_grid(mass_a: FloatArray, mass_b: FloatArray) -> float:
+    """W1 of two masses on a grid over the unit square in the maximum norm, exact up to rounding.
 
     Mass flows from cell to cell, as a king moves, at a cost of one side for each move. As the maximum norm is the
     number of a king's moves, the cheapest flow costs as much as the best transport. It is found as a linear program by
@@ -21,7 +21,6 @@ def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None
 
     Args:
         mass_a, mass_b: shape ``(side, side)``, at least 0, each scaled to add up to 1.
-        cell: side of a cell; left out: that of the unit square, ``1 / side``.
 
     Raises:
         ValueError: masses are negative, all 0 or not on one square grid.
@@ -47,7 +46,7 @@ def w1_grid(mass_a: FloatArray, mass_b: FloatArray, *, cell: float | None = None
     flow = linprog(leaves, A_eq=balance, b_eq=supply, method="highs-ipm")  # type: ignore[call-overload]
     if flow.status != 0:
         raise RuntimeError(f"no transport found: {flow.message}")
-    return float(flow.fun) / cells * (1 / side if cell is None else cell)
+    return float(flow.fun) / cells / side
 
 
 def normalised(weights: FloatArray | None, points: int) -> FloatArray:
