@@ -12,7 +12,7 @@ import pytest
 
 from synthstream.counts import Counts
 from synthstream.fit.population import Population, fit
-from synthstream.ingest.counting import PrivateRows
+from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.kernel.gate import SystemGate
 from synthstream.measured import Measured
 from synthstream.partition import WHOLE, Shape
@@ -22,6 +22,7 @@ from tests.support.house import SOURCE, nodes_of
 
 WORKLOAD = Workload.all_up_to(1, sizes=(4,))
 COUNTS = Counts.of(np.array([10, 4, 3, 2, 1]))
+BY_TICK = CountsByTick(stream="a", cells=5, ticks={0: COUNTS})
 ROWS = PrivateRows(np.zeros((3, 1), dtype=np.int32), np.zeros(3, dtype=np.int64))
 NOISY: dict[str, Any] = {"tick": 0, "workload": WORKLOAD, "variance": np.ones(2)}
 
@@ -52,7 +53,7 @@ USES: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("private", [COUNTS, ROWS], ids=["counts", "rows"])
+@pytest.mark.parametrize("private", [COUNTS, BY_TICK, ROWS], ids=["counts", "by tick", "rows"])
 @pytest.mark.parametrize("use", USES, ids=range(len(USES)))
 def test_nothing_takes_what_is_exact(use: Callable[[Any], Any], private: Any) -> None:
     with pytest.raises((TypeError, AttributeError)) as caught:

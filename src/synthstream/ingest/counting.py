@@ -101,7 +101,7 @@ def counted(rows: PrivateRows, *, count: Count) -> Iterator[tuple[int, Counts]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountsByTick:
+class CountsByTick(Private):
     """Exact counts of rows, by tick. Private.
 
     However rows are split, and in whatever order the parts are merged, the whole is the same, and so are its bytes.
