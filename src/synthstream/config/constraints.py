@@ -95,11 +95,7 @@ NOTHING = Known()
 
 
 def constraints_of(
-    sections: Sequence[ConstraintSection],
-    kind: str,
-    schema: Schema,
-    base: Path,
-    problems: Problems,
+    sections: Sequence[ConstraintSection], kind: str, schema: Schema, base: Path, problems: Problems
 ) -> Known:
     """Groups of columns and their allowed combinations; problems are noted.
 

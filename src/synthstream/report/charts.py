@@ -133,13 +133,7 @@ def line_chart(
     )
 
 
-def bar_chart(
-    bars: Sequence[Bar],
-    *,
-    title: str,
-    high: float | None = None,
-    more: Sequence[Bar] = (),
-) -> Markup:
+def bar_chart(bars: Sequence[Bar], *, title: str, high: float | None = None, more: Sequence[Bar] = ()) -> Markup:
     """Horizontal bars with error bars, as a table: labels and numbers are text.
 
     Args:

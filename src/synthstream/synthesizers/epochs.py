@@ -20,14 +20,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
-from synthstream.synthesizers.contract import (
-    AuditTargets,
-    History,
-    Models,
-    Past,
-    Piece,
-    Windowed,
-)
+from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
 from synthstream.synthesizers.simulation import simulate
 from synthstream.synthesizers.tables import OfTables
 from synthstream.synthesizers.windowing import Fitting

@@ -169,14 +169,7 @@ class AtRefreshes(Running):
         shared = self.mechanism.covariance(last_refresh, tick)
         then = None if fresh else Earlier(history(last_refresh), shared, self.mechanism.unit.signed)
         return fit(
-            known,
-            start=last,
-            seed=seed,
-            memory=0.0,
-            edition=self.edition,
-            fresh=fresh,
-            then=then,
-            groups=self.groups,
+            known, start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh, then=then, groups=self.groups
         )
 
     def error_bound(self, tick: int, *, beta: float) -> float:

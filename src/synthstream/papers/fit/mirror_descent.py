@@ -130,10 +130,7 @@ def _shares(table: FloatArray, total: float) -> FloatArray:
 
 
 def _descended(
-    tree: Calibrated,
-    potentials: list[FloatArray],
-    wanted: list[FloatArray],
-    steps: int,
+    tree: Calibrated, potentials: list[FloatArray], wanted: list[FloatArray], steps: int
 ) -> list[FloatArray]:
     """Potentials after some steps towards the cells of the wanted tables that are known."""
     flat = np.concatenate([table.reshape(-1) for table in wanted])
