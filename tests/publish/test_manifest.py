@@ -20,7 +20,7 @@ from synthstream.stream.recovery import adopt
 from tests.support.streams import KINDS, PERSONS, configured, rows
 
 PAGE = Path(__file__).parents[2] / "docs" / "manifest.md"
-SCHEMA: dict[str, Any] = json.loads((files("synthstream") / "schemas" / "manifest.schema.json").read_text())
+SCHEMA: dict[str, Any] = json.loads((files("synthstream.publish") / "manifest.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
 
 

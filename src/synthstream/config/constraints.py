@@ -15,10 +15,11 @@ from pydantic import Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from synthstream.config.keys import Section, Words
-from synthstream.config.problems import Problems, nearest
+from synthstream.config.problems import Problems
 from synthstream.constraints import MOST_COMBINATIONS, Group, joined
 from synthstream.errors import ConfigError
 from synthstream.schema.columns import Binned, Column, Datetime
+from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray
 
@@ -94,11 +95,7 @@ NOTHING = Known()
 
 
 def constraints_of(
-    sections: Sequence[ConstraintSection],
-    kind: str,
-    schema: Schema,
-    base: Path,
-    problems: Problems,
+    sections: Sequence[ConstraintSection], kind: str, schema: Schema, base: Path, problems: Problems
 ) -> Known:
     """Groups of columns and their allowed combinations; problems are noted.
 
@@ -172,7 +169,7 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
 
 def _place(name: str, key: str, schema: Schema) -> int:
     if name not in schema.names:
-        raise ConfigError(f"in {key}, {name!r} is not a column.{nearest(name, schema.names)} Name one of [[columns]]")
+        raise ConfigError(f"in {key}, {name!r} is not a column.{like(name, schema.names)} Name one of [[columns]]")
     return schema.names.index(name)
 
 
@@ -208,7 +205,7 @@ def _code(column: Column, value: Any, key: str) -> int:
             number = np.nan
         if column.edges[0] <= number < column.edges[-1]:
             return int(np.searchsorted(column.edges, number, side="right")) - 1
-    near = nearest(text, column.labels) or f" Its values are {', '.join(column.labels[:5])}"
+    near = like(text, column.labels) or f" Its values are {', '.join(column.labels[:5])}"
     raise ConfigError(f"{key}: {text!r} is not a value of {column.name!r}.{near}")
 
 

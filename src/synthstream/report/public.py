@@ -81,9 +81,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         unit=unit.words,
         claim=claim,
         promise=Promise(
-            epsilon=claim["epsilon"],
-            delta=claim["delta"],
-            whom="a person" if claim["unit"] == "person" else "an event",
+            epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"
         ),
         ledger=ledger(found),
         used=newest.tick + 1,
