@@ -148,7 +148,9 @@ def test_every_kind_of_stream_is_described_as_its_files_are(tmp_path: Path, kind
     before = published(tmp_path / "releases")
     assert describe(config)
     package = json.loads((tmp_path / "releases/datapackage.json").read_text())
-    assert [resource["path"].split("/")[0] for resource in package["resources"]] == ["000002"] * 4
+    assert [resource["path"].split("/")[0] for resource in package["resources"]] == ["000002"] * (
+        4 if config.workload is None else 5
+    )
     check_files(tmp_path / "releases", package)
     after = published(tmp_path / "releases")
     assert set(after) - set(before) == set(DESCRIPTIONS)
@@ -194,7 +196,7 @@ def test_the_tools_of_portals_take_it(tmp_path: Path, kind: str) -> None:
             if 'cell "nan"' not in error.message and 'cell "NaT"' not in error.message
         ]
         assert (wrong, report.errors) == ([], [])
-        assert {task.name for task in report.tasks} == {"rows", "tables", "measured", "manifest"}
+        assert {task.name for task in report.tasks} - {"series"} == {"rows", "tables", "measured", "manifest"}
 
         dataset = mlcroissant.Dataset(jsonld=str(tmp_path / "releases/croissant.json"))
         assert dataset.metadata.ctx.issues.errors == set()

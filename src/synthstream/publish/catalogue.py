@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 from synthstream.config.config import StreamConfig
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
-from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, tables_fields
-from synthstream.publish.folder import DESCRIPTIONS
+from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
+from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 
 _WHAT = {
     "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",
     "tables": "Counts with the error of their noise: what the rows are made of.",
     "measured": "What passed the gate at the newest tick, for machines.",
+    "series": "Counts of the newest tick, and of all so far, with the error of their noise.",
 }
 
 # What the specification asks every Croissant 1.0 file to begin with.
@@ -174,6 +175,7 @@ def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
     """The newest release as a Data Package 2."""
     about, manifest = config.publication, newest.manifest
     fields = {"rows": rows_fields(config), "tables": tables_fields(config), "measured": measured_fields()}
+    fields |= {"series": series_fields(config)} if SERIES in manifest["files"] else {}
     return _given(
         {
             "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
@@ -275,6 +277,7 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
             "recordSet": [
                 _record_set("rows", rows_fields(config)),
                 _record_set("tables", tables_fields(config)),
+                *([_record_set("series", series_fields(config))] if SERIES in manifest["files"] else []),
             ],
         }
     )

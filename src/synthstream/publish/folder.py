@@ -26,6 +26,9 @@ from synthstream.release.release import Release
 # What a release is made of, beside its manifest.
 FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
+# What streams of tables add to it from the second edition on.
+SERIES = "series.parquet"
+
 # What tells portals of the releases, beside them; made of them, and no part of any (``synthstream.publish.catalogue``).
 DESCRIPTIONS = ("datapackage.json", "croissant.json")
 
@@ -61,8 +64,8 @@ class Sink(Protocol):
 class ParquetSink:
     """A folder with one folder per release.
 
-    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines) and
-    ``manifest.json``.
+    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines),
+    ``series.parquet`` (the numbers of its tick, of new streams of tables) and ``manifest.json``.
 
     A release is written aside, synced, and renamed into place. A file that is there is never written again.
 
@@ -221,7 +224,8 @@ class ParquetSink:
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}
         measured = pl.DataFrame({"released": release.released})
-        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables), ("measured", measured)):
+        frames = {"rows": release.rows(self._rows), "tables": release.tables, "measured": measured}
+        for name, frame in (frames | ({"series": release.series} if release.has_series else {})).items():
             path = folder / f"{name}.parquet"
             self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig, load
-from synthstream.errors import NotReleased, SinkError
+from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed
 from synthstream.publish.building import Builder, from_releases
@@ -21,9 +21,11 @@ from synthstream.publish.folder import as_published
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases, simulated
 from synthstream.publish.windows import window
 from synthstream.release.release import Release
+from synthstream.release.series import lines, only, steps
 from synthstream.release.window import Moment, Window, moment_of
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column, Datetime
+from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, Workload
 
@@ -127,6 +129,57 @@ class Releases:
         for tick in {found.first - 1, found.tick} - {-1}:
             self._check(builder, tick)
         return found
+
+    def series(self, column: str | None = None, *, every: str | None = None) -> pl.DataFrame:
+        """What was counted in each step, with its error: by tick, or by week, month, quarter or year.
+
+        A number is what was counted in the step: an event that came late counts where it came. Months, quarters and
+        years are those of the calendar; a tick belongs to the one that it begins in. Numbers of a longer step have the
+        error of their own difference, not of the sum of its ticks.
+
+        Args:
+            column: whose values to count apart; left out: all events together.
+            every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``; left out: one tick. With
+                delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an epoch, or a
+                part of one, from ``start`` to ``end``.
+
+        Returns:
+            A line for each step, and value: ``start`` and ``end`` on the stream's own wall clock; ``value``, if there
+            is a column; ``measured`` and its standard error ``stderr``, null if not known.
+
+        Raises:
+            SchemaError: there is no such column, or no table of it alone.
+            NotReleased: nothing is released, or such steps are not known, or these are releases of points.
+            SinkError: a release is not what this stream published.
+
+        Example: ``releases.series("zone", every="1mo")``
+        """
+        newest, marginal = self._newest(), self._small(column)
+        builder, clock, found = self._builder(newest), self.config.clock, list[pl.DataFrame]()
+        for first, last in steps(clock, every, newest=newest):
+            self._check(builder, last)
+            counted = builder.counted(first, last)
+            tables = counted.workload.marginals
+            if every is not None and (marginal not in tables or counted.since[tables.index(marginal)] != first):
+                raise NotReleased(
+                    f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
+                    f"{every}. Leave 'every' out: each line then says from when to when it counts."
+                )
+            places = [tables.index(marginal)] if marginal in tables else []
+            found.append(lines(self.config.schema, only(counted, places), clock.boundary, span="tick"))
+        return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
+
+    def _small(self, column: str | None) -> tuple[int, ...]:
+        """The table of a column, or the total, if the stream counts it."""
+        names = self.config.schema.names
+        if column is not None and column not in names:
+            raise SchemaError(f"series: {column!r} is not a column.{like(column, names)} Columns are {list(names)}")
+        marginal = () if column is None else (names.index(column),)
+        if self.config.workload is None:
+            raise NotReleased("series: a stream of points has no tables; ask single releases for mass(lower, upper)")
+        if marginal not in self.config.workload.marginals:
+            raise SchemaError(f"series: this stream does not count {column or 'all events'} alone")
+        return marginal
 
     def _newest(self) -> int:
         last = self._sink.last()

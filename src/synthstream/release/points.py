@@ -82,7 +82,8 @@ class PointRelease(Release):
         """
         if self.files is not None:
             return self.files("tables.parquet")
-        return pl.concat([self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])])
+        levels = [self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])]
+        return pl.concat(levels).with_columns(**self._dates())
 
     def _nodes(self, level: int, mass: FloatArray) -> pl.DataFrame:
         number = np.arange(mass.size)

@@ -70,6 +70,8 @@ class Release(ABC):
         files: reads one of the release's files by its name, where it is read from what was published; rows and tables
             are then what stands there.
         covariance: see :meth:`synthstream.publish.building.Builder.covariance`; ``None`` for a stream of points.
+        counted: makes :attr:`series`; ``None`` for a stream of points, and for a window.
+        dated: whether it publishes its series, and dates in its tables: streams that began before do not.
     """
 
     name: str
@@ -84,6 +86,8 @@ class Release(ABC):
     changed: float | None = None
     files: Callable[[str], pl.DataFrame] | None = None
     covariance: Callable[[int, int], FloatArray] | None = None
+    counted: Callable[[], pl.DataFrame] | None = None
+    dated: bool = False
 
     def __repr__(self) -> str:
         stamp = "" if self.secure else f", {NOT_PRIVATE}"
@@ -162,6 +166,33 @@ class Release(ABC):
     @abstractmethod
     def tables(self) -> pl.DataFrame:
         """All counts that are published beside the rows."""
+
+    @property
+    def has_series(self) -> bool:
+        """Whether ``series.parquet`` is one of its files."""
+        return self.dated and self.counted is not None
+
+    @cached_property
+    def series(self) -> pl.DataFrame:
+        """The total and all tables of one column, as they were counted in its tick, and up to its end.
+
+        A row per cell: ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column``
+        and ``value``, null for the total; ``measured`` and its standard error ``stderr``, null if not known; ``span``,
+        ``"tick"`` or ``"running"``. A number is what was *counted in* the tick: an event that came late counts there.
+        With delta = 0 tables of one column are measured once an epoch: such a line begins with the epoch, or its part,
+        and ticks within it have none.
+
+        Raises:
+            SchemaError: streams of points, and windows, have none.
+        """
+        if self.counted is None:
+            raise SchemaError("series: streams of points have no tables, and a window is no tick")
+        return self.files("series.parquet") if self.files is not None and self.has_series else self.counted()
+
+    def _dates(self) -> dict[str, pl.Expr]:
+        """Columns of the tables: the span of the tick, on the stream's own wall clock."""
+        moments = {"start": self.start, "end": self.end} if self.dated else {}
+        return {name: pl.lit(at.replace(tzinfo=None), dtype=pl.Datetime("us")) for name, at in moments.items()}
 
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
@@ -296,7 +327,8 @@ class TableRelease(Release):
         if self.files is not None:
             return self.files("tables.parquet")
         count = self.workload.count(self.model.codes.astype(np.int32))
-        return cells(self.schema, self.workload).with_columns(count=pl.Series(count), **self._answers(self.workload))
+        told = cells(self.schema, self.workload).with_columns(count=pl.Series(count), **self._answers(self.workload))
+        return told.with_columns(**self._dates())
 
     def _answers(self, workload: Workload) -> dict[str, pl.Series]:
         """``measured``, ``stderr``, ``since`` over the cells of a workload; null where nothing is known.
