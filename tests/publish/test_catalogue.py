@@ -246,7 +246,9 @@ def test_describing_again_writes_nothing_and_gives_the_same_bytes(tmp_path: Path
 
 def test_a_simulation_says_so_where_people_look(tmp_path: Path) -> None:
     config = released(tmp_path, "always", secure=False)
-    for text in descriptions(config).values():
+    texts = descriptions(config)
+    assert texts.pop("settings.toml").startswith("# NOT PRIVATE")
+    for text in texts.values():
         found = json.loads(text)
         assert found.get("title", found["name"]).startswith("NOT PRIVATE")
         assert found["description"].startswith("NOT PRIVATE")

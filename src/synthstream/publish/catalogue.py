@@ -1,6 +1,7 @@
 """The published folder described for open-data portals: ``datapackage.json`` (Data Package 2) and ``croissant.json``.
 
-Both describe the newest release, from public facts alone: its files with sizes and hashes, every column, and what the
+For readers with this program ``settings.toml`` lies beside them. The two describe the newest release, from public facts
+alone: its files with sizes and hashes, every column, and what the
 releases promise. They are no part of a release: they lie beside them, and are written again when there is a newer one.
 """
 
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.settings import SETTINGS
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
@@ -71,7 +73,7 @@ class _Newest(NamedTuple):
 
 
 def describe(config: StreamConfig) -> bool:
-    """Write both descriptions beside the releases, if they are not there as they should be; tells whether it did.
+    """Write descriptions and settings beside the releases, if they are not as they should be; tells whether it did.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
@@ -102,7 +104,7 @@ def describe(config: StreamConfig) -> bool:
 
 
 def descriptions(config: StreamConfig) -> dict[str, str]:
-    """Texts of both files by name: a pure function of the configuration and the newest release.
+    """Texts of these files by name: a pure function of the configuration and the newest release.
 
     Raises:
         ConfigError: the releases were made with other settings.
@@ -123,7 +125,14 @@ def descriptions(config: StreamConfig) -> dict[str, str]:
         raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
     newest = _Newest(place.name, manifest, sizes)
     found = (data_package(config, newest), croissant(config, newest))
-    return {name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=True)}
+    return {
+        **{name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=False)},
+        SETTINGS: _stamp(newest) + config.settings,
+    }
+
+
+def _stamp(newest: _Newest) -> str:
+    return f"# {newest.manifest['warning']}\n" if newest.simulated else ""
 
 
 def wanted(config: StreamConfig) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from synthstream.config.settings import SETTINGS
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE, Committed
@@ -29,8 +30,8 @@ FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 # What streams of tables add to it from the second edition on.
 SERIES = "series.parquet"
 
-# What tells portals of the releases, beside them; made of them, and no part of any (``synthstream.publish.catalogue``).
-DESCRIPTIONS = ("datapackage.json", "croissant.json")
+# What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.
+DESCRIPTIONS = ("datapackage.json", "croissant.json", SETTINGS)
 
 
 class Newest(NamedTuple):
@@ -83,6 +84,10 @@ class ParquetSink:
     def place(self, tick: int) -> Path:
         """The folder of a tick's release."""
         return self.folder / f"{tick:06d}"
+
+    def where(self, tick: int | None = None) -> str:
+        """What to call the folder of a tick's release, or that of all, in messages."""
+        return str(self.folder if tick is None else self.place(tick))
 
     def ticks(self) -> list[int]:
         """Numbers of the releases that are there, rising."""

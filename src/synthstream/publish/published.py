@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from synthstream.config.config import StreamConfig, load
+from synthstream.config.config import StreamConfig
 from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed
+from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.folder import as_published
-from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases, simulated
+from synthstream.publish.folder import ParquetSink, as_published
+from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 from synthstream.publish.windows import window
 from synthstream.release.release import Release
 from synthstream.release.series import lines, only, steps
@@ -30,27 +31,34 @@ from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, Workload
 
 
-def releases(path: str | Path, *, simulate: bool = False) -> Releases:
-    """The published releases of the stream that a configuration file describes.
+def releases(place: str | Path, *, simulate: bool = False) -> Releases:
+    """The published releases of a stream.
 
     Args:
-        path: a ``stream.toml``.
-        simulate: those of its simulated run.
+        place: a ``stream.toml``; or a folder of releases, or a site that ``publish`` wrote, or the http or https
+            address of either: ``settings.toml``, which lies there, says what the stream is.
+        simulate: of a ``stream.toml``: those of its simulated run.
 
     Raises:
-        ConfigError: the file is not a valid configuration.
+        ConfigError: there is no valid configuration.
         NotReleased: it has no ``[sink]``.
+        SinkError: a web server does not answer.
 
-    Example: ``synthstream.releases("stream.toml").last.table(["zone"])``
+    Example: ``synthstream.releases("https://data.example.org/evictions").last.table("zone")``
     """
-    config = load(Path(path))
-    return Releases(simulated(config) if simulate else config)
+    found = located(place, simulate=simulate)
+    return Releases(found.config, sink=found.sink)
 
 
 class Releases:
-    """The releases in a stream's folder, oldest first. Each is checked against its hashes when it is read.
+    """The releases of a stream, oldest first. Each is checked against its hashes when it is read.
 
-    ``len`` says how many there are; a loop visits all of them. Nothing is kept open, and nothing private is needed.
+    ``len`` says how many there are; a loop visits all of them, and ``releases[-1]`` is the newest. Nothing is kept
+    open, and nothing private is needed.
+
+    Args:
+        config: with a ``[sink]``.
+        sink: what reads the releases; left out: the folder of ``[sink]``.
 
     Raises:
         NotReleased: the stream has no ``[sink]``.
@@ -63,15 +71,15 @@ class Releases:
         releases.between("2015-01-01", "2015-02-01").table(["zone"])
     """
 
-    def __init__(self, config: StreamConfig) -> None:
+    def __init__(self, config: StreamConfig, *, sink: ParquetSink | None = None) -> None:
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
         self.config = as_begun(config)
-        self._sink = parquet_sink(config.sink)
+        self._sink = parquet_sink(config.sink) if sink is None else sink
         self._built: tuple[list[int], Builder] | None = None
 
     def __repr__(self) -> str:
-        return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.folder})"
+        return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.where()})"
 
     def __len__(self) -> int:
         last = self._sink.last()
@@ -79,6 +87,19 @@ class Releases:
 
     def __iter__(self) -> Iterator[Release]:
         return (self.at(tick) for tick in range(len(self)))
+
+    @overload
+    def __getitem__(self, place: int) -> Release: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Release]: ...
+    def __getitem__(self, place: int | slice) -> Release | list[Release]:
+        """The release of a tick, counted from the newest if negative, or those of a range. As :meth:`at`."""
+        number = len(self)
+        if isinstance(place, slice):
+            return [self.at(tick) for tick in range(number)[place]]
+        if not -number <= place < number:
+            raise IndexError(f"{self._sink.where()} holds {number} releases, none at {place}")
+        return self.at(range(number)[place])
 
     @property
     def last(self) -> Release:
@@ -99,7 +120,7 @@ class Releases:
         newest = self._newest()
         if isinstance(when, int | np.integer):
             if not 0 <= when <= newest:
-                raise NotReleased(f"{self._sink.folder} holds releases up to tick {newest}, none of tick {when}.")
+                raise NotReleased(f"{self._sink.where()} holds releases up to tick {newest}, none of tick {when}.")
             return self._read(int(when))
         ended = self.config.clock.ended_before(moment_of(when, self.config.clock))
         if ended == 0:
@@ -185,7 +206,7 @@ class Releases:
         last = self._sink.last()
         if last is None:
             raise NotReleased(
-                f"{self._sink.folder} holds no release yet. `synthstream run` makes them; if there were some, "
+                f"{self._sink.where()} holds no release yet. `synthstream run` makes them; if there were some, "
                 "`synthstream recover --republish` makes them again."
             )
         return last.tick
@@ -209,7 +230,7 @@ class Releases:
         same = manifest.get("name") == self.config.name and manifest.get("schema") == schema.hash
         if not same or builder.head_after(tick) != manifest["chain"]["head"]:
             raise SinkError(
-                f"{self._sink.place(tick)} is no release of this configuration: its measurement, claim or columns "
+                f"{self._sink.where(tick)} is no release of this configuration: its measurement, claim or columns "
                 "differ. Point [sink] path to the stream's own folder, or undo the change; `synthstream verify` says "
                 "more."
             )

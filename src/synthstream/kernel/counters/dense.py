@@ -74,11 +74,12 @@ class Dense(MatrixCounter):
 
     def sensitivity(self, t: int = 0) -> float:
         """Norm of the largest column of the rounded C, from exact integers."""
-        return math.nextafter(math.sqrt(self._largest), math.inf) / 2.0**self.grid_bits
+        return self._norm
 
     @cached_property
-    def _largest(self) -> int:
-        return max(sum(int(c) ** 2 for c in column) for column in self.coefficients.T)
+    def _norm(self) -> float:
+        largest = max(sum(int(c) ** 2 for c in column) for column in self.coefficients.T)
+        return math.nextafter(math.sqrt(largest), math.inf) / 2.0**self.grid_bits
 
     def init(self, cells: int) -> State:
         nothing = np.zeros((0, cells), dtype=np.int64)
