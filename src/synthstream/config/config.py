@@ -133,8 +133,8 @@ class StreamConfig:
         """A configuration from keywords: the keys and sections of ``stream.toml``, as Python has them.
 
         Args:
-            frame: its columns are those of the stream: a polars, pandas or pyarrow frame, or a polars schema. Types, and
-                the categories of an ``Enum``, are looked at; no value of any row.
+            frame: its columns are those of the stream: a polars, pandas or pyarrow frame, or a polars schema. Types and
+                the categories of an ``Enum`` are looked at; no value of any row.
             columns: sections ``[[columns]]``; with a frame, by column, what its types do not declare.
             base: see :meth:`from_toml`.
             sections: ``name``, ``state``, ``privacy``, ``clock``, and so on.
@@ -144,6 +144,7 @@ class StreamConfig:
             SchemaError: a column of the frame is a category whose list occurred, or declares no values.
 
         Example:
+            >>> import polars as pl
             >>> from datetime import date
             >>> StreamConfig.of(
             ...     name="visits", state="state", privacy={"epsilon": 1.0, "delta": 0.0, "unit": "event"},
@@ -151,7 +152,7 @@ class StreamConfig:
             ...     frame=pl.Schema({"ward": pl.Enum(["A", "B"]), "age": pl.Int64}),
             ...     columns={"age": {"min": 0, "max": 99, "bins": 10}},
             ... ).workload.cells
-            50
+            60
         """
         if frame is not None:
             columns = columns_of(

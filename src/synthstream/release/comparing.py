@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -34,6 +34,11 @@ class Tables(Protocol):
     def tables(self) -> pl.DataFrame: ...
     def table(self, columns: Sequence[str] | str) -> pl.DataFrame: ...
     def marginal_of(self, columns: Sequence[str] | str) -> Workload: ...
+
+
+def promise(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of the claim. A later segment of the same stream rests on one theorem more."""
+    return {key: value for key, value in facts["claim"].items() if key not in ("words", "theorems", "trusts")}
 
 
 def compared(now: Tables, earlier: Tables, columns: Sequence[str] | str | None) -> pl.DataFrame:
