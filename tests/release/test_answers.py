@@ -110,7 +110,11 @@ def test_no_condition_is_answered_wrongly() -> None:
     """Conditions made at random: every answer is the true count."""
     rng, found, answered = np.random.default_rng(3), frame(), 0
     known = measured(found)
-    numbers = {"age": [0, 10, 15, 60, 99, 100], "fare": [-10, -5, 0.25, 5], "year": [2010, 2012]}
+    numbers: dict[str, list[float]] = {
+        "age": [0, 10, 15, 60, 99, 100],
+        "fare": [-10, -5, 0.25, 5],
+        "year": [2010, 2012],
+    }
     for _ in range(150):
         parts = []
         for name in rng.choice(list(numbers), rng.integers(1, 3)):
