@@ -49,6 +49,13 @@ class RowModel(Model, Protocol):
     def codes(self) -> NDArray[Any]:
         """Codes of the rows, shape ``(rows, columns)``."""
 
+    @property
+    def weights(self) -> IntArray | None:
+        """For how many events each row stands, shape ``(rows,)``; ``None``: each for one."""
+
+    def counts(self, workload: Workload) -> IntArray:
+        """Events over all cells of a workload, shape ``(cells,)``."""
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Release(ABC):

@@ -218,7 +218,11 @@ def joined(base: Model, own: Model) -> Model:
         return base.plus(own)
     if isinstance(base, Population) and isinstance(own, Population):
         codes = np.concatenate([base.codes.astype(np.int32), own.codes.astype(np.int32)])
-        return Population.of(own.workload, codes)
+        both = Population.of(own.workload, codes)
+        if base.weights is None and own.weights is None:
+            return both
+        weights = [np.ones(len(p.codes), dtype=np.int64) if p.weights is None else p.weights for p in (base, own)]
+        return replace(both, weights=np.concatenate(weights))
     raise TypeError(f"models of two kinds: {type(base).__name__} and {type(own).__name__}")
 
 
