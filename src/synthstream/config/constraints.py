@@ -167,6 +167,17 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
     return columns, codes
 
 
+def inlined(section: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """A section as it was read, with the content of its CSV file in place of the path."""
+    found = dict(section)
+    for key, names in (("allowed", ("columns",)), ("lookup", ("column", "function_of"))):
+        if isinstance(section.get(key), str):
+            asked = [name for of in names for name in ([section[of]] if isinstance(section[of], str) else section[of])]
+            rows = _from_file(base / Path(section[key]).expanduser(), asked, key)
+            found[key] = rows if key == "allowed" else {of: value for value, of in rows}
+    return found
+
+
 def _place(name: str, key: str, schema: Schema) -> int:
     if name not in schema.names:
         raise ConfigError(f"in {key}, {name!r} is not a column.{like(name, schema.names)} Name one of [[columns]]")

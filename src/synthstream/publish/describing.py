@@ -43,6 +43,25 @@ def tables_fields(config: StreamConfig) -> list[FieldFacts]:
     return _of_nodes(config) if config.workload is None else _of_tables(config)
 
 
+def series_fields(config: StreamConfig) -> list[FieldFacts]:
+    """The columns of ``series.parquet``."""
+    said: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
+        "tick": ("integer", "Number of the tick, from 0.", ()),
+        "start": ("datetime", "When what is counted begins, on the stream's wall clock.", ()),
+        "end": ("datetime", "When the tick ends.", ()),
+        "column": ("string", "Name of a column; null for the total.", config.schema.names),
+        "value": ("string", "Its value, or bin.", ()),
+        "measured": ("number", "How many were counted from start to end, with noise; may be negative.", ()),
+        "stderr": ("number", "Standard error of the noise in measured. Null if it is not known.", ()),
+        "span": ("string", "tick: since start, this tick or epoch alone; running: all so far.", ("tick", "running")),
+    }
+    sure = ("tick", "start", "end", "span")
+    return [
+        FieldFacts(name=name, kind=kind, description=words, values=values, empty=name not in sure)
+        for name, (kind, words, values) in said.items()
+    ]
+
+
 def measured_fields() -> list[FieldFacts]:
     """The column of ``measured.parquet``."""
     words = "What passed the gate at this tick, for machines: enough to build the release again."
@@ -115,7 +134,15 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
         FieldFacts("stderr", "number", "Standard error of the noise in measured. Null if it is not known."),
         FieldFacts("since", "integer", "First tick that measured counts."),
         *([FieldFacts("measured_at", "integer", late)] if config.measures == "refresh" else []),
+        *_dates(config),
     ]
+
+
+def _dates(config: StreamConfig) -> list[FieldFacts]:
+    """The span of the tick, which tables tell from the second edition on."""
+    ends = {"start": "begins", "end": "ends"} if config.edition > 1 else {}
+    words = "When the tick {} whose release this is, on the stream's wall clock."
+    return [FieldFacts(name, "datetime", words.format(does), empty=False) for name, does in ends.items()]
 
 
 def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
@@ -138,4 +165,4 @@ def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
         fields.append(FieldFacts(f"measured{side}", "number", words))
         words = f"Standard error of the noise in measured{side}. Null if it is not known."
         fields.append(FieldFacts(f"stderr{side}", "number", words))
-    return fields
+    return [*fields, *_dates(config)]

@@ -33,6 +33,7 @@ _CHANGES = 400
 _FILES = {
     "rows.parquet": "Synthetic rows",
     "tables.parquet": "Counts with their standard errors",
+    "series.parquet": "Counts of the newest tick, with their standard errors",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
