@@ -139,7 +139,7 @@ def aims(
         cells[part] = table.reshape(-1)
     for joint in known.joints:
         _use_tables(joint, workload, cells, rows)
-    return Targets(rows, known.total, tuple(shares), cells, errors, tuple(known.joints))
+    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total)
 
 
 def _use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:

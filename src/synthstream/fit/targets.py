@@ -39,19 +39,19 @@ class Targets(NamedTuple):
 
     Args:
         rows: number of rows.
-        events: number of events, before it is rounded.
         margins: for each column the expected number of rows per code, non-negative, summing to ``rows``.
         cells: expected counts over all cells of the workload, shape ``(cells,)``.
         errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; edition 2 alone.
         joints: expected counts of the allowed combinations of each group of columns; edition 2 alone.
+        events: number of rows, before it is rounded; edition 2 alone.
     """
 
     rows: int
-    events: float
     margins: tuple[FloatArray, ...]
     cells: FloatArray
     errors: FloatArray = _NONE
     joints: tuple[Joint, ...] = ()
+    events: float = 0.0
 
 
 class Past(NamedTuple):
@@ -96,7 +96,7 @@ def targets(measured: Measured, *, start: CodeArray | None = None, memory: float
         _table(measured, q, rows, float(variance[q]), margins, fresh, shares, past)
         for q in range(len(measured.workload.marginals))
     ]
-    return Targets(rows, total, tuple(shares), np.concatenate(tables))
+    return Targets(rows, tuple(shares), np.concatenate(tables))
 
 
 def total_of(measured: Measured, variance: FloatArray) -> float:

@@ -16,7 +16,8 @@ from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release.release import Model, Release
+from synthstream.release.models import Model
+from synthstream.release.release import Release
 from synthstream.synthesizers.contract import History, Mechanism, Models, Synthesizer
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -88,7 +89,7 @@ class Joined:
         return self.whole.number
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """See :class:`synthstream.release.release.Model`: of the segment's own."""
+        """See :class:`synthstream.release.models.Model`: of the segment's own."""
         return self.own.arrays()
 
     def moved_from(self, before: Any) -> float:

@@ -164,7 +164,7 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
     Args:
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
     """
-    fitted = partial(fit, seed=seed, **how._asdict())
+    fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups, most=how.most)
     if all_of_it is None:
         return fitted(own, memory=0.0)
     rows, number = fitted(all_of_it, memory=0.0), targets(own).rows
