@@ -64,7 +64,7 @@ class SynthesizerKind(NamedTuple):
 _TABLES = ("order", "marginals", "picks")
 _ROUNDS = (*_TABLES, "events_per_tick", "fit", "queries", "score")
 SYNTHESIZERS: dict[str, SynthesizerKind] = {
-    "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth")),
+    "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population")),
     "selective": SynthesizerKind((*_ROUNDS, "counter")),
     "stream-mwem": SynthesizerKind(_ROUNDS),
     "points": SynthesizerKind(("depth", "schedule"), points=True),

@@ -14,7 +14,8 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Measured, Reading
 from synthstream.publish.folder import ParquetSink
-from synthstream.release.release import Model, Release, RowModel, chain_head, seed_of
+from synthstream.release.models import Model, RowModel
+from synthstream.release.release import Release, chain_head, seed_of
 from synthstream.release.series import counted, lines, running
 from synthstream.schema.clock import Clock, written
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of

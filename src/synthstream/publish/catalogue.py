@@ -183,7 +183,7 @@ def _provenance(newest: _Newest) -> dict[str, Any]:
 def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
     """The newest release as a Data Package 2."""
     about, manifest = config.publication, newest.manifest
-    fields = {"rows": rows_fields(config), "tables": tables_fields(config), "measured": measured_fields()}
+    fields = {"rows": rows_fields(config, manifest), "tables": tables_fields(config), "measured": measured_fields()}
     fields |= {"series": series_fields(config)} if SERIES in manifest["files"] else {}
     return _given(
         {
@@ -284,7 +284,7 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
             "rai:personalSensitiveInformation": manifest["claim"]["words"],
             "distribution": [_file_object(newest, name) for name in manifest["files"]],
             "recordSet": [
-                _record_set("rows", rows_fields(config)),
+                _record_set("rows", rows_fields(config, manifest)),
                 _record_set("tables", tables_fields(config)),
                 *([_record_set("series", series_fields(config))] if SERIES in manifest["files"] else []),
             ],

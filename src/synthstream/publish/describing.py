@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from synthstream.config.config import StreamConfig
+from synthstream.release.rows import weight_name
 from synthstream.schema.columns import MISSING, Boolean, Category, Column, Datetime, Integer, Number
 from synthstream.schema.coordinates import Coordinate
 
@@ -33,9 +35,12 @@ class FieldFacts:
     empty: bool = True
 
 
-def rows_fields(config: StreamConfig) -> list[FieldFacts]:
-    """The columns of ``rows.parquet``."""
-    return [_of_rows(column) for column in config.schema.columns]
+def rows_fields(config: StreamConfig, manifest: Mapping[str, Any]) -> list[FieldFacts]:
+    """The columns of ``rows.parquet`` of a release, by its manifest."""
+    name, words = weight_name(config.schema), "For how many events the row stands."
+    weighted = "population" in manifest and config.sink is not None and config.sink.rows == "total"
+    weight = [FieldFacts(name, "integer", words, minimum=1, empty=False)] if weighted else []
+    return [*(_of_rows(column) for column in config.schema.columns), *weight]
 
 
 def tables_fields(config: StreamConfig) -> list[FieldFacts]:

@@ -229,7 +229,8 @@ class ParquetSink:
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}
         measured = pl.DataFrame({"released": release.released})
-        frames = {"rows": release.rows(self._rows), "tables": release.tables, "measured": measured}
+        rows = release.published if self._rows is None else release.rows(self._rows)
+        frames = {"rows": rows, "tables": release.tables, "measured": measured}
         for name, frame in (frames | ({"series": release.series} if release.has_series else {})).items():
             path = folder / f"{name}.parquet"
             self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))

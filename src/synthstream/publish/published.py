@@ -24,13 +24,14 @@ from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_rel
 from synthstream.publish.windows import window
 from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release
+from synthstream.release.rows import weight_name
 from synthstream.release.series import lines, only, steps
 from synthstream.release.window import Moment, Window, moment_of
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column, Datetime
 from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
-from synthstream.workload import CodeArray, Workload
+from synthstream.workload import CodeArray, IntArray, Workload
 
 
 def releases(place: str | Path, *, simulate: bool = False) -> Releases:
@@ -310,11 +311,20 @@ class _Rows:
 
     @cached_property
     def _population(self) -> Population:
-        return Population.of(self._workload, codes_of(self._schema, self._read()))
+        rows, name = self._read(), weight_name(self._schema)
+        weights = rows[name].to_numpy() if name in rows.columns else None
+        return replace(Population.of(self._workload, codes_of(self._schema, rows)), weights=weights)
 
     @property
     def codes(self) -> NDArray[Any]:
         return self._population.codes
+
+    @property
+    def weights(self) -> IntArray | None:
+        return self._population.weights
+
+    def counts(self, workload: Workload) -> IntArray:
+        return self._population.counts(workload)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._population.arrays()

@@ -11,10 +11,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synthstream.measured import Measured
+from synthstream.release.models import RowModel
 from synthstream.schema.columns import Binned, Column, Datetime
 from synthstream.schema.conditions import condition, thresholds
 from synthstream.schema.schema import Schema
-from synthstream.workload import CodeArray, FloatArray, Workload
+from synthstream.workload import FloatArray, IntArray, Workload
 
 # How often rows are fitted again, to tell how noise moves them.
 REPLICATES = 8
@@ -68,7 +69,7 @@ def direct(
 def moved(
     schema: Schema,
     workload: Workload,
-    refitted: Sequence[CodeArray],
+    refitted: Sequence[RowModel],
     where: str | None,
     count: pl.Series,
     rng: np.random.Generator,
@@ -76,14 +77,24 @@ def moved(
     """How far counts of one table move when rows are fitted again: root mean square; null if they were not.
 
     Args:
-        refitted: codes of the rows of each fit.
+        refitted: the rows of each fit.
         count: in the rows that were published, shape ``(cells,)``.
     """
     if not refitted:
         return pl.Series([None] * workload.cells, dtype=pl.Float64)
-    kept = [codes if where is None else codes[satisfied(schema.decode(codes, rng), where)] for codes in refitted]
-    off = np.array([workload.count(codes) for codes in kept]) - count.to_numpy()
+    kept = [
+        None if where is None else satisfied(schema.decode(rows.codes.astype(np.int32), rng), where)
+        for rows in refitted
+    ]
+    off = np.array([of_these(*pair, workload) for pair in zip(refitted, kept, strict=True)]) - count.to_numpy()
     return pl.Series(np.sqrt(np.mean(off**2, axis=0)))
+
+
+def of_these(rows: RowModel, kept: NDArray[np.bool_] | None, workload: Workload) -> IntArray:
+    """Events of some rows over all cells of a workload; ``None``: of all rows."""
+    if kept is None:
+        return rows.counts(workload)
+    return workload.count(rows.codes.astype(np.int32)[kept], None if rows.weights is None else rows.weights[kept])
 
 
 def satisfied(rows: pl.DataFrame, where: str) -> NDArray[np.bool_]:

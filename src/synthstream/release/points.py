@@ -14,7 +14,8 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
-from synthstream.release.release import Model, Release, seed_of
+from synthstream.release.models import Model
+from synthstream.release.release import Release, seed_of
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray
 

@@ -4,52 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from synthstream.errors import RowsRepeat, SchemaError
+from synthstream.errors import SchemaError
 from synthstream.measured import NOT_PRIVATE, Measured, Reading
-from synthstream.release.answers import REPLICATES, answers, direct, moved, satisfied
+from synthstream.release.answers import REPLICATES, answers, direct, moved, of_these, satisfied
 from synthstream.release.comparing import compared, promise
 from synthstream.release.display import card
+from synthstream.release.models import RowModel
+from synthstream.release.rows import drawn, weight_name
 from synthstream.schema.cells import cells, grid
 from synthstream.schema.clock import written
-from synthstream.schema.conditions import condition, like
+from synthstream.schema.conditions import like
 from synthstream.workload import FloatArray, IntArray, Workload
 
 if TYPE_CHECKING:
     from synthstream.schema.schema import Schema
-
-
-class Model(Protocol):
-    """What was fitted to measurements."""
-
-    @property
-    def number(self) -> int:
-        """Number of published rows."""
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that makes it, for the store."""
-
-    def moved_from(self, before: Any) -> float:
-        """Share of the rows of the model before, of the same kind, that are no longer there; 0 if there were none."""
-
-
-class RowModel(Model, Protocol):
-    """A model that is integer rows over the schema's columns."""
-
-    @property
-    def codes(self) -> NDArray[Any]:
-        """Codes of the rows, shape ``(rows, columns)``."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -142,20 +120,36 @@ class Release(ABC):
         if n is not None and n < 0:
             raise ValueError(f"n must be at least 0, not {n}")
         rng = rng or self._rng()
-        if where is None and self.files is None:
+        if where is None and self.files is None and self.model_weights is None:
             return self._made(n, rng)
-        rows = self._made(None, self._rng()) if self.files is None else self.files("rows.parquet")
+        rows, weights = self.listed
         if where is not None:
-            rows = rows.filter(condition(where, rows.schema))
-        if n is None:
-            return rows
-        if where is not None and n > rows.height > 0:
-            warnings.warn(
-                f"{rows.height:,} rows satisfy the condition, fewer than the {n:,} asked for: they repeat",
-                RowsRepeat,
-                stacklevel=2,
-            )
-        return rows[rng.choice(rows.height, size=n, replace=n > rows.height)] if n and rows.height else rows.clear()
+            inside = satisfied(rows, where)
+            rows, weights = rows.filter(inside), None if weights is None else weights[inside]
+        if weights is not None:
+            rows = rows[np.repeat(np.arange(rows.height), weights)]
+        return rows if n is None else drawn(rows, n, rng, where=where)
+
+    @property
+    def model_weights(self) -> IntArray | None:
+        """For how many events each row of the model stands; ``None``: each for one."""
+        return None
+
+    @cached_property
+    def listed(self) -> tuple[pl.DataFrame, IntArray | None]:
+        """All rows, and for how many events each of them stands; ``None``: each for one."""
+        if self.files is None:
+            return self._made(None, self._rng()), self.model_weights
+        rows, name = self.files("rows.parquet"), weight_name(self.schema)
+        if name not in rows.columns:
+            return rows, None
+        return rows.drop(name), rows[name].to_numpy()
+
+    @property
+    def published(self) -> pl.DataFrame:
+        """All rows as they are published: with their weights where they stand for several events each."""
+        rows, weights = self.listed
+        return rows if weights is None else rows.with_columns(pl.Series(weight_name(self.schema), weights))
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(seed_of(self.head, "rows"))
@@ -221,6 +215,7 @@ class Release(ABC):
             "start": self.start.isoformat(),
             "end": self.end.isoformat(),
             "rows": self.model.number,
+            **({} if self.model_weights is None else {"population": len(self.model_weights)}),
             "changed_rows": None if self.changed is None else round(self.changed, 4),
             "schema": self.schema.hash,
             **facts,
@@ -249,6 +244,11 @@ class TableRelease(Release):
         if n is not None:
             codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
         return self.schema.decode(codes.astype(np.int32), rng)
+
+    @property
+    def model_weights(self) -> IntArray | None:
+        """See :class:`Release`."""
+        return self.model.weights
 
     def table(
         self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
@@ -281,8 +281,7 @@ class TableRelease(Release):
         share = (count / max(int(count.sum()), 1)).set(pl.Series([int(count.sum()) == 0]), None)
         counts = {"count": count, "share": share, **answers(self.schema, self.measured, workload, where)}
         if model_error:
-            refitted = [one.codes.astype(np.int32) for one in self._refitted]
-            counts |= {"model_error": moved(self.schema, workload, refitted, where, count, self._rng())}
+            counts |= {"model_error": moved(self.schema, workload, self._refitted, where, count, self._rng())}
         if not names:
             return pl.DataFrame(counts)
         return grid(self.schema, workload.marginals[0]).select(*names).with_columns(**counts)
@@ -317,12 +316,11 @@ class TableRelease(Release):
     def _count(self, workload: Workload, where: str | None) -> pl.Series:
         """Counts of a workload of one table; as published, where it was."""
         if where is not None:
-            rows = self._made(None, self._rng()) if self.files is None else self.files("rows.parquet")
-            return pl.Series(workload.count(self.model.codes.astype(np.int32)[satisfied(rows, where)]))
+            return pl.Series(of_these(self.model, satisfied(self.listed[0], where), workload))
         if self.files is not None and workload.marginals[0] in self.workload.marginals:
             place = self.workload.slice_of(workload.marginals[0])
             return self.tables["count"][place]
-        return pl.Series(workload.count(self.model.codes.astype(np.int32)))
+        return pl.Series(self.model.counts(workload))
 
     def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:
         """What has changed since an earlier release of the stream.
@@ -368,7 +366,7 @@ class TableRelease(Release):
         """All tables of the stream's workload in one frame, a row per cell: see :func:`cells` and :meth:`table`."""
         if self.files is not None:
             return self.files("tables.parquet")
-        count = self.workload.count(self.model.codes.astype(np.int32))
+        count = self.model.counts(self.workload)
         told = cells(self.schema, self.workload).with_columns(
             count=pl.Series(count), **direct(self.measured, self.workload)
         )

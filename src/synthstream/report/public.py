@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.publish.history import History, Steps, Tick, history_of
+from synthstream.release.rows import weight_name
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, ColumnCounts, card, running
@@ -138,8 +139,10 @@ def _impossible(found: History) -> int | None:
     config, newest = found.config, found.newest
     if not config.constraints.groups or not newest.has_rows:
         return None
-    codes = config.schema.encode(pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"))
-    return int(np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0).sum())
+    rows, name = pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"), weight_name(config.schema)
+    codes = config.schema.encode(rows)
+    broken = np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0)
+    return int(rows[name].to_numpy()[broken].sum() if name in rows.columns else broken.sum())
 
 
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:

@@ -27,7 +27,8 @@ from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.publish.windows import window
 from synthstream.release.display import card_of_stream
-from synthstream.release.release import Model, Release
+from synthstream.release.models import Model
+from synthstream.release.release import Release
 from synthstream.release.window import Moment, Window
 from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed

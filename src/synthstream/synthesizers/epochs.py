@@ -144,7 +144,7 @@ class InEpochs(OfTables):
         known = self.known(tick, history, models)
         if self.mechanism.edition > 1:  # shrunk as far as it should be: only the weights of tables are left to say
             known = replace(known, variance=known.variance * _TAKEN_AS_IT_IS)
-        return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition, groups=self.groups)
+        return fit(known, start=last, seed=seed, memory=0.0, **self.how._asdict())
 
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
@@ -175,7 +175,7 @@ class InEpochs(OfTables):
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        how = Fitting(groups=self.groups)
+        how = Fitting(groups=self.groups, most=self.most)
         return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
 
     def simulations(

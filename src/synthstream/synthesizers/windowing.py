@@ -35,6 +35,7 @@ class Fitting(NamedTuple):
 
     edition: Edition = NEWEST
     groups: tuple[Group, ...] = ()
+    most: int | None = None
 
 
 _NEWEST = Fitting()
@@ -163,13 +164,15 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
     Args:
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
     """
-    fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups)
+    fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups, most=how.most)
     if all_of_it is None:
         return fitted(own, memory=0.0)
     rows, number = fitted(all_of_it, memory=0.0), targets(own).rows
     if rows.number == 0:
         return fitted(own, memory=0.0)
-    drawn = np.random.default_rng(seed).choice(rows.number, size=number, replace=number > rows.number)
+    there = len(rows.codes)
+    size = number if rows.weights is None else min(number, there)
+    drawn = np.random.default_rng(seed).choice(there, size=size, replace=size > there)
     start = Population(workload=rows.workload, codes=rows.codes[drawn])
     return fitted(own, start=start, memory=_ALL)
 

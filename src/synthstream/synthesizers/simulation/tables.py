@@ -179,7 +179,7 @@ def _simulated(
             values = np.where(small, true, larger) + noise[k] / scale
             history.append(Measured(tick=t, workload=workload, values=values, variance=variance[k]))
             rows = fitted(history, rows, draw)
-            gap = np.asarray(workload.count(rows.codes.astype(np.int32)) - true, dtype=np.float64)
+            gap = np.asarray(rows.counts(workload) - true, dtype=np.float64)
         found.append(errors_of(workload, gap * scale))
     return mean_of(found)
 
@@ -232,7 +232,7 @@ def in_epochs(
         for again in range(min(end - before, _FITS if end in ticks else 1)):
             last = made.fit(end - 1, history.__getitem__, last, models, seed=end + again)
         if end in ticks and last is not None:
-            gap = np.asarray(workload.count(last.codes.astype(np.int32)) - true, dtype=np.float64)
+            gap = np.asarray(last.counts(workload) - true, dtype=np.float64)
             found[end] = errors_of(workload, np.asarray(gap * scale, dtype=np.float64))
     return found
 
