@@ -93,9 +93,9 @@ class Running(OfTables):
         """See :class:`Synthesizer`: noise of the known variances, normal, is added to the counts of the rows."""
         measured, rng = cast(Measured, known), np.random.default_rng(seed)
         error = np.repeat(np.sqrt(measured.variance), measured.workload.lengths)
-        exact = measured.workload.count(model.codes.astype(np.int32))
+        exact = model.counts(measured.workload)
         noisy = (replace(measured, values=exact + error * rng.standard_normal(error.size)) for _ in range(number))
-        return [fit(one, memory=0.0, seed=seed, edition=self.edition, groups=self.groups) for one in noisy]
+        return [fit(one, memory=0.0, seed=seed, **self.how._asdict()) for one in noisy]
 
     def expected_variance(self, tick: int) -> FloatArray:
         return self.mechanism.variance(tick)
