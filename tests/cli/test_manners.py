@@ -188,7 +188,8 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     manifest = json.loads((Path(after["last"]["folder"]) / "manifest.json").read_text())
     assert after["claim"] == manifest["claim"]
     assert (after["last"]["head"], after["last"]["end"]) == (manifest["chain"]["head"], manifest["end"])
-    assert after["next"] == {"tick": 4, "end": "2026-01-06T00:00:00+00:00"}
+    end = "2026-01-06T00:00:00+00:00"
+    assert after["next"] == {"tick": 4, "end": end, "closes": end}
     assert [after[key] for key in ("backup", "lost", "complete", "changed")] == [False, False, False, []]
     synthstream("backup", "stream.toml", "-o", "copy", cwd=folder)
     shutil.rmtree(folder / "state")

@@ -75,6 +75,7 @@ class ClockSection(Section):
     every: str
     until: Time | None = None
     timezone: str = "UTC"
+    wait: str | None = None
     horizon: Literal["unbounded"] | int
 
     def clock(self) -> Clock:

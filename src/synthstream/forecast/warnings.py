@@ -238,6 +238,11 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             f"The budget covers {horizon:,} ticks. What was asked for later ticks is forecast for the "
             f"last one ({moments[horizon]})."
         )
+    if config.clock.wait is not None:
+        notes.append(
+            f"Each tick is closed {config.clock.wait} after its end. Rows that come until then count in their own "
+            "tick, later ones in the tick that is open when they come."
+        )
     if config.op is not None and config.synthesizer.kind == "points":
         notes.append(
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "

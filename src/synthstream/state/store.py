@@ -244,6 +244,8 @@ class Store:
         self._rows.add("measurement", committed.tick, blob, committed.head)
         if committed.unchecked:
             self.put_meta(f"unchecked {committed.tick}", json.dumps(committed.unchecked))
+        if committed.wait is not None:
+            self.put_meta(f"wait {committed.tick}", committed.wait)
 
     def _committed(self, which: str, *values: int) -> Committed | None:
         question = f"SELECT tick, released, head FROM measurement {which}"  # noqa: S608 - our own words
@@ -251,8 +253,9 @@ class Store:
         if row is None:
             return None
         tick, blob, head = row
-        unchecked = json.loads(self.meta(f"unchecked {tick}") or "[]")
-        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head, tuple(unchecked))
+        unchecked, wait = json.loads(self.meta(f"unchecked {tick}") or "[]"), self.meta(f"wait {tick}")
+        released = unpacked_ints(self._public.open(blob, _place(tick, head)))
+        return Committed(tick, released, head, tuple(unchecked), wait)
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""

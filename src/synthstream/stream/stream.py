@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -220,17 +220,16 @@ class Stream:
 
     @alone
     def due(self, *, until: datetime | None = None) -> int:
-        """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open.
+        """Number of open ticks that ended before ``until`` (or the configured one), and ``wait`` ago at the least.
 
         Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
-        now = self._env.now()
+        now, clock = self._env.now(), self.config.clock
         if until is not None and not isinstance(until, datetime):
-            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
-        until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
-        if until is not None and until > now:
-            raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
-        return max(0, self.config.clock.ended_before(until or min(self.config.clock.latest(now), now)) - self.closed)
+            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
+        if until is not None and (end := clock.moment(until)) > now:
+            raise TickNotOver(f"until = {end.isoformat()} lies in the future; a tick is closed when it is over.")
+        return max(0, clock.over(now, until=until) - self.closed)
 
     @alone
     def release(self, *, until: datetime | None = None) -> Release:
@@ -245,8 +244,8 @@ class Stream:
         refuse_beyond(self.config.clock.horizon, self.closed)
         if self.due(until=until) == 0:
             raise TickNotOver(
-                f"Tick {self.closed} ends at {self.config.clock.boundary(self.closed + 1).isoformat()}. A tick is "
-                "closed by the clock alone; wait, or say until=."
+                f"Tick {self.closed} {self.config.clock.ending(self.closed)}. A tick is closed by the clock alone; "
+                "wait, or say until=."
             )
         self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
