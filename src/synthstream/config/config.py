@@ -135,7 +135,7 @@ class StreamConfig:
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
-            **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
+            **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
         }
@@ -238,6 +238,9 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
     problems.attempt("op", lambda: _of_its_own(file))
+    if isinstance(file.source, Files):
+        problems.attempt("source", file.source.dialect.check)
+        problems.attempt("source.datetime_format", partial(_check_formats, file, file.source))
     if budget is not None:
         problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
     if file.sink is not None:
@@ -301,6 +304,18 @@ def _of_its_own(file: File) -> None:
         )
     if file.op is not None and file.op == file.clock.column:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
+
+
+def _check_formats(file: File, source: Files) -> None:
+    """Raise unless forms of times are of columns that are times, and nothing else."""
+    times = {file.clock.column, *(column.name for column in file.columns if column.type == "datetime")}
+    person = None if file.privacy.unit == "event" else file.privacy.unit.person
+    others = {file.op, person, *(column.name for column in file.columns if column.type != "datetime")}
+    for name in source.formats:
+        if name != "*" and name not in times:
+            raise ConfigError(f"{name!r} is neither the column of [clock] nor a column of type datetime. Name one")
+    if source.formats and (both := sorted(times & others - {None}, key=str)):
+        raise ConfigError(f"{both[0]!r} is read as a time and as something else too. Read it as one")
 
 
 def _unit(file: File, clock: Clock | None) -> Unit:

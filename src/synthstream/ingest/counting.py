@@ -72,7 +72,16 @@ def files_of(config: StreamConfig) -> FileSource | None:
     source = config.source
     if source is None:
         return None
-    return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
+    columns, forms = columns_of(config), source.formats
+    times = {config.clock.column, *(column.name for column in config.schema.columns if column.type == "datetime")}
+    return FileSource(
+        kind=source.kind,
+        path=source.path,
+        columns=columns,
+        dialect=source.dialect,
+        numbers=frozenset(column.name for column in config.schema.columns if column.type in ("integer", "number")),
+        formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
+    )
 
 
 def encode(config: StreamConfig, frame: Frame) -> PrivateRows:

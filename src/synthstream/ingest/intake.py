@@ -6,7 +6,8 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -28,9 +29,9 @@ from synthstream.ingest.counting import (
 from synthstream.ingest.cursors import CursorSource
 from synthstream.ingest.filenames import FileNames, item_of
 from synthstream.ingest.files import FileSource
+from synthstream.ingest.lines import kind_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
-from synthstream.kinds import FileKind
 from synthstream.schema.coercion import Frame, slices
 from synthstream.state.store import Store
 
@@ -64,15 +65,13 @@ class Intake:
         self._counting = None if unit.of_persons else BatchCounting(config, count=count, cells=cells)
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}
-        self._lacking = 0  # files without a column, at the last look
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         if isinstance(rows, str | Path):
-            path, columns = Path(rows).absolute(), columns_of(self._config)
-            kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
-            many = self._config.source is not None and self._config.source.multiline
-            source = FileSource(kind=kind, path=path, columns=columns, multiline=many)
+            path = Path(rows).absolute()
+            files = files_of(self._config) or FileSource(kind="csv", path=path, columns=columns_of(self._config))
+            source = replace(files, kind=kind_of(path), path=path)
             chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
@@ -105,24 +104,38 @@ class Intake:
         source, log, config = files_of(self._config), self._config.log, self._config.source
         if log is not None:
             self._follow(log, open_tick)
-        self.findings, self._lacking, new = {}, 0, 0
+        self.findings, new = {}, 0
         if source is None or config is None:
             return 0
         named = FileNames(source=config, base=self._config.base).settle(
             self._store, source.files(), new_files=new_files
         )
+        if open_tick == 0:
+            self._refuse_other_columns(source, named)
         files = self._not_counted(source, named, progress)
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
                 new += self._counted_here(source, *group[0], open_tick)
             else:
                 new += self._counted_elsewhere(group, elsewhere, open_tick)
-        if open_tick == 0 and self._lacking == len(named) > 0:  # headers, which no row decides
-            raise SchemaError(
-                f"{next(iter(self.findings.values()))} No file of the source has all columns of the configuration: "
-                "correct [[columns]] or [clock] column. No tick was closed."
-            )
         return new
+
+    def _refuse_other_columns(self, source: FileSource, named: Mapping[Path, str]) -> None:
+        """Raise ``SchemaError`` if no file has been counted and the first one's header, which no row decides, lacks a
+        column: the configuration, or its dialect, is wrong.
+        """
+        if self._store.items(item_of("")):
+            return
+        for path in named:
+            with suppress(FileDamaged):
+                try:
+                    source.require_columns(path)
+                except SchemaError as error:
+                    raise SchemaError(
+                        f"{error} It is the first file of the source: correct [[columns]], [clock] column, or how "
+                        "[source] reads it. No tick was closed."
+                    ) from None
+                return
 
     def _counted_here(self, source: FileSource, path: Path, item: str, content: str, open_tick: int) -> int:
         """Count a file: all of it or nothing. What is in one file decides about no other, and about no release."""
@@ -134,7 +147,6 @@ class Intake:
                 self._store.put_ingested(item, content)
         except (FileDamaged, SchemaError) as error:
             self.findings[path] = str(error)
-            self._lacking += isinstance(error, SchemaError)
             return 0
         return 1
 

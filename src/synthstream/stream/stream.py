@@ -158,7 +158,7 @@ class Stream:
         """Count rows into the open tick, or the later tick of their own time. Committed on return.
 
         Args:
-            rows: a polars, pandas or pyarrow frame; the path of a Parquet or CSV file; or rows in numbers.
+            rows: a polars, pandas or pyarrow frame; the path of a file; or rows in numbers.
             batch_id: the same id and content again is a no-op. Without an id, rows count each time they come.
 
         Raises:
