@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,31 +50,6 @@ class Codebook:
         named = {column.name: column for column in book.columns}
         columns = tuple(named.get(column.name, column) for column in self.columns) or book.columns
         return Codebook(columns=columns, source={**self.source, **book.source})
-
-
-# -- names -----------------------------------------------------------------------------------------------------------
-
-_WHOSE = (
-    "first|last|full|family|given|sur|maiden|middle|user|patient|person|customer|client|owner|tenant|vor|nach|familien"
-)
-_KEYED = "patient|person|user|customer|client|member|employee|citizen|student|tenant|owner|card|device|session|insured"
-_IDENTIFIES = re.compile(
-    rf"(?:^|\b)(?:e ?mail|mail|(?:tele)?phone|telefon|mobile|handy|(?:{_WHOSE}) ?name|ssn|social security|passport"
-    r"|iban|credit ?card|licen[cs]e plate|kennzeichen|ip address|(?:street|home|postal) ?address|adresse|anschrift"
-    r"|birth ?date|birthday|date of birth|dob|geburts ?(?:datum|tag)|uuid|guid"
-    rf"|(?:{_KEYED}) ?(?:id|key|no|nr|number|nummer))(?:\b|$)|^(?:name|address|id|key)$"
-)
-
-
-def identifies(name: str) -> bool:
-    """Whether a column's name says that it identifies somebody.
-
-    Example:
-        >>> [identifies(name) for name in ("Patient_ID", "eMail", "lastName", "Station name", "ward")]
-        [True, True, True, False, False]
-    """
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return _IDENTIFIES.search(re.sub(r"[\W_]+", " ", words).strip().lower()) is not None
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

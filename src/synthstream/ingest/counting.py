@@ -64,7 +64,7 @@ class PrivateRows(NamedTuple):
 def columns_of(config: StreamConfig) -> tuple[str, ...]:
     """Every column that a frame must have: those of the schema, the time, the op, the person."""
     extra = [name for name in (config.clock.column, config.op, config.privacy.person) if name is not None]
-    return tuple(dict.fromkeys([*config.schema.names, *extra]))
+    return tuple(dict.fromkeys([*config.schema.read_from, *extra]))
 
 
 def files_of(config: StreamConfig) -> FileSource | None:
@@ -73,13 +73,13 @@ def files_of(config: StreamConfig) -> FileSource | None:
     if source is None:
         return None
     columns, forms = columns_of(config), source.formats
-    times = {config.clock.column, *(column.name for column in config.schema.columns if column.type == "datetime")}
+    times = {config.clock.column, *(column.read_from for column in config.schema.columns if column.type == "datetime")}
     return FileSource(
         kind=source.kind,
         path=source.path,
         columns=columns,
         dialect=source.dialect,
-        numbers=frozenset(column.name for column in config.schema.columns if column.type in ("integer", "number")),
+        numbers=frozenset(column.read_from for column in config.schema.columns if column.type in ("integer", "number")),
         formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
     )
 

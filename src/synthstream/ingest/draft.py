@@ -13,7 +13,6 @@ from synthstream.errors import SourceError
 from synthstream.ingest.codebooks import (
     Codebook,
     Known,
-    identifies,
     of_header,
     of_parquet,
     of_table_schema,
@@ -21,6 +20,7 @@ from synthstream.ingest.codebooks import (
 from synthstream.ingest.lines import kind_of
 from synthstream.schema.coercion import require
 from synthstream.schema.dialects import holds
+from synthstream.schema.naming import identifies, names_a_person
 
 _POSTGRES = "postgres:"
 
@@ -119,7 +119,7 @@ def draft(
         todo=PUBLIC_BOUND,
         column=f"column = {_quoted(clocks[0])}\n" if clocks else _UNKNOWN_CLOCK,
         op="" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n",
-        person=_quoted(next((name for name in left if name != "id"), "person")),
+        person=_quoted(next(filter(names_a_person, left), "person")),
         points=_POINTS if rest and all(column.type in ("integer", "number") for column in rest) else "",
         source="".join(f"{key} = {_toml(value)}\n" for key, value in source.items()),
     )

@@ -22,8 +22,9 @@ from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_rel
 from synthstream.publish.windows import window
 from synthstream.release.release import Release
 from synthstream.release.window import Moment, Window, moment_of
+from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
-from synthstream.schema.columns import Column, Datetime
+from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, Workload
 

@@ -10,6 +10,8 @@ import polars as pl
 
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE
+from synthstream.schema.columns import Column, Words
+from synthstream.schema.schema import Schema
 
 # Rows that are shown.
 _PREVIEW = 5
@@ -18,7 +20,7 @@ _CARD = """<div style="border: 1px solid #8888; border-radius: 6px; padding: 0.8
 <div><strong>{name}</strong> &middot; {about}</div>
 {warning}<p style="margin: 0.5em 0">{claim}</p>
 <p style="margin: 0.5em 0">{rows:,} synthetic rows{begin}</p>
-<div style="overflow-x: auto">{preview}</div></div>"""
+<div style="overflow-x: auto">{preview}</div>{columns}</div>"""
 _WARNING = """<p style="color: #b00020; font-weight: bold; margin: 0.5em 0">{words}</p>
 """
 
@@ -28,6 +30,8 @@ class Shown(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def schema(self) -> Schema: ...
     @property
     def model(self) -> Any: ...
     @property
@@ -50,7 +54,16 @@ def card(release: Shown) -> str:
         begin=f"; the first {_PREVIEW}:" if release.model.number > _PREVIEW else "",
         claim=escape(words if release.secure else f"With real noise: {words}"),
         preview=_preview(release),
+        columns="".join(map(_column, release.schema.columns)),
     )
+
+
+def _column(column: Column) -> str:
+    """What is told of a column, if anything is."""
+    if column.words == Words():
+        return ""
+    description = "" if column.words.description is None else f": {escape(column.words.description)}"
+    return f'<p style="margin: 0.2em 0"><code>{escape(column.name)}</code> {escape(column.title)}{description}</p>'
 
 
 def _preview(release: Shown) -> str:

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.publish.history import History, Steps, Tick, history_of
+from synthstream.publish.published import codes_of
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, ColumnCounts, card, running
@@ -137,7 +138,7 @@ def _impossible(found: History) -> int | None:
     config, newest = found.config, found.newest
     if not config.constraints.groups or not newest.has_rows:
         return None
-    codes = config.schema.encode(pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"))
+    codes = codes_of(config.schema, pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"))
     return int(np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0).sum())
 
 
@@ -211,7 +212,7 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
 
 def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
-    names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
+    names = [column.title for column in found.config.schema.columns][:MOST_COLUMNS]
     if not listed:
         return None
     known = any(pair.beyond is not None for pair in listed)
