@@ -11,11 +11,15 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
-from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, SchemaError
+from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
+from synthstream.ingest.corrections import Corrections, content_of
 from synthstream.ingest.counting import (
     BatchCounting,
     Count,
@@ -27,7 +31,7 @@ from synthstream.ingest.counting import (
     in_threads,
 )
 from synthstream.ingest.cursors import CursorSource
-from synthstream.ingest.filenames import FileNames, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.lines import kind_of
 from synthstream.ingest.logs import opened
@@ -70,9 +74,7 @@ class Intake:
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         if isinstance(rows, str | Path):
             path = Path(rows).absolute()
-            files = files_of(self._config) or FileSource(kind="csv", path=path, columns=columns_of(self._config))
-            source = replace(files, kind=kind_of(path), path=path)
-            chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
+            chunks: Iterator[Frame] = self._file(path).read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
@@ -92,6 +94,34 @@ class Intake:
             _feed(mac, *part.content())
         if known != mac.hexdigest():
             raise _conflict(batch_id)
+
+    def _file(self, path: Path, **more: Any) -> FileSource:
+        """How a file is read that does not belong to the source: as the source's own are."""
+        files = files_of(self._config) or FileSource(kind="csv", path=path, columns=columns_of(self._config))
+        return replace(files, kind=kind_of(path), path=path, **more)
+
+    def corrections(self, open_tick: int) -> Corrections:
+        """What is known of the source's files, and what is taken away at the open tick."""
+        return Corrections(self._config, self._store, forget=partial(self._forget, open_tick=open_tick))
+
+    def _forget(self, path: Path, request: str, *, open_tick: int) -> None:
+        if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
+            raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
+        columns, item, mac = columns_of(self._config, away=True), f"forget {request}", self._keyed()
+        chunks = self._file(path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
+        parts = [encode(self._config, rows, away=True) for rows in chunks]
+        for part in parts:
+            _feed(mac, *part.content())
+        known = self._store.ingested(item)
+        if known is None:
+            with self._committed():
+                for part in parts:
+                    self._add(part._replace(ticks=np.full_like(part.ticks, open_tick)), open_tick)
+                self._store.put_ingested(item, mac.hexdigest())
+        elif known != mac.hexdigest():
+            raise BatchConflict(
+                f"request {request!r} came before with other rows. Nothing was taken away; use a new id."
+            )
 
     def ingest(
         self,
@@ -174,16 +204,17 @@ class Intake:
         """Files that have not been counted. Notes those that were, and are not what they were."""
         for path in progress(list(named)):
             item = item_of(named[path])
-            mac = self._keyed()
-            _feed(mac, source.fingerprint(path).encode())
-            content = mac.hexdigest()
             known = self._store.ingested(item)
+            if known == RETIRED:
+                continue
+            content = content_of(source, path, self._store.secret)
             if known is None:
                 yield path, item, content
             elif known != content:
                 self.findings[path] = (
-                    f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
-                    "the file back as it was, and new rows into a new file. Nothing of it was counted now."
+                    f"{path} is not what it was when it was counted. What was counted stays counted, and nothing of "
+                    "it was counted now. Put the file back as it was, and new rows into a new file; or say "
+                    "`synthstream source accept`, if it was corrected or redacted."
                 )
 
     def _follow(self, log: LogConfig, open_tick: int) -> None:

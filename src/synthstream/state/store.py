@@ -242,10 +242,8 @@ class Store:
         """Write down what passed the gate; it can never be changed."""
         blob = self._public.seal(packed_ints(committed.released), _place(committed.tick, committed.head))
         self._rows.add("measurement", committed.tick, blob, committed.head)
-        if committed.unchecked:
-            self.put_meta(f"unchecked {committed.tick}", json.dumps(committed.unchecked))
-        if committed.wait is not None:
-            self.put_meta(f"wait {committed.tick}", committed.wait)
+        for key, told in committed.circumstances.items():
+            self.put_meta(f"{key} {committed.tick}", json.dumps(told))
 
     def _committed(self, which: str, *values: int) -> Committed | None:
         question = f"SELECT tick, released, head FROM measurement {which}"  # noqa: S608 - our own words
@@ -253,9 +251,9 @@ class Store:
         if row is None:
             return None
         tick, blob, head = row
-        unchecked, wait = json.loads(self.meta(f"unchecked {tick}") or "[]"), self.meta(f"wait {tick}")
+        unchecked, wait = (json.loads(self.meta(f"{key} {tick}") or "null") for key in ("unchecked", "wait"))
         released = unpacked_ints(self._public.open(blob, _place(tick, head)))
-        return Committed(tick, released, head, tuple(unchecked), wait)
+        return Committed(tick, released, head, tuple(unchecked or ()), wait)
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""
@@ -309,6 +307,10 @@ class Store:
         if (mac := self.ingested(item)) is not None:
             self._rows.drop("ingested", item)
             self.put_ingested(new, mac)
+
+    def replace_ingested(self, item: str, mac: str) -> None:
+        """Remember a file that was counted with another fingerprint."""
+        self._rows.put("ingested", item, mac)
 
     def items(self, prefix: str) -> list[str]:
         """What was counted, files and batches: those that begin so, sorted."""

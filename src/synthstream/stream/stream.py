@@ -16,10 +16,11 @@ import polars as pl
 from synthstream.config.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
+from synthstream.ingest.corrections import Corrections
 from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
-from synthstream.kernel.gate import Gate, SystemGate, is_secure
+from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
@@ -44,6 +45,7 @@ from synthstream.stream.opening import (
     refuse_lost_state,
     refuse_other_settings,
     refuse_unsound,
+    system_gate,
 )
 from synthstream.stream.turns import alone
 from synthstream.synthesizers.contract import Models
@@ -59,19 +61,13 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
         unchecked: see :class:`Stream`.
 
     Raises:
-        ConfigError: the file is not a valid configuration.
-        StateError, MirrorError: as :class:`Stream`.
+        ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
     config = load(Path(path))
     if simulate is None:
         return Stream(config, unchecked=unchecked)
     config = simulated(config)
     return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
-
-
-def system_gate(tick: int) -> Gate:  # noqa: ARG001
-    """Real noise, for any tick."""
-    return SystemGate()
 
 
 class Stream:
@@ -182,6 +178,12 @@ class Stream:
         self._finish_half_drawn()
         self._intake.add(counts, batch_id=batch_id, open_tick=self.closed)
 
+    @property
+    def corrections(self) -> Corrections:
+        """What is known of the source's files, and how to set right what was counted. Use it alone, and at once."""
+        self._finish_half_drawn()
+        return self._intake.corrections(self.closed)
+
     @alone
     def batches(self, prefix: str = "") -> list[str]:
         """Ids of the batches that were counted, sorted: those that begin so."""
@@ -269,10 +271,7 @@ class Stream:
     def publish_copies(self) -> int:
         """Copy what is published to the mirrors of the configuration (``[[mirror]]``), as far as they lack it.
 
-        Closing a tick does it too. After a mirror has failed, this goes on where it stopped.
-
-        Returns:
-            Number of releases that were copied.
+        Closing a tick does it too. After a mirror has failed, this goes on where it stopped. Returns how many it made.
 
         Raises:
             MirrorError: a mirror cannot be used. What is published stays published.
