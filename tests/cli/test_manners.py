@@ -29,7 +29,8 @@ from tests.support.streams import configured, published, rows
 
 # Not pydantic: typer itself reads switches with it.
 HEAVY = {"numpy", "polars", "numba", "scipy", "pyarrow", "pandas", "sqlite3", "jinja2"}
-LINES = [["schema", "init"], *([name] for name in COMMANDS if name != "schema")]
+GROUPS = {"schema": ("init",), "source": ("list", "accept", "retire")}
+LINES = [f"{name} {word}".split() for name in COMMANDS for word in GROUPS.get(name, ("",))]
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ finally:
     asked = {"_SYNTHSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": "synthstream s", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | asked)  # noqa: S603
-    assert result.stdout.split() == ["schema", "status", "sample"]
+    assert result.stdout.split() == ["schema", "status", "sample", "source"]
     assert result.stderr == "[]\n"
 
 
