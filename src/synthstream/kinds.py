@@ -85,7 +85,10 @@ Score = Literal["corrected", "paper"]
 FitKind = Literal["pgm", "mw"]
 
 # Files of events.
-FileKind = Literal["parquet", "csv"]
+FileKind = Literal["parquet", "csv", "jsonl"]
+
+# Ends of the names of text files that are packed.
+COMPRESSED = (".gz", ".zst")
 
 # What a mirror gets of each release.
 Content = Literal["rows", "tables"]

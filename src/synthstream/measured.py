@@ -30,16 +30,28 @@ class Reading(Protocol):
         """All values, and all variances, for the hash chain."""
 
 
+def circumstances(unchecked: Sequence[str], wait: str | None) -> dict[str, Any]:
+    """What chain and manifest tell of how a tick was drawn: see :class:`Committed`. Empty, as a rule."""
+    return {key: value for key, value in {"unchecked": list(unchecked), "wait": wait}.items() if value}
+
+
 class Committed(NamedTuple):
     """One row of the public history: a tick, its released integers and the chain head after it.
 
-    ``unchecked`` names the mirrors that did not answer what they hold just before the tick was drawn.
+    ``unchecked`` names the mirrors that did not answer what they hold just before the tick was drawn, ``wait`` how long
+    after its end it was closed, if that was configured.
     """
 
     tick: int
     released: IntArray
     head: str
     unchecked: tuple[str, ...] = ()
+    wait: str | None = None
+
+    @property
+    def circumstances(self) -> dict[str, Any]:
+        """What chain and manifest tell of how it was drawn, where there is something to tell."""
+        return circumstances(self.unchecked, self.wait)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

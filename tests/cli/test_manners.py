@@ -29,7 +29,8 @@ from tests.support.streams import configured, published, rows
 
 # Not pydantic: typer itself reads switches with it.
 HEAVY = {"numpy", "polars", "numba", "scipy", "pyarrow", "pandas", "sqlite3", "jinja2"}
-LINES = [["schema", "init"], *([name] for name in COMMANDS if name != "schema")]
+GROUPS = {"schema": ("init",), "source": ("list", "accept", "retire")}
+LINES = [f"{name} {word}".split() for name in COMMANDS for word in GROUPS.get(name, ("",))]
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ finally:
     asked = {"_SYNTHSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": "synthstream s", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | asked)  # noqa: S603
-    assert result.stdout.split() == ["schema", "status", "sample", "series"]
+    assert result.stdout.split() == ["schema", "status", "sample", "source", "series"]
     assert result.stderr == "[]\n"
 
 
@@ -188,7 +189,8 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     manifest = json.loads((Path(after["last"]["folder"]) / "manifest.json").read_text())
     assert after["claim"] == manifest["claim"]
     assert (after["last"]["head"], after["last"]["end"]) == (manifest["chain"]["head"], manifest["end"])
-    assert after["next"] == {"tick": 4, "end": "2026-01-06T00:00:00+00:00"}
+    end = "2026-01-06T00:00:00+00:00"
+    assert after["next"] == {"tick": 4, "end": end, "closes": end}
     assert [after[key] for key in ("backup", "lost", "complete", "changed")] == [False, False, False, []]
     synthstream("backup", "stream.toml", "-o", "copy", cwd=folder)
     shutil.rmtree(folder / "state")

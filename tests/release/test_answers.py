@@ -15,7 +15,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
 from synthstream.release.answers import sums
 from synthstream.release.release import TableRelease
-from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.binned import Datetime, Integer, Number
+from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.conditions import condition, thresholds
 from synthstream.schema.schema import Schema
 from synthstream.testing.gates import ExactGate

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -33,6 +34,7 @@ from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from tests.support.visits import TOML, exact, finish, seeded, total, visits
 
+NEW_YORK = ZoneInfo("America/New_York")
 Open = Callable[..., Stream]
 
 
@@ -277,7 +279,7 @@ def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: 
 def test_the_clock_closes_ticks_and_nothing_else(config: StreamConfig) -> None:
     with Stream(config, gates=exact, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
         finish(stream)
-        with pytest.raises(TickNotOver, match="Tick 5 ends at 2026-01-07"):
+        with pytest.raises(TickNotOver, match="Tick 5 ends 2026-01-07"):
             stream.release()
         assert stream.due(until=datetime(2026, 1, 9, 23, tzinfo=UTC)) == 3
         for _ in range(3):
@@ -578,11 +580,14 @@ def test_a_failed_commit_can_be_tried_again(config: StreamConfig, monkeypatch: p
         assert stream.closed == 1
 
 
-def test_until_is_a_moment_and_without_a_zone_it_is_utc(config: StreamConfig) -> None:
-    with Stream(config) as stream:
+def test_until_is_a_moment_and_without_a_zone_it_is_on_the_clocks_wall(folder: Path) -> None:
+    zoned = StreamConfig.from_toml(TOML.replace("[clock]", '[clock]\ntimezone = "America/New_York"'), base=folder)
+    with Stream(zoned, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
         with pytest.raises(TypeError, match="until: must be a datetime, not str"):
             stream.release(until="2026-01-02")  # type: ignore[arg-type]
-        assert stream.due(until=datetime(2026, 1, 3)) == stream.due(until=datetime(2026, 1, 3, tzinfo=UTC))
+        found = [stream.due(until=datetime(2026, 1, 3, 2, tzinfo=zone)) for zone in (None, NEW_YORK, UTC)]
+        assert found == [2, 2, 1]
+        assert [release.tick for release in stream.follow(until=datetime(2026, 1, 3))] == [0, 1]
 
 
 def test_a_closed_stream_says_so(folder: Path, config: StreamConfig) -> None:

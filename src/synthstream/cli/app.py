@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from synthstream.cli.audit import audit_command
+from synthstream.cli.corrections import forget_command, source_accept, source_list, source_retire
 from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, verify_command
@@ -34,6 +35,8 @@ COMMANDS = {
     "verify": verify_command,
     "backup": backup_command,
     "recover": recover_command,
+    "source": None,
+    "forget": forget_command,
     "audit": audit_command,
 }
 _EPILOG = """
@@ -71,6 +74,8 @@ app = typer.Typer(
 )
 schema_app = typer.Typer(no_args_is_help=True, help="Draft a configuration: schema init.")
 
+source_app = typer.Typer(no_args_is_help=True, help="Files that were counted: list, accept as they are now, retire.")
+
 
 def _version(value: bool) -> None:
     if value:
@@ -90,6 +95,10 @@ def _global(
 
 
 app.add_typer(schema_app, name="schema")
+app.add_typer(source_app, name="source")
+source_app.command("list")(mannered(source_list))
+source_app.command("accept")(mannered(source_accept))
+source_app.command("retire")(mannered(source_retire))
 schema_app.command("init")(mannered(schema_init))
 for _name, _command in COMMANDS.items():
     if _command is not None:

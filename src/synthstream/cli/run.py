@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ def run_command(
     config: ConfigPath,
     until: Annotated[
         str | None,
-        typer.Option(help="Close ticks that ended before this time (ISO), in place of the clock's."),
+        typer.Option(help="Close ticks that ended before this time (ISO, in the clock's zone), in place of now."),
     ] = None,
     simulate: Simulate = False,
     engine: Annotated[
@@ -191,7 +191,7 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: i
     if horizon is not None and closed >= horizon:
         console.print("The horizon is reached: this stream is complete. Go on with a successor and its own budget.")
     elif new == 0:
-        console.print(f"Nothing was due: tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}.")
+        console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.")
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""
         console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")
@@ -199,11 +199,10 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: i
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """A moment from the command line; UTC, unless it says otherwise."""
+    """A moment from the command line; without a zone it is on the clock's wall."""
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise SystemExit(fail(f"--until {text}: not an ISO date or time. Example: --until 2016-01-02")) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -80,9 +80,9 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "spent": ledger,
         "ticks": ticks,
         "horizon": horizon,
-        "due": 0 if complete else max(0, clock.ended_before(min(clock.latest(now), now)) - ticks),
+        "due": 0 if complete else max(0, clock.over(now) - ticks),
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
-        "next": None if end is None else {"tick": ticks, "end": end},
+        "next": None if end is None else {"tick": ticks, "end": end, "closes": clock.closes(ticks).isoformat()},
         "changed": changed,
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
@@ -120,5 +120,5 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
         return
     shown.print(f"Next     tick {found['next']['tick']} ends {found['next']['end']}")
     if found["due"]:
-        over = datetime.fromisoformat(found["next"]["end"]).date().isoformat()
+        over = datetime.fromisoformat(found["next"]["closes"]).date().isoformat()
         shown.print(f"Due      {found['due']} tick(s) are over, the first since {over}: {program()} run {config}")

@@ -178,7 +178,7 @@ class StreamConfig:
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
-            **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
+            **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
         }
@@ -283,6 +283,8 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
     problems.attempt("op", lambda: _of_its_own(file))
+    if isinstance(file.source, Files):
+        problems.attempt("source", partial(_check_reading, file, file.source))
     if budget is not None:
         problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
     if file.sink is not None:
@@ -340,12 +342,36 @@ def _schema(file: File, problems: Problems) -> Schema | None:
 
 def _of_its_own(file: File) -> None:
     """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
-    if file.op is not None and file.op in [column.name for column in file.columns]:
+    if file.op is not None and file.op in [column.read_from for column in file.columns]:
         raise ConfigError(
             f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"
         )
     if file.op is not None and file.op == file.clock.column:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
+
+
+def _check_reading(file: File, source: Files) -> None:
+    """Raise unless signs differ, forms of times are of times, and what has a form of its own is read in one way."""
+    source.dialect.check()
+    person = None if file.privacy.unit == "event" else file.privacy.unit.person
+    ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
+    for column in file.columns:
+        way = {"datetime": "time", "integer": "number", "number": "number"}.get(column.type, "text")
+        ways.setdefault(column.read_from, set()).add(way)
+    own = {"time"} if source.formats else set()
+    own |= {"number"} if (source.dialect.decimal, source.dialect.thousands) != (".", "") else set()
+    for key in source.formats:
+        if key != "*" and "time" not in ways.get(key, ()):
+            raise ConfigError(
+                f"datetime_format: {key!r} is neither the column of [clock] nor read by a column of type datetime. "
+                "Name one"
+            )
+    for name, found in ways.items():
+        if name is not None and len(found) > 1 and found & own:
+            raise ConfigError(
+                f"the column {name!r} is read as {' and as '.join(sorted(found))}, and [source] says how a "
+                f"{min(found & own)} is written: read it in one way"
+            )
 
 
 def _unit(file: File, clock: Clock | None) -> Unit:

@@ -18,7 +18,8 @@ from synthstream.config.keys import Section, Words
 from synthstream.config.problems import Problems
 from synthstream.constraints import MOST_COMBINATIONS, Group, joined
 from synthstream.errors import ConfigError
-from synthstream.schema.columns import Binned, Column, Datetime
+from synthstream.schema.binned import Binned, Datetime
+from synthstream.schema.columns import Column
 from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray

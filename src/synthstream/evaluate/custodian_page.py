@@ -201,7 +201,7 @@ def _card(found: History, position: int, true: IntArray, newest: Cells) -> dict[
     head = bars if len(bars) <= _LISTED + 2 else bars[:_LISTED]
     gap = np.abs(newest.count[here] - true[here]).sum() / 2
     return {
-        "name": column.name,
+        "name": column.title,
         "kind": f"{kind_of(column)}; {number(float(gap))} of {number(int(true[here].sum()))} events misplaced",
         "chart": bar_chart(head, more=bars[len(head) :], title="Synthetic and true"),
     }
@@ -239,7 +239,7 @@ def _point_card(column: Coordinate, synthetic: FloatArray, true: FloatArray) -> 
     pairs = zip(coarse(column, synthetic), coarse(column, true), strict=True)
     bars = [Bar(label=label, value=round(value), at=there) for (label, value), (_, there) in pairs]
     return {
-        "name": column.name,
+        "name": column.title,
         "kind": f"{number(float(np.abs(synthetic - true).sum() / 2))} of {number(float(true.sum()))} events misplaced",
         "chart": bar_chart(bars, title="Synthetic and true"),
     }

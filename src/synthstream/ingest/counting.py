@@ -59,10 +59,15 @@ class PrivateRows(Private):
         return PrivateRows(self.codes[kept], self.ticks[kept], weights, people)
 
 
-def columns_of(config: StreamConfig) -> tuple[str, ...]:
-    """Every column that a frame must have: those of the schema, the time, the op, the person."""
-    extra = [name for name in (config.clock.column, config.op, config.privacy.person) if name is not None]
-    return tuple(dict.fromkeys([*config.schema.names, *extra]))
+def columns_of(config: StreamConfig, *, away: bool = False) -> tuple[str, ...]:
+    """Every column that a frame must have: those of the schema, the time, the op, the person.
+
+    Args:
+        away: of rows that are taken away, which need neither time nor op.
+    """
+    when = () if away else (config.clock.column, config.op)
+    extra = [name for name in (*when, config.privacy.person) if name is not None]
+    return tuple(dict.fromkeys([*config.schema.read_from, *extra]))
 
 
 def files_of(config: StreamConfig) -> FileSource | None:
@@ -70,17 +75,34 @@ def files_of(config: StreamConfig) -> FileSource | None:
     source = config.source
     if source is None:
         return None
-    return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
+    columns, forms = columns_of(config), source.formats
+    times = {config.clock.column, *(column.read_from for column in config.schema.columns if column.type == "datetime")}
+    return FileSource(
+        kind=source.kind,
+        path=source.path,
+        columns=columns,
+        dialect=source.dialect,
+        numbers=frozenset(column.read_from for column in config.schema.columns if column.type in ("integer", "number")),
+        formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
+    )
 
 
-def encode(config: StreamConfig, frame: Frame) -> PrivateRows:
+def encode(config: StreamConfig, frame: Frame, *, away: bool = False) -> PrivateRows:
     """Rows of a frame in numbers. Total: no row can raise.
 
     Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
-    and no number. That looks at each row alone. Raises ``SchemaError`` if a column is missing.
+    and no number. That looks at each row alone.
+
+    Args:
+        away: each row takes an event away at the tick that is open then; neither op nor time is read.
+
+    Raises:
+        SchemaError: a column is missing.
     """
-    codes, ticks = config.schema.encode(frame), config.clock.ticks_of(frame)
-    weights = None if config.op is None else signs(polars_frame(frame, [config.op])[config.op])
+    codes, weights = config.schema.encode(frame), None
+    ticks = np.full(len(codes), -1, dtype=np.int64) if away else config.clock.ticks_of(frame)
+    if config.op is not None:
+        weights = -np.ones_like(ticks) if away else signs(polars_frame(frame, [config.op])[config.op])
     if config.privacy.person is None:
         return PrivateRows(codes, ticks, weights)
     keys, missing = texts(polars_frame(frame, [config.privacy.person])[config.privacy.person])

@@ -12,7 +12,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt
-from synthstream.measured import Committed, Measured, Reading
+from synthstream.measured import Committed, Measured, Reading, circumstances
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
@@ -175,21 +175,22 @@ class Builder:
 
     def head_after(self, tick: int) -> str:
         """The chain head after a tick, computed from what was measured and the head before."""
-        return self._head(self.measured(tick), self._of(tick).unchecked)
+        return self._head(self.measured(tick), self._of(tick).circumstances)
 
-    def _head(self, measured: Reading, unchecked: tuple[str, ...]) -> str:
+    def _head(self, measured: Reading, circumstances: Mapping[str, Any]) -> str:
         return chain_head(
             self.previous(measured.tick),
             measured=measured,
             claim=self.claim_at(measured.tick),
             schema=self._config.schema.hash,
-            unchecked=unchecked,
+            circumstances=circumstances,
         )
 
     def drawn(self, measured: Reading, *, unchecked: tuple[str, ...]) -> Committed:
         """What is to be committed for a tick of the newest segment: secret until it is published."""
-        released = self.newest.pack(measured)
-        return Committed(measured.tick, released, self._head(measured, unchecked), unchecked)
+        released, wait = self.newest.pack(measured), self._config.clock.wait
+        head = self._head(measured, circumstances(unchecked, wait))
+        return Committed(measured.tick, released, head, unchecked, wait)
 
     def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
         """The model of a tick, and its release.
@@ -234,7 +235,7 @@ class Builder:
         facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
         facts |= {"edition": self._config.edition} if self._config.edition > 1 else {}
         facts |= {"segments": starts} if starts else {}
-        facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}
+        facts |= committed.circumstances
         return self.synthesizer(tick).release(
             name=self._config.name,
             schema=self._config.schema,

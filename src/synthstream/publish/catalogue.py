@@ -249,8 +249,8 @@ def _resource(newest: _Newest, name: str, fields: list[FieldFacts]) -> dict[str,
 def _field(field: FieldFacts) -> dict[str, Any]:
     constraints: dict[str, Any] = {"required": not field.empty or None, "enum": list(field.values)}
     constraints |= {"minimum": field.minimum, "maximum": field.maximum}
-    facts = {"name": field.name, "type": field.kind, "description": field.description, "bins": field.bins}
-    return _given({**facts, "constraints": _given(constraints) or None})
+    facts = {"name": field.name, "title": field.title, "type": field.kind, "description": field.description}
+    return _given({**facts, "bins": field.bins, "unit": field.unit, "constraints": _given(constraints) or None})
 
 
 # -- Croissant -------------------------------------------------------------------------------------------------------

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from synthstream.config.config import StreamConfig
 from synthstream.release.rows import weight_name
-from synthstream.schema.columns import MISSING, Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.binned import Datetime, Integer, Number
+from synthstream.schema.columns import MISSING, Boolean, Category, Column
 from synthstream.schema.coordinates import Coordinate
 
 Kind = Literal["string", "integer", "number", "boolean", "datetime"]
@@ -21,7 +22,8 @@ class FieldFacts:
 
     Args:
         minimum, maximum: of numbers, both included; of times, ISO texts.
-        bins: number of equal parts of the range that were counted apart.
+        bins: number of parts of the range that were counted apart.
+        title, unit: what people call it, and what it is measured in.
         empty: whether a cell may be null.
     """
 
@@ -33,6 +35,8 @@ class FieldFacts:
     maximum: float | str | None = None
     bins: int | None = None
     empty: bool = True
+    title: str | None = None
+    unit: str | None = None
 
 
 def rows_fields(config: StreamConfig, manifest: Mapping[str, Any]) -> list[FieldFacts]:
@@ -40,7 +44,7 @@ def rows_fields(config: StreamConfig, manifest: Mapping[str, Any]) -> list[Field
     name, words = weight_name(config.schema), "For how many events the row stands."
     weighted = "population" in manifest and config.sink is not None and config.sink.rows == "total"
     weight = [FieldFacts(name, "integer", words, minimum=1, empty=False)] if weighted else []
-    return [*(_of_rows(column) for column in config.schema.columns), *weight]
+    return [*(_with_words(_of_rows(column), column) for column in config.schema.columns), *weight]
 
 
 def tables_fields(config: StreamConfig) -> list[FieldFacts]:
@@ -73,6 +77,13 @@ def measured_fields() -> list[FieldFacts]:
     return [FieldFacts("released", "integer", words, empty=False)]
 
 
+def _with_words(field: FieldFacts, column: Column) -> FieldFacts:
+    """The same, with what the configuration tells of the column."""
+    words, unit = column.words, column.words.unit
+    parts = (words.description and words.description.rstrip(".") + ".", field.description, unit and f"Unit: {unit}.")
+    return replace(field, title=words.label, unit=unit, description=" ".join(part for part in parts if part))
+
+
 def _of_rows(column: Column) -> FieldFacts:
     fold = getattr(column, "missing", None)
     empty = MISSING in column.own_cells
@@ -88,8 +99,7 @@ def _of_rows(column: Column) -> FieldFacts:
     if isinstance(column, Datetime):
         return _of_times(column, absent, common)
     if isinstance(column, Integer | Number | Coordinate):
-        bins = getattr(column, "bins", None)
-        cut = "" if bins is None else f" Counted in {bins} equal bins, and uniform within each."
+        bins, cut = (None, "") if isinstance(column, Coordinate) else _cut(column)
         whole = isinstance(column, Integer)
         words = f"A {'whole ' if whole else ''}number from {column.min} to {column.max}; values beyond are moved there."
         return FieldFacts(
@@ -101,6 +111,21 @@ def _of_rows(column: Column) -> FieldFacts:
             **common,
         )
     raise TypeError(f"{type(column).__name__}: nobody has said how to describe such a column")
+
+
+def _cut(column: Integer | Number) -> tuple[int | None, str]:
+    """Into how many bins a range is cut, if it is, and a sentence on it."""
+    bins = len(column.edges) - 1
+    if column.cuts is not None:
+        starts = ", ".join(f"{edge:g}" for edge in column.edges[:-1])
+        return bins, f" Counted in {bins} bins that begin at {starts}, and uniform within each."
+    if column.scale is not None:
+        return bins, f" Counted in {bins} bins of equal width on a logarithmic scale."
+    if isinstance(column, Integer) and column.width is not None:
+        return bins, f" Counted in bins of {column.width}, and uniform within each."
+    if column.bins is None:
+        return None, ""
+    return column.bins, f" Counted in {column.bins} equal bins, and uniform within each."
 
 
 def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFacts:

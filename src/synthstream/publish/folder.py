@@ -296,7 +296,8 @@ class Anchor:
 def as_published(tick: int, measured: pl.DataFrame, manifest: Mapping[str, Any]) -> Committed:
     """What was committed for a tick, as its release tells it."""
     released = measured["released"].to_numpy().astype(np.int64)
-    return Committed(tick, released, str(manifest["chain"]["head"]), tuple(manifest.get("unchecked", ())))
+    unchecked, wait = tuple(manifest.get("unchecked", ())), manifest.get("wait")
+    return Committed(tick, released, str(manifest["chain"]["head"]), unchecked, wait)
 
 
 def _aside(release: Release, key: bytes | None) -> str:

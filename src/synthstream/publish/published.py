@@ -27,8 +27,9 @@ from synthstream.release.release import Release
 from synthstream.release.rows import weight_name
 from synthstream.release.series import lines, only, steps
 from synthstream.release.window import Moment, Window, moment_of
+from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
-from synthstream.schema.columns import Column, Datetime
+from synthstream.schema.columns import Column
 from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, IntArray, Workload

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from synthstream.measured import Measured
 from synthstream.release.models import RowModel
-from synthstream.schema.columns import Binned, Column, Datetime
+from synthstream.schema.binned import Binned, Datetime
+from synthstream.schema.columns import Column
 from synthstream.schema.conditions import condition, thresholds
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, IntArray, Workload

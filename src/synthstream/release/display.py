@@ -10,6 +10,8 @@ import polars as pl
 
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE
+from synthstream.schema.columns import Column, Words
+from synthstream.schema.schema import Schema
 
 # Rows that are shown.
 _PREVIEW = 5
@@ -19,7 +21,7 @@ _CARD = """<div style="border: 1px solid #8888; border-radius: 6px; padding: 0.8
 {warning}<p style="margin: 0.5em 0">{claim}</p>
 {body}</div>"""
 _ROWS = """<p style="margin: 0.5em 0">{rows:,} synthetic rows{begin}</p>
-<div style="overflow-x: auto">{preview}</div>"""
+<div style="overflow-x: auto">{preview}</div>{columns}"""
 _WARNING = """<p style="color: #b00020; font-weight: bold; margin: 0.5em 0">{words}</p>
 """
 
@@ -29,6 +31,8 @@ class Shown(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def schema(self) -> Schema: ...
     @property
     def model(self) -> Any: ...
     @property
@@ -43,7 +47,8 @@ class Shown(Protocol):
 def card(release: Shown) -> str:
     """A release as a small card in HTML: what it is, what is promised, and its first rows. Everything is escaped."""
     begin = f"; the first {_PREVIEW}:" if release.model.number > _PREVIEW else ""
-    body = _ROWS.format(rows=release.model.number, begin=begin, preview=_preview(release))
+    columns = "".join(map(_column, release.schema.columns))
+    body = _ROWS.format(rows=release.model.number, begin=begin, preview=_preview(release), columns=columns)
     words = str(release.facts["claim"]["words"])
     return framed(release.name, release.about, words, body=body, secure=release.secure)
 
@@ -70,6 +75,14 @@ def framed(name: str, about: str, claim: str, *, body: str = "", secure: bool = 
         claim=escape(claim if secure else f"With real noise: {claim}"),
         body=body,
     )
+
+
+def _column(column: Column) -> str:
+    """What is told of a column, if anything is."""
+    if column.words == Words():
+        return ""
+    description = "" if column.words.description is None else f": {escape(column.words.description)}"
+    return f'<p style="margin: 0.2em 0"><code>{escape(column.name)}</code> {escape(column.title)}{description}</p>'
 
 
 def _preview(release: Shown) -> str:

@@ -374,10 +374,10 @@ class TableRelease(Release):
 
 
 def chain_head(
-    previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str, unchecked: Sequence[str] = ()
+    previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str, circumstances: Mapping[str, Any]
 ) -> str:
     """Hash that binds a tick's measurement to all before it: SHA-256, hexadecimal, over its arguments alone."""
-    told = {"claim": dict(claim), "schema": schema, **({"unchecked": list(unchecked)} if unchecked else {})}
+    told = {"claim": dict(claim), "schema": schema, **circumstances}
     facts = json.dumps({**measured.facts(), **told}, sort_keys=True)
     values, variance = measured.numbers()
     digest = hashlib.sha256()

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.publish.history import History, Steps, Tick, history_of
+from synthstream.publish.published import codes_of
 from synthstream.release.rows import weight_name
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
@@ -140,7 +141,7 @@ def _impossible(found: History) -> int | None:
     if not config.constraints.groups or not newest.has_rows:
         return None
     rows, name = pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"), weight_name(config.schema)
-    codes = config.schema.encode(rows)
+    codes = codes_of(config.schema, rows)
     broken = np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0)
     return int(rows[name].to_numpy()[broken].sum() if name in rows.columns else broken.sum())
 
@@ -216,7 +217,7 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
 
 def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
-    names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
+    names = [column.title for column in found.config.schema.columns][:MOST_COLUMNS]
     if not listed:
         return None
     known = any(pair.beyond is not None for pair in listed)

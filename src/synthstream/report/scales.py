@@ -41,8 +41,13 @@ def ranges(edges: Sequence[float]) -> list[str]:
     Example:
         >>> ranges([47.0, 47.25, 47.5]), ranges([-10, 0, 10])
         (['47.00 to 47.25', '47.25 to 47.50'], ['\u221210 to 0', '0 to 10'])
+        >>> ranges([0.1, 1, 31.6, 1000])
+        ['0.1 to 1', '1 to 31.6', '31.6 to 1,000']
     """
-    step = min(b - a for a, b in pairwise(edges))
+    steps = [b - a for a, b in pairwise(edges)]
+    if max(steps) > 10 * min(steps) and len({number(edge) for edge in edges}) == len(edges):
+        return [f"{a} to {b}" for a, b in pairwise(map(number, edges))]
+    step = min(steps)
     digits = next((d for d in range(12) if all(abs(round(e, d) - e) <= step / 20 for e in edges)), 12)
     texts = [f"{edge:,.{digits}f}".replace("-", "\u2212") for edge in edges]
     return [f"{a} to {b}" for a, b in pairwise(texts)]

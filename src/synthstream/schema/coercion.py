@@ -72,8 +72,6 @@ def require(columns: Sequence[str], found: Sequence[str]) -> None:
     if missing:
         near = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5) if len(missing) < len(columns) else []
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        if len(found) == 1 and len(columns) > 1:
-            hint = " There is only one column: is the separator a comma?"
         raise SchemaError(f"{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
     if doubled:

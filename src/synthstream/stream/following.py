@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -105,8 +105,8 @@ def follow(
     counted stop nothing; ``stream.findings`` has them after each look, and they are told when it ends.
 
     Args:
-        until: stop when it has come and its ticks are closed; without a zone it is UTC. The configured ``until``, if
-            there is one, is heeded as well, and so is the horizon.
+        until: stop when it has come and its ticks are closed; without a zone it is on the clock's wall. The configured
+            ``until``, if there is one, is heeded as well, and so is the horizon.
         poll: seconds between two looks; the end of a tick is never overslept.
 
     Raises:
@@ -114,11 +114,10 @@ def follow(
         FilesLeftOut: at the end, if some files could not be counted.
     """
     clock = stream.config.clock
-    until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
     while True:
         moment = now()
-        ends = [end for end in (until, clock.until and clock.latest(moment)) if end is not None]
-        over = bool(ends) and moment >= min(ends)
+        ends = [clock.moment(end) for end in (until, clock.until) if end is not None]
+        over = bool(ends) and moment >= clock.waited(min(ends))
         upto = stream.closed + stream.due(until=min(ends) if over else None)
         stream.ingest()
         if stream.closed < upto:
@@ -126,5 +125,5 @@ def follow(
         if over or stream.closed == clock.horizon:
             tell(stream)
             return
-        left = (min([clock.boundary(stream.closed + 1), *ends]) - now()).total_seconds()
+        left = (min([clock.closes(stream.closed), *map(clock.waited, ends)]) - now()).total_seconds()
         rest(min(poll, max(left, 0.0)))

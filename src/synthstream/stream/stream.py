@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -16,10 +16,11 @@ import polars as pl
 from synthstream.config.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
+from synthstream.ingest.corrections import Corrections
 from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
-from synthstream.kernel.gate import Gate, SystemGate, is_secure
+from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
@@ -46,6 +47,7 @@ from synthstream.stream.opening import (
     refuse_lost_state,
     refuse_other_settings,
     refuse_unsound,
+    system_gate,
 )
 from synthstream.stream.turns import alone
 from synthstream.synthesizers.contract import Models
@@ -61,19 +63,13 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
         unchecked: see :class:`Stream`.
 
     Raises:
-        ConfigError: the file is not a valid configuration.
-        StateError, MirrorError: as :class:`Stream`.
+        ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
     config = load(Path(path))
     if simulate is None:
         return Stream(config, unchecked=unchecked)
     config = simulated(config)
     return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
-
-
-def system_gate(tick: int) -> Gate:  # noqa: ARG001
-    """Real noise, for any tick."""
-    return SystemGate()
 
 
 class Stream:
@@ -160,7 +156,7 @@ class Stream:
         """Count rows into the open tick, or the later tick of their own time. Committed on return.
 
         Args:
-            rows: a polars, pandas or pyarrow frame; the path of a Parquet or CSV file; or rows in numbers.
+            rows: a polars, pandas or pyarrow frame; the path of a file; or rows in numbers.
             batch_id: the same id and content again is a no-op. Without an id, rows count each time they come.
 
         Raises:
@@ -183,6 +179,12 @@ class Stream:
         """
         self._finish_half_drawn()
         self._intake.add(counts, batch_id=batch_id, open_tick=self.closed)
+
+    @property
+    def corrections(self) -> Corrections:
+        """What is known of the source's files, and how to set right what was counted. Use it alone, and at once."""
+        self._finish_half_drawn()
+        return self._intake.corrections(self.closed)
 
     @alone
     def batches(self, prefix: str = "") -> list[str]:
@@ -222,17 +224,16 @@ class Stream:
 
     @alone
     def due(self, *, until: datetime | None = None) -> int:
-        """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open.
+        """Number of open ticks that ended before ``until`` (or the configured one), and ``wait`` ago at the least.
 
         Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
-        now = self._env.now()
-        if not isinstance(until, datetime | None):
-            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
-        until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
-        if until is not None and until > now:
-            raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
-        return max(0, self.config.clock.ended_before(until or min(self.config.clock.latest(now), now)) - self.closed)
+        now, clock = self._env.now(), self.config.clock
+        if until is not None and not isinstance(until, datetime):
+            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
+        if until is not None and (end := clock.moment(until)) > now:
+            raise TickNotOver(f"until = {end.isoformat()} lies in the future; a tick is closed when it is over.")
+        return max(0, clock.over(now, until=until) - self.closed)
 
     @alone
     def release(self, *, until: datetime | None = None) -> Release:
@@ -247,8 +248,8 @@ class Stream:
         refuse_beyond(self.config.clock.horizon, self.closed)
         if self.due(until=until) == 0:
             raise TickNotOver(
-                f"Tick {self.closed} ends at {self.config.clock.boundary(self.closed + 1).isoformat()}. A tick is "
-                "closed by the clock alone; wait, or say until=."
+                f"Tick {self.closed} {self.config.clock.ending(self.closed)}. A tick is closed by the clock alone; "
+                "wait, or say until=."
             )
         self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
@@ -269,10 +270,7 @@ class Stream:
     def publish_copies(self) -> int:
         """Copy what is published to the mirrors of the configuration (``[[mirror]]``), as far as they lack it.
 
-        Closing a tick does it too. After a mirror has failed, this goes on where it stopped.
-
-        Returns:
-            Number of releases that were copied.
+        Closing a tick does it too. After a mirror has failed, this goes on where it stopped. Returns how many it made.
 
         Raises:
             MirrorError: a mirror cannot be used. What is published stays published.

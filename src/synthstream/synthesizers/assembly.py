@@ -69,7 +69,7 @@ def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
     if unit.of_persons:
         factor = group_factor(config)
         claim = claim.of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
-    many = config.source is not None and config.source.multiline
+    many = config.source is not None and config.source.dialect.multiline
     return replace(claim, provided=(_CLOSED,)) if many else claim
 
 
