@@ -47,6 +47,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         StateError: there is a state, and it cannot be read.
     """
     from synthstream.environment import REAL
+    from synthstream.schema.clock import due
     from synthstream.state.store import Store
     from synthstream.stream.opening import begun
     from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
@@ -80,7 +81,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "spent": ledger,
         "ticks": ticks,
         "horizon": horizon,
-        "due": 0 if complete else max(0, clock.ended_before(min(clock.latest(now), now)) - ticks),
+        "due": 0 if complete else max(0, due(clock, until=None, now=now) - ticks),
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
         "next": None if end is None else {"tick": ticks, "end": end},
         "changed": changed,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
 
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, TickNotOver
 from synthstream.schema.coercion import Frame, polars_frame, times
 from synthstream.workload import IntArray
 
@@ -195,3 +195,14 @@ class Clock:
         lead = origin - int(month_start.cast(pl.Datetime("us")).dt.epoch("us")[0])
         whole = months - (self._origin.year * 12 + self._origin.month) - (within < lead)
         return np.asarray(whole // self._months, dtype=np.int64)
+
+
+def due(clock: Clock, *, until: datetime | None, now: datetime) -> int:
+    """Number of ticks that ended before ``until`` (or the configured ``until``, or now), closed ones too.
+
+    Raises ``TickNotOver`` if ``until`` lies in the future. A configured ``until`` may.
+    """
+    until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
+    if until is not None and until > now:
+        raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
+    return clock.ended_before(until or min(clock.latest(now), now))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -28,6 +28,7 @@ from synthstream.publish.outlets import simulated, sink_of
 from synthstream.publish.windows import window
 from synthstream.release.release import Model, Release
 from synthstream.release.window import Moment, Window
+from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
@@ -224,13 +225,9 @@ class Stream:
 
         Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
-        now = self._env.now()
         if until is not None and not isinstance(until, datetime):
             raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
-        until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
-        if until is not None and until > now:
-            raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
-        return max(0, self.config.clock.ended_before(until or min(self.config.clock.latest(now), now)) - self.closed)
+        return max(0, due(self.config.clock, until=until, now=self._env.now()) - self.closed)
 
     @alone
     def release(self, *, until: datetime | None = None) -> Release:
