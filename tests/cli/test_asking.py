@@ -90,9 +90,7 @@ def test_a_forgotten_until_is_named_with_the_number_of_ticks_that_it_would_relea
     assert "all of the horizon" in said
 
 
-def test_before_the_first_tick_is_over_it_asks_too(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_before_the_first_tick_is_over_it_asks_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "stream.toml").write_text(TOML.replace("2026-01-01", "2999-01-01").replace("until = 2026-01-06\n", ""))
     with pytest.raises(SystemExit):
         ask_first(console(), folder / "stream.toml", until=None, yes=False)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
 from synthstream.errors import ConfigError, CountsMismatch
 from synthstream.ingest.files import FileSource
+from synthstream.kinds import FileKind
 from synthstream.schema.clock import FURTHEST
 from synthstream.schema.coercion import Frame, polars_frame, signs, texts
 from synthstream.workload import CodeArray, IntArray
@@ -73,6 +75,13 @@ def files_of(config: StreamConfig) -> FileSource | None:
     if source is None:
         return None
     return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
+
+
+def file_of(config: StreamConfig, path: Path) -> FileSource:
+    """One file, wherever it lies; its name says of which kind it is."""
+    many = config.source is not None and config.source.multiline
+    kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
+    return FileSource(kind=kind, path=path, columns=columns_of(config), multiline=many)
 
 
 def encode(config: StreamConfig, frame: Frame) -> PrivateRows:

@@ -22,6 +22,7 @@ from synthstream.ingest.counting import (
     PrivateRows,
     columns_of,
     encode,
+    file_of,
     files_of,
     in_threads,
 )
@@ -30,7 +31,6 @@ from synthstream.ingest.filenames import FileNames, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
-from synthstream.kinds import FileKind
 from synthstream.schema.coercion import Frame, slices
 from synthstream.state.store import Store
 
@@ -69,11 +69,8 @@ class Intake:
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         if isinstance(rows, str | Path):
-            path, columns = Path(rows).absolute(), columns_of(self._config)
-            kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
-            many = self._config.source is not None and self._config.source.multiline
-            source = FileSource(kind=kind, path=path, columns=columns, multiline=many)
-            chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
+            path = Path(rows).absolute()
+            chunks: Iterator[Frame] = file_of(self._config, path).read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)

@@ -25,6 +25,7 @@ from synthstream.schema.coercion import numbers, texts, times
 from synthstream.workload import CodeArray, FloatArray
 
 MISSING, OTHER = "missing", "other"
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Part = Literal["hour", "weekday", "day", "month"]
 _PARTS: dict[str, tuple[int, int]] = {"hour": (0, 23), "weekday": (1, 7), "day": (1, 31), "month": (1, 12)}
 _EPOCH = datetime(1970, 1, 1)
@@ -65,6 +66,10 @@ class Column(ABC):
     @abstractmethod
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         """Cells for codes; ``missing`` becomes null."""
+
+    def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
+        """Which cells are clamped: those below the first bin, and those above the last."""
+        return np.zeros(len(series), dtype=np.bool_), np.zeros(len(series), dtype=np.bool_)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings, for JSON."""
@@ -190,6 +195,12 @@ class Binned(Column):
         place, edges = self._missing_number, np.asarray(self.edges)
         code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
         return bins_of(self._numbers(series), edges, code)
+
+    @override
+    def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
+        values, end = self._numbers(series), self.edges[-1]
+        # The end of the last bin belongs to it, unless bins are of whole numbers.
+        return values < self.edges[0], (values > end) | ((values == end) & (end != getattr(self, "max", end)))
 
     @override
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
