@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthstream.cli.common import program
+from synthstream.cli.common import cautioned, program
 from synthstream.cli.runtime import fail, quiet
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:
     for words in told[:-1]:
         shown.print(words)
     shown.print(f"{told[-1]} - it looks at {_looked_at(config)}, and spends nothing.")
-    for caution in weak_budget(config):
-        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
+    cautioned(shown, weak_budget(config))
 
 
 def _over(config: StreamConfig, over: int, until: datetime | None) -> str:

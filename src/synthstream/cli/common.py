@@ -17,6 +17,8 @@ from synthstream.cli import runtime as manners
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from synthstream.forecast.warnings import Caution
+
 T = TypeVar("T")
 
 ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
@@ -71,6 +73,12 @@ def program() -> str:
 def warn(shown: Console) -> None:
     """Say that noise is simulated."""
     shown.print("NOT PRIVATE: simulated noise; folders end in -simulated.", style="bold red")
+
+
+def cautioned(shown: Console, cautions: Iterable[Caution]) -> None:
+    """Print warnings."""
+    for caution in cautions:
+        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
 
 
 def check_output(config: Path, output: Path, *, page: bool, in_state: bool | None = None) -> None:

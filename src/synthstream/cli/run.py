@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.cli.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
+from synthstream.cli.common import (
+    ConfigPath,
+    Simulate,
+    Unchecked,
+    bar,
+    cautioned,
+    console,
+    no_core_dump,
+    note,
+    program,
+    warn,
+)
 from synthstream.cli.follow import follow_command, seconds_of
 from synthstream.cli.runtime import fail, when_stopped
 from synthstream.errors import MirrorError, SynthstreamError
@@ -84,15 +95,16 @@ def run_command(
         if follow:
             if new_files:
                 stream.ingest(new_files=True)
-            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
+            released = partial(_described, stream, shown, set())
+            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=released)
             return
         upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
         files = _counted(stream, engine, new_files=new_files)
         first, due = stream.closed, max(0, upto - stream.closed)
         _announced(shown, stream, first, due, asked=asked)
         failed = _released(stream, due, moment)
-        _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
+        _described(stream, shown, set())
         _told(stream, failed)
 
 
@@ -128,8 +140,7 @@ def _before_the_first(shown: Console, stream: Stream, *, asked: bool) -> None:
         shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet.", style="bold")
     from synthstream.forecast.warnings import weak_budget
 
-    for caution in [] if asked else weak_budget(stream.config):
-        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
+    cautioned(shown, [] if asked else weak_budget(stream.config))
 
 
 def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
@@ -171,10 +182,18 @@ def _stopped(new: int) -> str:
     return f"{releases} published. Run the same command again to go on; nothing counts twice."
 
 
-def _described(stream: Stream) -> None:
-    """Bring what portals read up to date. The releases are out: a failure here takes nothing back."""
+def _described(stream: Stream, shown: Console, told: set[str]) -> None:
+    """Bring what portals read up to date, and say what stands out in the releases, each thing once.
+
+    The releases are out: a failure here takes nothing back.
+    """
     if stream.config.sink is None or not stream.closed:
         return
+    from synthstream.forecast.noticing import noticed
+
+    cautions = [caution for caution in noticed(stream.config) if caution.about not in told]
+    cautioned(shown, cautions)
+    told |= {caution.about for caution in cautions}
     from synthstream.publish.catalogue import describe
 
     note("describing the releases for portals")

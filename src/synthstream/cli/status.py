@@ -47,6 +47,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         StateError: there is a state, and it cannot be read.
     """
     from synthstream.environment import REAL
+    from synthstream.forecast.noticing import noticed
     from synthstream.schema.clock import due
     from synthstream.state.store import Store
     from synthstream.stream.opening import begun
@@ -85,6 +86,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
         "next": None if end is None else {"tick": ticks, "end": end},
         "changed": changed,
+        "warnings": [caution._asdict() for caution in noticed(config)],
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
     }
@@ -116,6 +118,8 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if last is not None:
         shown.print(f"Last     tick {last['tick']}, events before {last['end']}")
         shown.print(f"Chain    {last['head']}")
+    for caution in found["warnings"]:
+        shown.print(f"Warning: {caution['about']}: {caution['words']}", style="bold")
     if found["complete"]:
         shown.print("Complete: all ticks that were paid for have been released.")
         return
