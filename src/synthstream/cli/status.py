@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from synthstream.cli.common import AsJson, ConfigPath, Simulate, console, program, warn
+from synthstream.cli.common import AsJson, ConfigPath, Simulate, cautioned, console, program, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,20 +25,24 @@ def status_command(config: ConfigPath, simulate: Simulate = False, as_json: AsJs
     synthstream status stream.toml --json
     """
     from synthstream.config.config import load
+    from synthstream.forecast.noticing import noticed
     from synthstream.publish.outlets import simulated
 
     loaded = load(config)
-    found = facts(simulated(loaded) if simulate else loaded, simulate=simulate)
+    loaded = simulated(loaded) if simulate else loaded
+    found, cautions = facts(loaded, simulate=simulate), noticed(loaded)
     if as_json:
+        found["warnings"] = [caution._asdict() for caution in cautions]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif not found["started"]:
         _print_absent(console(), found, config)
     else:
         _print(console(), found, config)
+        cautioned(console(), cautions)
 
 
 def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
-    """What ``status --json`` prints (docs/command-line.md). The keys are always all there.
+    """What ``status --json`` prints (docs/command-line.md), but for warnings. The keys are always all there.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
@@ -47,7 +51,6 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         StateError: there is a state, and it cannot be read.
     """
     from synthstream.environment import REAL
-    from synthstream.forecast.noticing import noticed
     from synthstream.schema.clock import due
     from synthstream.state.store import Store
     from synthstream.stream.opening import begun
@@ -86,7 +89,6 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
         "next": None if end is None else {"tick": ticks, "end": end},
         "changed": changed,
-        "warnings": [caution._asdict() for caution in noticed(config)],
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
     }
@@ -118,8 +120,6 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if last is not None:
         shown.print(f"Last     tick {last['tick']}, events before {last['end']}")
         shown.print(f"Chain    {last['head']}")
-    for caution in found["warnings"]:
-        shown.print(f"Warning: {caution['about']}: {caution['words']}", style="bold")
     if found["complete"]:
         shown.print("Complete: all ticks that were paid for have been released.")
         return

@@ -338,8 +338,9 @@ def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
     """Texts that fell into ``other``, and look like a value of the list."""
     if not isinstance(column, Category):
         return
-    values = {alike(value): value for value in column.values}
-    found = [(text, values[alike(text)], rows) for text, rows in cells.odd.iter_rows() if alike(text) in values]
+    values = dict(zip(alike(pl.Series(column.values)).to_list(), column.values, strict=True))
+    texts = zip(cells.odd.iter_rows(), alike(cells.odd["text"]).to_list(), strict=True)
+    found = [(text, values[plain], rows) for (text, rows), plain in texts if plain in values]
     if found:
         shown = ", ".join(f"{text!r} like {value!r} ({rows:,})" for text, value, rows in found[:_SHOWN])
         words = f"{len(found):,} texts that are not on the list look like one that is: {shown}."
@@ -363,8 +364,8 @@ def _persons(config: StreamConfig, looked: Looked) -> Persons | None:
     counted = people.with_columns(window=window, kept=pl.col("rows").clip(upper_bound=unit.in_a_tick))
     periods = counted.group_by("who", "window").agg(pl.col("rows").sum(), pl.col("kept").sum())
     periods = periods.with_columns(kept=pl.col("kept").clip(upper_bound=unit.max_events))
-    keys = people["who"].unique().sort()
-    same = pl.DataFrame({"who": keys, "alike": [alike(key) for key in keys.to_list()]}).group_by("alike").agg("who")
+    keys = people["who"].unique()
+    same = pl.DataFrame({"who": keys, "alike": alike(keys)}).group_by("alike").agg("who")
     groups = same.filter(pl.col("who").list.len() > 1).sort("alike")["who"].to_list()
     return Persons(
         number=keys.len(),

@@ -125,13 +125,12 @@ def separator_of(header: str, columns: Sequence[str]) -> str | None:
     return None
 
 
-def alike(text: str) -> str:
-    """A text without what people leave out: spaces around it, capitals, leading zeros, a point and zeros at the end.
+def alike(texts: pl.Series) -> pl.Series:
+    r"""Texts without what people leave out: spaces, capitals, leading zeros, a point and zeros at the end.
 
     Example:
-        >>> alike(" 07 "), alike("7.0"), alike("Bay View") == alike("bay  view"), alike("0")
-        ('7', '7', True, '0')
+        >>> alike(pl.Series([" 07 ", "7.0", "Bay  View", "0"])).to_list()
+        ['7', '7', 'bay view', '0']
     """
-    plain = re.sub(r"\s+", " ", text).strip().casefold()
-    plain = re.sub(r"(?<=\d)\.0+$", "", plain)
-    return re.sub(r"^0+(?=\d)", "", plain)
+    plain = texts.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
+    return plain.str.replace(r"^(\d+)\.0+$", "${1}").str.replace(r"^0+(\d)", "${1}")
