@@ -26,6 +26,8 @@ from synthstream.workload import FloatArray
 
 # With this probability, at most, warnings of a kind are said by chance; there are four kinds.
 _BY_CHANCE = 0.0025
+# Smaller probabilities are not told apart.
+_LEAST = 1e-9
 # So many of the newest ticks are looked at, and each is compared with so many before it, at least and at most.
 _NEWEST, _FEWEST, _BEFORE = 60, 3, 14
 # A share of all events that is almost all of them, and one that is too much for what is on no list.
@@ -131,8 +133,8 @@ def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law)
             "clock",
             f"{_percent(most.events, total)} of all events fell into tick {most.tick} ({_day(config, most.tick)}), one "
             f"of {newest.tick + 1:,}. If the times of rows cannot be read, they all count in the tick that is open. "
-            f"{_said(p, 'if it held half of them')}",
-            p,
+            f"{_said(p, 'if only half of them fell into it')}",
+            max(p, _LEAST),
         )
     for word, what in (("empty", "less than half of"), ("doubled", "more than one and a half times")):
         found = [(tick, p) for tick, p in _unlike(ticks, word, law) if p <= _BY_CHANCE]
@@ -144,7 +146,7 @@ def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law)
                 f"Tick {tick.tick} ({_day(config, tick.tick)}) brought {tick.events:,.0f} events, give or take "
                 f"{tick.stderr:,.0f}: {what} any of the ticks before it.{many} Did rows come late, twice, or not at "
                 f"all? {_said(p, 'if it were as large as that')}",
-                p,
+                max(p, _LEAST),
             )
 
 
@@ -192,7 +194,7 @@ def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> I
         if part >= most * total and p <= _BY_CHANCE:
             why = "Can its cells be read?" if label == MISSING else "Is the list of values the right one?"
             words = f"{_percent(part, total)} of all events are {label!r}. {why} "
-            yield Caution(name, f"{words}{_said(p, f'if they were {100 * half:g} % of them')}", p)
+            yield Caution(name, f"{words}{_said(p, f'if only {100 * half:g} % of them were')}", max(p, _LEAST))
     if isinstance(column, Category | Boolean):
         fair = _OF_FAIR * total / size
         listed = zip(column.value_labels, values.tolist(), strict=False)
@@ -203,7 +205,7 @@ def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> I
             more = "" if len(never) <= _NAMED else f" and {len(never) - _NAMED:,} more"
             p = max(p for _, p in never)
             words = f"No event seems to be {shown}{more}. Is it written so in the rows? "
-            yield Caution(name, f"{words}{_said(p, f'if {fair:,.0f} were')}", p)
+            yield Caution(name, f"{words}{_said(p, f'if {fair:,.0f} were')}", max(p, _LEAST))
 
 
 def _z(gap: float, stderr: float) -> float:
@@ -211,8 +213,8 @@ def _z(gap: float, stderr: float) -> float:
 
 
 def _said(p: float, otherwise: str) -> str:
-    shown = "below 1e-9" if p < 1e-9 else f"at most {p:.1g}"
-    return f"Noise alone would show that with a probability of {shown}, {otherwise}."
+    shown = f"below {_LEAST:g}" if p < _LEAST else f"of at most {p:.1g}"
+    return f"Noise alone would show that with a probability {shown} {otherwise}."
 
 
 def _percent(part: float, total: float) -> str:
