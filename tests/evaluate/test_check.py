@@ -84,6 +84,21 @@ def test_what_dates_look_like_is_told_with_the_key(tmp_path: Path, form: str, ex
     assert found.lines == ["[source]", f"datetime_format = {'   # or '.join(expected)}"]
 
 
+@pytest.mark.parametrize(
+    ("due", "expected"),
+    [
+        ("%d.%m.%Y", ['datetime_format = "%d.%m.%Y"']),
+        ("%Y-%m-%d", ['datetime_format."when" = "%d.%m.%Y"']),
+        ("%Y%m%d", ['datetime_format."when" = "%d.%m.%Y"', 'datetime_format."due" = "%Y%m%d"']),
+    ],
+)
+def test_columns_that_write_their_times_otherwise(tmp_path: Path, due: str, expected: list[str]) -> None:
+    column = '[[columns]]\nname = "due"\ntype = "datetime"\npart = "month"\n'
+    days = [datetime.fromisoformat(text) for text in rows()["when"]]
+    frame = rows(when=[f"{day:%d.%m.%Y}" for day in days], due=[day.strftime(due) for day in days])
+    assert told(tmp_path, toml(WARD, column), frame).lines == ["[source]", *expected]
+
+
 def test_day_or_month_first_is_asked_where_no_text_tells(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows(when=["03/04/2026"] * 300))
     assert "Day first or month first?" in words(found)

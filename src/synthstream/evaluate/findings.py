@@ -6,6 +6,7 @@ derived from the data.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,6 @@ from synthstream.schema.columns import Binned, Category, Column, Datetime
 _OTHER, _UNREAD, _TIME, _CLAMPED, _BEFORE = (0.01, 0.2), (0.01, 0.2), (0.001, 0.05), (0.05, 0.5), (0.01, 0.5)
 _NO_KEY, _LEFT_OUT, _ONE_TICK, _EMPTY_END = (0.01, 0.5), (0.05, 0.5), 0.9, (0.1, 0.5)
 _SHOWN, _BARS = 8, 40
-_SOURCE = "[source]"
 
 
 class Level(IntEnum):
@@ -42,11 +42,11 @@ class Level(IntEnum):
 
 
 class Line(NamedTuple):
-    """A line of ``stream.toml``: its section, its key, its value as it is written."""
+    """A line of [source]: its key, its value as it is written, and for which column, if it is for one."""
 
-    section: str
     key: str
     value: str
+    column: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -55,7 +55,7 @@ class Finding:
 
     Args:
         about: a column, or another part of the configuration.
-        lines: of ``stream.toml`` that would change it, each after its section; of one key, one of them.
+        lines: of [source] that would change it; of one key, one of them.
     """
 
     level: Level
@@ -104,14 +104,18 @@ class Checked:
     @property
     def lines(self) -> list[str]:
         """Of ``stream.toml``, for reading alone; where a key has several values, somebody must choose."""
-        by_key = dict[str, dict[str, list[str]]]()
+        values = dict[tuple[str, str | None], list[str]]()
         for line in dict.fromkeys(line for finding in self.findings for line in finding.lines):
-            by_key.setdefault(line.section, {}).setdefault(line.key, []).append(line.value)
-        shown = []
-        for section, keys in by_key.items():
-            shown += section.splitlines()
-            shown += [f"{key} = {'   # or '.join(values)}" for key, values in keys.items()]
-        return shown
+            values.setdefault((line.key, line.column), []).append(line.value)
+        dated = {c.name for c in self.config.schema.columns if isinstance(c, Datetime)} | {self.config.clock.column}
+        forms = {column: found for (_, column), found in values.items() if column is not None}
+        alone = forms.keys() == dated - {None} and len({tuple(found) for found in forms.values()}) == 1
+        shown = dict[str, str]()
+        for (key, column), found in values.items():
+            # One format for all columns with times, or each with its own: others may be read as they are.
+            name = key if column is None or alone else f"{key}.{json.dumps(column, ensure_ascii=False)}"
+            shown[name] = "   # or ".join(found)
+        return ["[source]", *(f"{name} = {value}" for name, value in shown.items())] if shown else []
 
     def by_tick(self) -> tuple[str, list[tuple[datetime, int]]]:
         """Rows by the tick that they would count in, or by several together: what they are, and when each begins."""
@@ -143,7 +147,7 @@ def checked(config: StreamConfig, looked: Looked, *, now: datetime, open_tick: i
     if looked.rows.count:
         found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
         for column in config.schema.columns:
-            found += _column(config, column, looked.rows.columns[column.name], looked.rows.count)
+            found += _column(column, looked.rows.columns[column.name], looked.rows.count)
         found += _signs(config, looked)
     found.sort(key=lambda finding: -finding.level)
     return Checked(
@@ -188,7 +192,7 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
             yield Finding(level=Level.STOP, about="[source]", words=why)
             continue
         words = f"The columns of {path} stand between {_quoted(separator)}, not commas."
-        lines = (Line(_SOURCE, "delimiter", _quoted(separator)),)
+        lines = (Line("delimiter", _quoted(separator)),)
         yield Finding(level=Level.STOP, about="[source]", words=words, lines=lines)
     for path, encoding in looked.encodings.items():
         yield Finding(
@@ -196,7 +200,7 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
             about="[source]",
             words=f"{path} is not UTF-8; it looks like {encoding}. What cannot be read in its texts is replaced, and "
             "falls into `other`.",
-            lines=(Line(_SOURCE, "encoding", f'"{encoding}"'),),
+            lines=(Line("encoding", f'"{encoding}"'),),
         )
     if looked.files and not looked.rows.count:
         yield Finding(level=Level.STOP, about="[source]", words="There is no row in these files.")
@@ -206,15 +210,14 @@ def _quoted(separator: str) -> str:
     return '"\\t"' if separator == "\t" else f'"{separator}"'
 
 
-def _of_times(column: str, cells: Cells, *, own: bool) -> tuple[str, tuple[Line, ...]]:
+def _of_times(column: str, cells: Cells) -> tuple[str, tuple[Line, ...]]:
     """What times look like that cannot be read, and the key that would say so."""
     guess = times_of(cells.odd)
-    section = f'[[columns]]\nname = "{column}"' if own else _SOURCE
     if guess.words:
         return f"They look like {guess.words}; convert them to ISO 8601.", ()
     if not guess.formats:
         return "No format is known that reads most of them.", ()
-    lines = tuple(Line(section, "datetime_format", f'"{form}"') for form in guess.formats)
+    lines = tuple(Line("datetime_format", f'"{form}"', column) for form in guess.formats)
     if len(lines) > 1:
         return "Day first or month first? No text tells. Ask who writes them, and take one of the formats.", lines
     return f"They look like {shape_of(guess.formats[0])}.", lines
@@ -227,7 +230,7 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     about, count, unread = f"[clock] column = {clock.column!r}", rows.count, rows.time.unread
     first = "first" if open_tick == 0 else "open"
     if unread:
-        words, lines = _of_times(clock.column, rows.time, own=False)
+        words, lines = _of_times(clock.column, rows.time)
         yield Finding(
             level=max(Level.LOOK, _level(unread, count, _TIME)),
             about=about,
@@ -298,14 +301,14 @@ def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         yield Finding(level=Level.LOOK, about="[clock] timezone", words=words)
 
 
-def _column(config: StreamConfig, column: Column, cells: Cells, count: int) -> Iterator[Finding]:
+def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
     name = column.name
     if level := _level(cells.other, count, _OTHER):
         words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) are not on the list: "
         yield Finding(level=level, about=name, words=words + f"{texts_of(cells.odd)}.")
     yield from _alike(column, cells)
     if cells.unread:
-        words, lines = _reading(config, column, cells)
+        words, lines = _reading(column, cells)
         said = f"{texts_of(cells.odd, 3)} ({', '.join(sorted(cells.kinds))})"
         yield Finding(
             level=max(Level.LOOK, _level(cells.unread, count, _UNREAD)),
@@ -322,15 +325,15 @@ def _column(config: StreamConfig, column: Column, cells: Cells, count: int) -> I
             yield Finding(level=level, about=name, words=words)
 
 
-def _reading(config: StreamConfig, column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
+def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
     """What unreadable cells look like, and the key that would say so."""
     if isinstance(column, Datetime):
-        return _of_times(column.name, cells, own=config.clock.column != column.name)
+        return _of_times(column.name, cells)
     if isinstance(column, Binned) or column.type == "number":
         keys = numbers_of(cells.odd)
         if keys is not None:
             said = " and ".join(f"{key} {value!r}" for key, value in keys.items())
-            return f"They look like numbers with {said}.", tuple(Line(_SOURCE, k, f'"{v}"') for k, v in keys.items())
+            return f"They look like numbers with {said}.", tuple(Line(k, f'"{v}"') for k, v in keys.items())
     return "", ()
 
 
