@@ -29,6 +29,9 @@ class Reading(Protocol):
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         """All values, and all variances, for the hash chain."""
 
+    def events(self) -> tuple[float, float] | None:
+        """How many events there are up to this tick, and the standard error; ``None`` if that was not measured."""
+
 
 def circumstances(unchecked: Sequence[str], wait: str | None) -> dict[str, Any]:
     """What chain and manifest tell of how a tick was drawn: see :class:`Committed`. Empty, as a rule."""
@@ -96,6 +99,12 @@ class Measured:
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         return self.values if self.rows is None else np.append(self.values, self.rows), self.variance
 
+    def events(self) -> tuple[float, float] | None:
+        if () not in self.workload.marginals or self.since[self.workload.marginals.index(())]:
+            return None
+        values, stderr = self.marginal(())
+        return float(values), stderr
+
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
         """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""
         q = self.workload.marginals.index(tuple(columns))
@@ -157,6 +166,9 @@ class TreeMeasured:
         """All values, and all variances, for the hash chain."""
         values = np.concatenate([[self.begun, self.total], *(b.values for b in self.blocks)])
         return values, np.array([self.variance, *(b.variance for b in self.blocks)])
+
+    def events(self) -> tuple[float, float]:
+        return self.total, float(np.sqrt(self.variance))
 
     def readings(self) -> dict[int, tuple[FloatArray, float]]:
         """By level: left minus right in its nodes, and its standard error."""
@@ -241,6 +253,9 @@ class TurnstileMeasured:
         sides = [side.numbers() for side in (self.came, self.gone)]
         return np.concatenate([values for values, _ in sides]), np.concatenate([variance for _, variance in sides])
 
+    def events(self) -> tuple[float, float]:
+        return self.total, float(np.sqrt(self.variance))
+
     def pack(self) -> IntArray:
         """All of it as int64, shape ``(n,)``, without loss."""
         came, gone = self.came.pack(), self.gone.pack()
@@ -277,6 +292,9 @@ class NodeCounts:
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         """All values, and no variance: it is not known."""
         return np.concatenate([[self.time], *self.levels]).astype(np.float64), np.zeros(0)
+
+    def events(self) -> tuple[float, float]:
+        return float(self.time), 0.0
 
     def readings(self) -> dict[int, tuple[FloatArray, float]]:
         """By level: noisy counts of its nodes; NaN for a standard error."""

@@ -59,7 +59,15 @@ def prepared(folder: Path, kind: str) -> Path:
 
 
 def start(config: Path, *switches: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", "from synthstream.cli.app import main; main()", "run", str(config), *switches]
+    command = [
+        sys.executable,
+        "-c",
+        "from synthstream.cli.app import main; main()",
+        "run",
+        str(config),
+        "--yes",
+        *switches,
+    ]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
 
 

@@ -46,6 +46,8 @@ DECLARED = {
     "config/config.py": "how much noise",
     "environment.py": "the clock",
     "errors.py": "what an error shows",
+    "cli/check.py": "private rows",
+    "evaluate/check_page.py": "private rows",
     "evaluate/custodian_page.py": "true counts",
     "evaluate/wasserstein.py": "true points",
     "evaluate/yardsticks.py": "true counts",

@@ -160,7 +160,7 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
         return found.stdout if found.returncode == 0 else f"status {found.returncode}: {found.stderr}"
 
     assert "has not begun" in say("source", "list")
-    assert synthstream("run", "-q", "stream.toml", cwd=tmp_path).returncode == 0
+    assert synthstream("run", "-q", "--yes", "stream.toml", cwd=tmp_path).returncode == 0
     assert say("source", "list") == "counted  visits-1.parquet\n"
     visits([1]).with_columns(op=1).write_parquet(tmp_path / "visits-1.parquet")
     assert "accepted as it is now" in say("source", "accept", "visits-1.parquet")

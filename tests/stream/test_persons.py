@@ -419,7 +419,7 @@ def test_the_command_line_speaks_of_persons(tmp_path: Path) -> None:
     crowd(1).write_parquet(tmp_path / "visits-1.parquet")
     config = str(tmp_path / "stream.toml")
     said = []
-    for command in (["plan", config], ["run", config], ["status", config]):
+    for command in (["plan", config], ["run", config, "--yes"], ["status", config]):
         found = CliRunner().invoke(app, command)
         assert found.exit_code == 0, found.output
         said.append(found.output)

@@ -255,7 +255,7 @@ def test_from_the_command_line(folder: Path) -> None:
         return result.output
 
     assert "W1: how far points are off" in said("plan")
-    assert "20 new release(s)" in said("run")
+    assert "20 new release(s)" in said("run", "--yes")
     assert "20 release(s)" in said("status")
     assert "lat,lon" in said("sample", "-n", "3")
     with synthstream.open(folder / "stream.toml") as stream:

@@ -47,7 +47,7 @@ def said(*words: object) -> str:
 
 def test_kinds_from_outside_go_all_the_way(config: Path, tmp_path: Path) -> None:
     assert json.loads(said("plan", config, "--json"))["claim"]["theorems"] == ["marginals", "nodes"]
-    said("run", config)
+    said("run", config, "--yes")
     said("sample", config, "-n", "50", "-o", tmp_path / "rows.parquet")
     assert pl.read_parquet(tmp_path / "rows.parquet").height == 50
     said("report", config, "-o", tmp_path / "report.html")

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from synthstream.cli.audit import audit_command
+from synthstream.cli.check import check_command
 from synthstream.cli.corrections import forget_command, source_accept, source_list, source_retire
 from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
@@ -25,6 +26,7 @@ from synthstream.cli.status import status_command
 COMMANDS = {
     "schema": None,
     "plan": plan_command,
+    "check": check_command,
     "run": run_command,
     "status": status_command,
     "sample": sample_command,
@@ -43,6 +45,7 @@ _EPILOG = """
 The usual order:
   synthstream schema init trips.parquet -o stream.toml
   synthstream plan stream.toml
+  synthstream check stream.toml      what the private rows would do to it; private
   synthstream run stream.toml        again whenever a tick has ended
   synthstream status stream.toml
   synthstream sample stream.toml -n 1000 -o rows.parquet

@@ -1,4 +1,7 @@
-"""What to think about before a stream is opened: from its configuration and its forecast alone."""
+"""What to think about before a stream is opened: from its configuration and its forecast alone.
+
+What shows in releases, once there are some, says :mod:`synthstream.forecast.noticing`.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +35,12 @@ class Caution(NamedTuple):
     Args:
         about: key of the configuration.
         words: what is wrong, and what to do, in plain sentences.
+        chance: with what probability, at most, noise alone shows what is said; ``None`` if nothing noisy is.
     """
 
     about: str
     words: str
+    chance: float | None = None
 
 
 class Foreseen(Protocol):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Self, TypeVar
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts, Private
 from synthstream.errors import ConfigError, CountsMismatch
 from synthstream.ingest.files import FileSource
+from synthstream.ingest.lines import kind_of
 from synthstream.schema.clock import FURTHEST
 from synthstream.schema.coercion import Frame, polars_frame, signs, texts
 from synthstream.workload import CodeArray, IntArray
@@ -85,6 +87,12 @@ def files_of(config: StreamConfig) -> FileSource | None:
         numbers=frozenset(column.read_from for column in config.schema.columns if column.type in ("integer", "number")),
         formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
     )
+
+
+def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:
+    """How one file is read, wherever it lies: as the source's own are; its name says of which kind it is."""
+    files = files_of(config) or FileSource(kind="csv", path=path, columns=columns_of(config))
+    return replace(files, kind=kind_of(path), path=path, **more)
 
 
 def encode(config: StreamConfig, frame: Frame, *, away: bool = False) -> PrivateRows:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,13 +26,13 @@ from synthstream.ingest.counting import (
     PrivateRows,
     columns_of,
     encode,
+    file_of,
     files_of,
     in_threads,
 )
 from synthstream.ingest.cursors import CursorSource
 from synthstream.ingest.filenames import RETIRED, FileNames, item_of
 from synthstream.ingest.files import FileSource
-from synthstream.ingest.lines import kind_of
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
 from synthstream.schema.coercion import Frame, slices
@@ -74,7 +73,7 @@ class Intake:
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         if isinstance(rows, str | Path):
             path = Path(rows).absolute()
-            chunks: Iterator[Frame] = self._file(path).read(path, chunk_rows=_CHUNK_ROWS)
+            chunks: Iterator[Frame] = file_of(self._config, path).read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
@@ -95,11 +94,6 @@ class Intake:
         if known != mac.hexdigest():
             raise _conflict(batch_id)
 
-    def _file(self, path: Path, **more: Any) -> FileSource:
-        """How a file is read that does not belong to the source: as the source's own are."""
-        files = files_of(self._config) or FileSource(kind="csv", path=path, columns=columns_of(self._config))
-        return replace(files, kind=kind_of(path), path=path, **more)
-
     def corrections(self, open_tick: int) -> Corrections:
         """What is known of the source's files, and what is taken away at the open tick."""
         return Corrections(self._config, self._store, forget=partial(self._forget, open_tick=open_tick))
@@ -108,7 +102,7 @@ class Intake:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         columns, item, mac = columns_of(self._config, away=True), f"forget {request}", self._keyed()
-        chunks = self._file(path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
+        chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
         parts = [encode(self._config, rows, away=True) for rows in chunks]
         for part in parts:
             _feed(mac, *part.content())

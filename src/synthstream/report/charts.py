@@ -133,13 +133,21 @@ def line_chart(
     )
 
 
-def bar_chart(bars: Sequence[Bar], *, title: str, high: float | None = None, more: Sequence[Bar] = ()) -> Markup:
+def bar_chart(
+    bars: Sequence[Bar],
+    *,
+    title: str,
+    high: float | None = None,
+    more: Sequence[Bar] = (),
+    headings: tuple[str, str] = ("Value", "Events"),
+) -> Markup:
     """Horizontal bars with error bars, as a table: labels and numbers are text.
 
     Args:
         bars: from top to bottom.
         high: where the scale ends; left out: at the longest bar or error bar. It starts at 0.
         more: further bars, under a fold.
+        headings: of labels and of numbers, for those who cannot see the bars.
 
     Example:
         >>> html = bar_chart([Bar(label="A <b>", value=3, at=2.5, low=1, high=4)], title="Wards")
@@ -152,6 +160,7 @@ def bar_chart(bars: Sequence[Bar], *, title: str, high: float | None = None, mor
     return macro(
         "bars",
         title=title,
+        headings=headings,
         bars=[_bar(b, top) for b in bars],
         more=[_bar(b, top) for b in more],
         width=min(max(longest, 5), 26),

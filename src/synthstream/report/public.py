@@ -16,6 +16,7 @@ import polars as pl
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
+from synthstream.forecast.noticing import noticed
 from synthstream.publish.history import History, Steps, Tick, history_of
 from synthstream.publish.published import codes_of
 from synthstream.release.rows import weight_name
@@ -94,6 +95,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         gaps=gaps(found.ticks),
         without_rows=sum(not tick.has_rows for tick in found.ticks),
         releases=len(found.ticks),
+        cautions=noticed(found.config),
         changes=_changes(found.ticks),
         every=config.clock.every,
         timezone=config.clock.timezone,

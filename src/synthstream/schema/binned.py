@@ -18,7 +18,7 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.schema.binning import bins_of
 from synthstream.schema.coercion import numbers, times
-from synthstream.schema.columns import Column
+from synthstream.schema.columns import Column, Mask
 from synthstream.workload import CodeArray, FloatArray
 
 Part = Literal["minute", "hour", "weekday", "day", "week", "month", "quarter"]
@@ -55,6 +55,12 @@ class Binned(Column):
         place, edges = self._missing_number, np.asarray(self.edges)
         code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
         return bins_of(self._numbers(series), edges, code)
+
+    @override
+    def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
+        values, end = self._numbers(series), self.edges[-1]
+        # The end of the last bin belongs to it, unless bins are of whole numbers.
+        return values < self.edges[0], (values > end) | ((values == end) & (end != getattr(self, "max", end)))
 
     @override
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:

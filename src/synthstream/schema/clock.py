@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, TickNotOver
 from synthstream.schema.coercion import Frame, polars_frame, times
 from synthstream.workload import IntArray
 
@@ -250,3 +250,13 @@ class Clock:
         lead = origin - int(month_start.cast(pl.Datetime("us")).dt.epoch("us")[0])
         whole = months - (self._origin.year * 12 + self._origin.month) - (within < lead)
         return np.asarray(whole // self._months, dtype=np.int64)
+
+
+def due(clock: Clock, *, until: datetime | None, now: datetime) -> int:
+    """Number of ticks that may be closed, closed ones too: see :meth:`Clock.over`.
+
+    Raises ``TickNotOver`` if ``until`` lies in the future. A configured ``until`` may.
+    """
+    if until is not None and (end := clock.moment(until)) > now:
+        raise TickNotOver(f"until = {end.isoformat()} lies in the future; a tick is closed when it is over.")
+    return clock.over(now, until=until)

@@ -23,6 +23,7 @@ from synthstream.schema.coercion import texts
 from synthstream.workload import CodeArray
 
 MISSING, OTHER = "missing", "other"
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 # What settings are called in stream.toml, and so in hashes, where a dataclass cannot call them so.
 _CALLED = {"source": "from", "cuts": "edges"}
 
@@ -86,6 +87,10 @@ class Column(ABC):
     @abstractmethod
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         """Cells for codes; ``missing`` becomes null."""
+
+    def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
+        """Which cells are clamped: those below the first bin, and those above the last."""
+        return np.zeros(len(series), dtype=np.bool_), np.zeros(len(series), dtype=np.bool_)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings, for JSON."""

@@ -31,6 +31,7 @@ from synthstream.release.display import card_of_stream
 from synthstream.release.models import Model
 from synthstream.release.release import Release
 from synthstream.release.window import Moment, Window
+from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
@@ -228,12 +229,9 @@ class Stream:
 
         Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
-        now, clock = self._env.now(), self.config.clock
         if until is not None and not isinstance(until, datetime):
             raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
-        if until is not None and (end := clock.moment(until)) > now:
-            raise TickNotOver(f"until = {end.isoformat()} lies in the future; a tick is closed when it is over.")
-        return max(0, clock.over(now, until=until) - self.closed)
+        return max(0, due(self.config.clock, until=until, now=self._env.now()) - self.closed)
 
     @alone
     def release(self, *, until: datetime | None = None) -> Release:
