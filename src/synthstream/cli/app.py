@@ -13,6 +13,7 @@ from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, verify_command
 from synthstream.cli.plan import plan_command
+from synthstream.cli.publish import publish_command
 from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
@@ -27,6 +28,7 @@ COMMANDS = {
     "status": status_command,
     "sample": sample_command,
     "report": report_command,
+    "publish": publish_command,
     "describe": describe_command,
     "verify": verify_command,
     "backup": backup_command,
@@ -41,6 +43,7 @@ The usual order:
   synthstream status stream.toml
   synthstream sample stream.toml -n 1000 -o rows.parquet
   synthstream report stream.toml -o report.html
+  synthstream publish stream.toml site
 
 Exit status:
   0    done, also if nothing was due

@@ -25,7 +25,7 @@ from synthstream.release.window import Moment, Window, moment_of
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column, Datetime
 from synthstream.schema.schema import Schema
-from synthstream.workload import CodeArray, Workload
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 
 def releases(path: str | Path, *, simulate: bool = False) -> Releases:
@@ -127,6 +127,10 @@ class Releases:
         for tick in {found.first - 1, found.tick} - {-1}:
             self._check(builder, tick)
         return found
+
+    def covariance(self, tick: int) -> Callable[[int, int], FloatArray]:
+        """Of the noise, between any two ticks up to this one: see :meth:`Builder.covariance`. Public facts alone."""
+        return self._builder(tick).covariance
 
     def _newest(self) -> int:
         last = self._sink.last()

@@ -146,7 +146,7 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
     for column in found.config.schema.columns:
         if not isinstance(column, Coordinate):
             continue
-        masses = [_masses(frame, column) for frame in nodes]
+        masses = [masses_of(frame, column) for frame in nodes]
         points = [
             (tick, quantiles(np.maximum(mass, 0), np.linspace(column.min, column.max, mass.size + 1).tolist()))
             for tick, mass in zip(ticks, masses, strict=True)
@@ -163,7 +163,8 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
     return cards
 
 
-def _masses(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
+def masses_of(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
+    """Events by the finest ranges of one column that a release lists."""
     name = f"{column.name} from"
     return nodes.group_by(name).agg(pl.col("count").sum()).sort(name)["count"].to_numpy().astype(np.float64)
 

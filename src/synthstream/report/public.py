@@ -30,9 +30,11 @@ from synthstream.report.theorems import STATEMENTS
 # Pairs that are listed below the heat map.
 _STRONGEST = 15
 _CHANGES = 400
-_FILES = {
+FILES = {
     "rows.parquet": "Synthetic rows",
+    "rows.csv": "Synthetic rows, as text",
     "tables.parquet": "Counts with their standard errors",
+    "tables.csv": "Counts with their standard errors, as text",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
@@ -52,18 +54,29 @@ class Total:
     stderr: float | None = None
 
 
-def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
+def public_page(
+    config: StreamConfig,
+    output: Path,
+    *,
+    progress: Steps,
+    found: History | None = None,
+    links: Sequence[dict[str, str]] | None = None,
+    explorer: str = "",
+) -> str:
     """The public report of a stream, as HTML.
 
     Args:
         config: with a [sink] that holds releases.
         output: where the page will lie; links to the newest release start there.
+        found: its releases, if they are known.
+        links: to the newest release, where they lead elsewhere: as :func:`downloads` gives them.
+        explorer: where the explorer is; empty if there is none.
 
     Raises:
         ConfigError: there is no [sink], or the releases were made with other settings.
         SinkError: there is no release, or a file is not what was published.
     """
-    found = history_of(config, progress=progress)
+    found = found or history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
     newest = found.newest
     manifest, claim = newest.manifest, newest.manifest["claim"]
@@ -71,7 +84,9 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
     return render(
         "report.html",
         title="Synthetic data report",
-        name=config.name,
+        name=config.publication.title or config.name,
+        publication=config.publication,
+        explorer=explorer,
         stamp=found.warning,
         version=version("synthstream"),
         drawn=None if config.sink is None or config.sink.rows == "total" else config.sink.rows,
@@ -97,7 +112,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         timezone=config.clock.timezone,
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
         limits=limits_of(config, impossible=_impossible(found)),
-        downloads=downloads(found, output),
+        downloads=downloads(found, output) if links is None else links,
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
         columns_in_all=len(config.schema.columns),
@@ -281,14 +296,15 @@ def downloads(found: History, output: Path) -> list[dict[str, str]]:
     """Links to files of the newest release that are there, relative to the folder of the page."""
     place = found.sink.place(found.newest.tick)
     listed = []
-    for name, what in _FILES.items():
+    for name, what in FILES.items():
         path = place / name
         if path.exists():
             relative = os.path.relpath(path.resolve(), output.absolute().parent.resolve())
             href = quote(relative.replace(os.sep, "/"))
-            listed.append({"name": name, "href": href, "what": what, "size": _size(path.stat().st_size)})
+            listed.append({"name": name, "href": href, "what": what, "size": size_of(path.stat().st_size)})
     return listed
 
 
-def _size(size: int) -> str:
+def size_of(size: int) -> str:
+    """A number of bytes as people read it."""
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.1f} kB"
