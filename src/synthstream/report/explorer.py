@@ -203,7 +203,7 @@ class Explorer:
         if not self.running:
             return {}
         last, clock = self._found.newest.tick, self._config.clock
-        spans = {"tick": [(tick, tick) for tick in range(last + 1)]}
+        spans = {"start": [(0, tick) for tick in range(last + 1)], "tick": [(tick, tick) for tick in range(last + 1)]}
         for name, of in _STEPS.items():
             keys = [of(clock.boundary(tick)) for tick in range(last + 1)]
             begins = [tick for tick in range(last + 1) if tick == 0 or keys[tick] != keys[tick - 1]]
@@ -211,7 +211,7 @@ class Explorer:
         small = [place for place in self._noises[1] if self._found.workload.order[place] < 2]
         found: dict[str, Any] = {}
         for name, each in spans.items():
-            if name != "tick" and len(each) in (1, last + 1):
+            if name in _STEPS and len(each) in (1, last + 1):
                 continue
             old = {tuple(span): row for span, row in zip(*known.get(name, [[], []]), strict=True)}
             found[name] = [each, [old.get(span) or self._variance(*span)[small].round(4).tolist() for span in each]]

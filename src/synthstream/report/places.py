@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +19,8 @@ from synthstream.schema.columns import Column, Number
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray
 
-_LATITUDE = ("lat", "latitude")
-_LONGITUDE = ("lon", "lng", "long", "longitude")
+_LATITUDE = {"lat", "latitude"}
+_LONGITUDE = {"lon", "lng", "long", "longitude"}
 _BARS, _BOXES = 16, 4
 # A cell with less than half an event is drawn empty.
 _LEAST = 0.5
@@ -43,17 +44,20 @@ class Grid:
 def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, int, bool] | None:
     """Positions of the columns to draw across and up, and whether they are longitude and latitude by their names.
 
+    A word of the name is enough, as in ``pickup_longitude``; of several, the first of each.
+
     Args:
         any_pair: whether the first two will do if none are named so.
 
     Example:
-        >>> named = [Number(name=n, min=0, max=1, bins=2) for n in ("fare", "Latitude", "lng")]
+        >>> named = [Number(name=n, min=0, max=1, bins=2) for n in ("fare", "Pickup Latitude", "pickup_lng")]
         >>> axes_of(named), axes_of(named[:1]), axes_of(named[:2], any_pair=True)
         ((2, 1, True), None, (0, 1, False))
     """
     numbers = [i for i, column in enumerate(columns) if isinstance(column, Number | Coordinate)]
-    latitude = [i for i in numbers if columns[i].name.strip().casefold() in _LATITUDE]
-    longitude = [i for i in numbers if columns[i].name.strip().casefold() in _LONGITUDE]
+    words = {i: set(re.split(r"[^a-z]+", columns[i].name.casefold())) for i in numbers}
+    latitude = [i for i in numbers if words[i] & _LATITUDE]
+    longitude = [i for i in numbers if words[i] & _LONGITUDE]
     if latitude and longitude:
         return longitude[0], latitude[0], True
     return (numbers[0], numbers[1], False) if any_pair and len(numbers) > 1 else None

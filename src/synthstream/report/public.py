@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.publish.history import History, Steps, Tick, history_of
-from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
+from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, ColumnCounts, card, running
 from synthstream.report.limits import limits_of
@@ -140,7 +140,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "association": _association(found, listed)
         if len(listed) > 1 or len(found.config.schema.columns) == 2
         else None,
-        "noise_known": any(pair.beyond is not None for pair in listed),
+        "noise_known": any(pair.chance is not None for pair in listed),
         "map": None if grid is None else map_of(grid, found.newest),
         "degrees": grid is not None,
         "error_bars": bool(np.isfinite(newest.stderr).any()),
@@ -229,7 +229,7 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
     if not listed:
         return None
-    known = any(pair.beyond is not None for pair in listed)
+    known = any(pair.chance is not None for pair in listed)
     values: list[list[float | None]] = [[None] * len(names) for _ in names]
     grey = [[False] * len(names) for _ in names]
     for pair in listed:
@@ -241,14 +241,13 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
         [
             f"{names[p.columns[0]]} and {names[p.columns[1]]}",
             f"{p.strength or 0.0:.2f}",
-            f"{p.beyond:.1f}" if p.beyond else "–",
+            "–" if p.chance is None else f"{p.chance:.1g}",
         ]
         for p in clear[:_STRONGEST]
     ]
     said = f"{len(listed)} pairs."
     if known:
-        chance = len(listed) * (1 - CONFIDENCE)
-        said = f"{len(clear)} of {len(listed)} pairs are beyond noise, about {number(round(chance, 1))} by chance."
+        said = f"{len(clear)} of {len(listed)} pairs are beyond noise."
     strongest = f" The strongest: {rows[0][0]}, {rows[0][1]}." if rows else ""
     return heat_map(
         names,
@@ -260,7 +259,7 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
         scale="How strongly two columns go together in the synthetic rows, from 0 (not at all) to 1 (one follows from "
         "the other): Cramér's V",
         table=Table(
-            headings=["Strongest pairs", "Strength, from 0 to 1", "Distance (above 1: beyond noise)"], rows=rows
+            headings=["Strongest pairs", "Strength, from 0 to 1", "Chance of as much by noise alone"], rows=rows
         )
         if rows
         else None,

@@ -20,6 +20,8 @@ const synthstream = (() => {
     });
   }
   const find = columns => facts.tables.findIndex(t => t[0].join() === columns.join());
+  // Where a column's values begin in the series.
+  const singleOf = column => facts.tables.slice(0, find([column])).reduce((sum, t) => sum + (t[0].length < 2 ? t[1] : 0), 0);
   // First and last of the whole ticks that hold all from one date to before another.
   function ticksOf(from, to) {
     let first = at.findLastIndex(a => a <= from), last = at.findIndex(a => a >= to) - 1;
@@ -41,20 +43,17 @@ const synthstream = (() => {
     let measured = part(end, "measured") ?? [], before = part(begun, "measured");
     const known = end.stderr?.[table] != null && end.since[table] === 0 && (after < 0 || before?.[0] != null);
     if (!known) measured = [];
-    const found = { table, first: after + 1, last: until, terms: [[1, until]], whole: first === 0, known,
-      counts: first === 0 || !facts.running ? part(now, "count") : null };
+    const counts = first === 0 || !facts.running ? part(now, "count") : null;
+    const found = { table, known, counts, terms: [[1, until]], first: after + 1, last: counts ? last : until };
     if (known && after >= 0) { measured = measured.map((m, i) => m - before[i]); found.terms.push([-1, after]); }
-    return Object.assign(found, { measured, stderr: known ? Math.sqrt(covariance(found, found)) : null,
-      first: known ? found.first : first, last: known ? until : last });
+    return Object.assign(found, { measured, stderr: known ? Math.sqrt(Math.max(covariance(found, found), 0)) : null });
   }
+  // Of the noise in two windows of one table; of a window with itself it is the variance.
   function covariance(a, b) {
     const noise = facts.tables[a.table][2];
-    if (noise < 0) return NaN;
-    let sum = 0;
-    for (const [u, s] of a.terms) for (const [v, t] of b.terms) {
-      sum += u * v * loaded[Math.max(s, t)].shared[noise][Math.min(s, t)];
-    }
-    return Math.max(sum, 0);
+    let sum = noise < 0 ? NaN : 0;
+    for (const [u, s] of a.terms) for (const [v, t] of b.terms) sum += u * v * loaded[Math.max(s, t)].shared[noise][Math.min(s, t)];
+    return sum;
   }
   const spanOf = w => `${iso(at[w.first])} to ${iso(at[w.last + 1])}`;
 
@@ -63,7 +62,7 @@ const synthstream = (() => {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
     axis: { labelColor: colour("muted"), titleColor: colour("muted"), gridColor: colour("grid"), domainColor: colour("muted"),
       tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170 },
-    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom" },
+    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 240 },
   };
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
@@ -81,37 +80,35 @@ const synthstream = (() => {
 
   function seriesRows() {
     const { column, values, span, every } = shown, table = find([column]), steps = facts.steps[every];
-    let place = 0;
-    for (let t = 0; t < table; t++) if (facts.tables[t][0].length < 2) place += facts.tables[t][1];
-    const labels = facts.columns[column].labels, rows = [];
+    const labels = facts.columns[column].labels, rows = [], place = singleOf(column);
     const number = tick => facts.ticks.indexOf(tick);
-    const spans = steps?.[0] ?? facts.ticks.map(t => [0, t]), noise = facts.tables[table][2];
+    const spans = steps?.[0] ?? facts.ticks.map(t => [0, t]), noise = facts.tables[table][2], each = steps && every !== "start";
     spans.forEach(([first, last], k) => {
-      if ((steps ? first : last) < span[0] || last > span[1] || number(last) < 0 || (steps && first && number(first - 1) < 0)) return;
+      if ((each ? first : last) < span[0] || last > span[1] || number(last) < 0 || (first && number(first - 1) < 0)) return;
       for (const v of values) {
         const running = tick => facts.singles[number(tick)][place + v];
-        const measured = running(last) - (steps && first ? running(first - 1) : 0);
+        const measured = running(last) - (first ? running(first - 1) : 0);
         const row = { value: labels[v], start: iso(at[first]), end: iso(at[last + 1]), measured,
           stderr: steps ? Math.sqrt(Math.max(steps[1][k][noise], 0)) : null };
-        rows.push({ ...row, ...bandOf(row), when: at[steps ? first : last + 1] });
+        rows.push({ ...row, ...bandOf(row), when: at[each ? first : last + 1] });
       }
     });
     return rows;
   }
   async function series() {
-    const rows = seriesRows(), section = byId("series"), names = [...new Set(rows.map(r => r.value))];
+    const rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
     const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows) } };
-    const color = { field: "value", scale, title: null, legend: names.length > 1 ? {} : null };
-    const what = facts.running ? `measured, by ${stepName(shown.every)}` : "synthetic rows, from the start";
+    const color = { field: "value", scale, title: null, legend: names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", columns: place.clientWidth < 500 ? 1 : 6 } : null };
+    const what = facts.running ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
     const note = facts.running
-      ? "Each number counts its own span alone. Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
+      ? (shown.every === "start" ? "Each number counts all events up to its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : "This stream measures its tables in another way; no error is known for single spans. Drag over the chart to choose dates.";
     table(section, rows.map(({ value, start, end, measured, stderr }) =>
       facts.running ? { value, start, end, measured, stderr } : { value, end, rows: measured }));
-    const place = clear(section, note);
+    section.querySelector("[data-note]").textContent = note;
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
-      { mark: { type: "area", opacity: .2, clip: true }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } },
+      ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
       { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: rows.length < 150 },
         encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", legend: null } } },
       { params: [{ name: "near", select: { type: "point", nearest: true, on: "pointermove", fields: ["when"], clear: "pointerout" } }],
@@ -127,7 +124,7 @@ const synthstream = (() => {
     });
   }
   const every = rows => rows.length && rows.at(-1).when - rows[0].when < 200 * DAY ? "%b %d" : "%b %Y";
-  const stepName = step => step === "tick" ? ({ "1w": "week", "1d": "day", "1mo": "month", "1h": "hour" }[facts.every] ?? `tick of ${facts.every}`) : step;
+  const stepName = step => step === "start" ? "all from the start" : step === "tick" ? ({ "1w": "week", "1d": "day", "1mo": "month", "1h": "hour" }[facts.every] ?? `tick of ${facts.every}`) : step;
 
   async function bars() {
     const column = facts.columns[shown.column], t = find([shown.column]), section = byId("bars");
@@ -145,11 +142,11 @@ const synthstream = (() => {
     await beside(section, note, windows, w => {
       const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
       const y = { field: "value", type: "nominal", sort: order, title: null }, rows = all[windows.indexOf(w)];
-      return { width: "container", height: { step: 19 }, data: { values: rows }, encoding: { y,
+      return { width: "container", height: (rows.length > 45 ? 13 : 19) * rows.length + 30, data: { values: rows }, encoding: { y,
         tooltip: tips(["value", column.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]) }, layer: [
-        { mark: { type: "bar", height: 13 }, encoding: { x: x("bar"), x2: { datum: 0 }, color: { condition: { test: "datum.own || datum.noise", value: colour("bar-muted") }, value: colour("bar") } } },
-        { mark: { type: "rule", strokeWidth: 2, color: colour("error") }, encoding: { x: x("low"), x2: { field: "high" } } },
-        { mark: { type: "point", size: 26, filled: true, opacity: 1, color: colour("error") }, encoding: { x: x("measured") } },
+        { mark: { type: "bar", height: { band: .7 } }, encoding: { x: x("bar"), x2: { datum: 0 }, color: { condition: { test: "datum.own || datum.noise", value: colour("bar-muted") }, value: colour("bar") } } },
+        ...(rows.some(r => r.low == null) ? [] : [{ mark: { type: "rule", strokeWidth: 2, color: colour("error") }, encoding: { x: x("low"), x2: { field: "high" } } },
+        { mark: { type: "point", size: 26, filled: true, opacity: 1, color: colour("error") }, encoding: { x: x("measured") } }]),
       ] };
     }, column.name);
   }
@@ -168,17 +165,17 @@ const synthstream = (() => {
       const row = { up: ups.labels[i], across: acrosses.labels[j], i, j, rows: w.counts?.[k] ?? null, measured: w.measured[k] ?? null, stderr: w.stderr };
       return { ...row, value: row.rows ?? row.measured, noise: row.stderr != null && Math.abs(row.measured) <= REACH * row.stderr };
     }));
-    const high = Math.max(1, ...all.flat().filter(r => !r.noise).map(r => r.value)), map = ups.edges.length && acrosses.edges.length;
+    const clear = all.flat().filter(r => !r.noise && r.value > 0), high = Math.max(1, ...clear.map(r => r.value)), map = ups.edges.length && acrosses.edges.length;
     const bounds = [1, 2, 3, 4, 5, 6].map(k => map ? high ** (k / 7) : high * (k / 7) ** 1.5);
     table(section, differences(windows, all, r => ({ [ups.name]: r.up, [acrosses.name]: r.across })));
     const scale = { type: "threshold", domain: bounds, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) };
-    const color = { condition: { test: "datum.noise || datum.value <= 0", value: colour("m0") }, field: "value", type: "quantitative", scale, title: "events", legend: { format: ",.0f" } };
+    const color = { condition: { test: "datum.noise || datum.value <= 0", value: colour("m0") }, field: "value", type: "quantitative", scale, title: "events", legend: clear.length ? { format: ",.0f" } : null };
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are within two standard errors of 0, or empty."
-      + (facts.refreshes.length ? " Tables of two columns are measured when the stream has grown, so the dates are the nearest such moments." : "");
-    await beside(section, note, windows, w => {
+      + (facts.refreshes.length ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "");
+    await beside(section, note, windows, (w, room) => {
       const rows = all[windows.indexOf(w)];
-      if (map) return mapOf(rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
+      if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
       const step = facts.columns[across].labels.length > 14 ? 15 : 24;
       const axis = { labelAngle: -60, labelLimit: 130 };
       return { width: { step }, height: { step: 15 }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
@@ -186,7 +183,7 @@ const synthstream = (() => {
     }, `${ups.name} and ${acrosses.name}`);
   }
   // Two numbers as a map: where both are degrees, a mile is as long in both directions.
-  function mapOf(rows, up, across, flip, color, tooltip) {
+  function mapOf(room, rows, up, across, flip, color, tooltip) {
     const edge = (column, k) => column.edges[k], span = c => c.edges.at(-1) - c.edges[0];
     const values = rows.filter(r => (flip ? r.j : r.i) < up.edges.length - 1 && (flip ? r.i : r.j) < across.edges.length - 1).map(r => {
       const [i, j] = flip ? [r.j, r.i] : [r.i, r.j];
@@ -194,7 +191,7 @@ const synthstream = (() => {
     });
     const middle = (up.edges[0] + up.edges.at(-1)) / 2;
     const aspect = facts.map?.[2] ? span(across) * Math.cos(middle * Math.PI / 180) / span(up) : 1;
-    const width = Math.min(460, Math.max(200, document.querySelector("main").clientWidth - 130), 460 * Math.max(aspect, .3));
+    const width = Math.min(Math.max(room - 80, 200), 460 * Math.max(aspect, .3));
     const digits = c => Math.max(0, 1 - Math.floor(Math.log10(span(c) / 4)));
     const axis = c => ({ tickCount: 4, grid: false, format: `.${digits(c)}f` }), scale = c => ({ domain: [c.edges[0], c.edges.at(-1)], nice: false, zero: false });
     return { width, height: Math.round(width / Math.min(Math.max(aspect, .25), 4)), data: { values }, mark: { type: "rect" }, encoding: {
@@ -205,7 +202,7 @@ const synthstream = (() => {
   // Rows for the table below: of two spans also the difference, with an error that knows what noise they share.
   function differences(windows, all, names) {
     const [a, b] = windows, stderr = b?.known && a.known ?
-      Math.sqrt(Math.max(a.stderr ** 2 + b.stderr ** 2 - 2 * signed(a, b), 0)) : null;
+      Math.sqrt(Math.max(a.stderr ** 2 + b.stderr ** 2 - 2 * covariance(a, b), 0)) : null;
     return all[0].map((r, k) => {
       const one = (row, w, end) => ({ ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : {}) });
       const found = { ...names(r), ...one(r, a, "") };
@@ -213,21 +210,17 @@ const synthstream = (() => {
       return { ...found, ...one(all[1][k], b, " beside"), ...(stderr == null ? {} : { difference: r.measured - all[1][k].measured, "stderr of difference": stderr }) };
     });
   }
-  function signed(a, b) {
-    const noise = facts.tables[a.table][2];
-    return a.terms.flatMap(([u, s]) => b.terms.map(([v, t]) => u * v * loaded[Math.max(s, t)].shared[noise][Math.min(s, t)])).reduce((x, y) => x + y, 0);
-  }
   async function beside(section, note, windows, spec, name) {
-    const place = clear(section, note);
+    const place = emptied(section);
+    section.querySelector("[data-note]").textContent = note;
     for (const w of windows) {
       const half = document.createElement("div"), title = document.createElement("h3");
-      title.textContent = w.whole && !w.counts ? spanOf(w) : w.counts ? `All events before ${iso(at[w.last + 1])}` : `Events from ${spanOf(w)}`;
+      title.textContent = w.counts ? `All events before ${iso(at[w.last + 1])}` : `Events from ${spanOf(w)}`;
       half.style.minWidth = 0; half.append(title); place.append(half);
-      await draw(half, spec(w), `${name}: ${title.textContent}`);
+      await draw(half, spec(w, half.clientWidth), `${name}: ${title.textContent}`);
     }
   }
-  function clear(section, note) {
-    section.querySelector("[data-note]").textContent = note;
+  function emptied(section) {
     const place = section.querySelector("[data-plots]");
     const fresh = place.cloneNode(false);
     place.replaceWith(fresh);
@@ -248,13 +241,9 @@ const synthstream = (() => {
 
   // -- what is picked -----------------------------------------------------------------------------------------------
   const fields = ["column", "with", "from", "to", "every", "beside", "from2", "to2"];
-  function option(select, pairs) {
-    select.replaceChildren(...pairs.map(([value, text]) => { const made = new Option(text, value); return made; }));
-  }
+  function option(select, pairs) { select.replaceChildren(...pairs.map(([value, text]) => new Option(text, value))); }
   function valuesOf(column, chosen) {
-    const labels = facts.columns[column].labels, newest = facts.singles.at(-1);
-    let place = 0;
-    for (let t = 0; t < find([column]); t++) if (facts.tables[t][0].length < 2) place += facts.tables[t][1];
+    const labels = facts.columns[column].labels, newest = facts.singles.at(-1), place = singleOf(column);
     const largest = labels.map((_, i) => i).sort((a, b) => newest[place + b] - newest[place + a]);
     const first = labels.includes("true") ? [labels.indexOf("true")] : largest.slice(0, 3);
     const checked = chosen?.length ? chosen : first;
@@ -296,8 +285,8 @@ const synthstream = (() => {
     const known = facts.columns.map((c, i) => [i, c.name]).filter(([i]) => find([i]) >= 0);
     const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
     option(byId("column"), known);
-    option(byId("every"), Object.keys(facts.steps).length ? Object.keys(facts.steps).map(s => [s, stepName(s)]) : [["", "release"]]);
-    const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "month" in facts.steps ? "month" : Object.keys(facts.steps)[0] ?? "" };
+    option(byId("every"), Object.keys(facts.steps).length ? Object.keys(facts.steps).map(s => [s, stepName(s)]) : [["start", "all from the start"]]);
+    const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "start" };
     byId("column").value = asked.get("column") ?? start.column;
     const column = () => +byId("column").value, partners = () => {
       const kept = byId("with").value;
