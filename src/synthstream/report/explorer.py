@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +27,8 @@ from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray, IntArray
 
-# Calendar steps of series beside the tick: how many letters of a date name one, and which one of a year.
-_STEPS = {"month": lambda day: f"{day:%Y-%m}", "quarter": lambda day: f"{day.year}-{(day.month - 1) // 3}",
-          "year": lambda day: f"{day.year}"}  # fmt: skip
+# Calendar steps of series beside the tick, in months.
+_STEPS = {"month": 1, "quarter": 3, "year": 12}
 _FACTS, _CELLS = "synthstream.facts(", "synthstream.cells("
 
 
@@ -174,10 +174,10 @@ class Explorer:
         small = [(end, table.size) for end, table in zip(ends, self.tables, strict=True) if len(table.columns) < 2]
         return np.concatenate([np.arange(end - size, end) for end, size in small])
 
-    def _singles(self, tick: Tick) -> list[float]:
+    def _singles(self, tick: Tick) -> list[Any]:
         """Of the total and of each value of each column: what was measured up to a tick; else the count in the rows."""
         if self._config.workload is None:
-            return np.round(self._masses(tick)[self._small]).tolist()
+            return [round(mass) for mass in self._masses(tick)[self._small].tolist()]
         frame = self._found.sink.read(tick.tick, "tables.parquet", columns=["count", "measured"])
         return _rounded(frame["measured" if self.running else "count"][self._small.tolist()])
 
@@ -204,9 +204,10 @@ class Explorer:
             return {}
         last, clock = self._found.newest.tick, self._config.clock
         spans = {"start": [(0, tick) for tick in range(last + 1)], "tick": [(tick, tick) for tick in range(last + 1)]}
-        for name, of in _STEPS.items():
-            keys = [of(clock.boundary(tick)) for tick in range(last + 1)]
-            begins = [tick for tick in range(last + 1) if tick == 0 or keys[tick] != keys[tick - 1]]
+        starts = [clock.boundary(tick) for tick in range(last + 1)]
+        months = [start.year * 12 + start.month - 1 for start in starts]
+        for name, length in _STEPS.items():
+            begins = [t for t in range(last + 1) if t == 0 or months[t] // length != months[t - 1] // length]
             spans[name] = list(zip(begins, [*(tick - 1 for tick in begins[1:]), last], strict=True))
         small = [place for place in self._noises[1] if self._found.workload.order[place] < 2]
         found: dict[str, Any] = {}
@@ -222,7 +223,7 @@ class Explorer:
         return np.asarray(c(last, last) + (c(first - 1, first - 1) - 2 * c(first - 1, last) if first else 0.0))
 
 
-class _Known(dict[str, list[float]]):
+class _Known(dict[str, list[Any]]):
     """Series by chain head, and the variances of spans."""
 
     steps: Mapping[str, Any] = {}
@@ -241,23 +242,25 @@ def _known(script: str | None, heads: Sequence[str]) -> _Known:
 
 def library_name() -> str:
     """The name of the library's script, which has its version. Raises as :func:`library`."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise SinkError("vl-convert-python is not installed here. Say: pip install 'synthstream[site]'") from None
-    return f"vega-{vl_convert.get_vega_version()}-{vl_convert.__version__}.js"
+    found = _converter()
+    return f"vega-{found.get_vega_version()}-lite-{found.get_vegalite_versions()[-1]}.js"
 
 
+@cache
 def library() -> bytes:
     """The charts' library as one script: Vega, Vega-Lite and Vega-Embed. It takes some seconds.
 
     Raises:
         SinkError: the extra ``site`` is not installed.
     """
-    library_name()
-    import vl_convert
+    return str(_converter().javascript_bundle()).encode()
 
-    return str(vl_convert.javascript_bundle()).encode()
+
+def _converter() -> Any:
+    try:
+        return import_module("vl_convert")
+    except ImportError:
+        raise SinkError("vl-convert-python is not installed here. Say: pip install 'synthstream[site]'") from None
 
 
 def _rounded(values: pl.Series) -> list[float | int | None]:

@@ -247,7 +247,7 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     ]
     said = f"{len(listed)} pairs."
     if known:
-        said = f"{len(clear)} of {len(listed)} pairs are beyond noise."
+        said = f"{len(clear)} of {len(listed)} pairs have a colour."
     strongest = f" The strongest: {rows[0][0]}, {rows[0][1]}." if rows else ""
     return heat_map(
         names,

@@ -68,13 +68,15 @@ def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, env: En
 
 def check_place(config: StreamConfig, folder: Path) -> None:
     """Raise ``ConfigError`` unless a site may lie there: apart from state, sources, key and releases."""
-    sink, source, key = config.sink, config.source, config.encryption
-    apart(config.base, config.state, folder.absolute())
-    for path, which in ((source and source.path, "source"), (key and key.key_file, "key")):
-        if path is not None and Path(path).absolute().is_relative_to(folder.absolute()):
-            raise ConfigError(f"{folder}: holds the {which} {path}, which is private. Name a folder of the site's own.")
+    sink, site = config.sink, folder.resolve()
+    apart(config.base, config.state.resolve(), site)
+    secret = [] if config.source is None else [config.source.path]
+    secret += [] if config.encryption is None or config.encryption.key_file is None else [config.encryption.key_file]
+    for path in secret:
+        if path.resolve().is_relative_to(site):
+            raise ConfigError(f"{folder}: holds {path}, which is private. Name a folder of the site's own.")
     if sink is not None:
-        own, site = sink.path.resolve(), folder.resolve()
+        own = sink.path.resolve()
         if own.is_relative_to(site) or site.is_relative_to(own):
             raise ConfigError(f"{folder}: the folder of releases and the site may not lie in each other. Name another.")
 
@@ -121,8 +123,8 @@ class _Site:
         place = self._releases / f"{tick.tick:06d}"
         if not place.exists():
             return False
-        theirs, ours = ((folder / "manifest.json").read_bytes() for folder in (place, self._found.sink.place(tick.tick)))
-        if theirs != ours:
+        ours = self._found.sink.place(tick.tick) / "manifest.json"
+        if (place / "manifest.json").read_bytes() != ours.read_bytes():
             raise ConfigError(f"{place}: is another release of this tick. Name a folder of this stream's own.")
         return True
 
