@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cache, cached_property
 from importlib import import_module
+from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -261,6 +262,12 @@ def _converter() -> Any:
         return import_module("vl_convert")
     except ImportError:
         raise SinkError("vl-convert-python is not installed here. Say: pip install 'synthstream[site]'") from None
+
+
+def csv_of(parquet: bytes) -> bytes:
+    """A Parquet file as CSV."""
+    text: str = pl.read_parquet(BytesIO(parquet)).write_csv()
+    return text.encode()
 
 
 def _rounded(values: pl.Series) -> list[float | int | None]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,8 +22,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from synthstream.config.config import StreamConfig
 from synthstream.config.secrecy import apart
 from synthstream.environment import REAL, Env, exchange, exchanged, make_folder, sync, words
@@ -32,7 +29,7 @@ from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.catalogue import descriptions
 from synthstream.publish.folder import write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
-from synthstream.report.explorer import Explorer, library, library_name
+from synthstream.report.explorer import Explorer, csv_of, library, library_name
 from synthstream.report.page import render
 from synthstream.report.public import FILES, public_page, size_of
 
@@ -193,7 +190,7 @@ class _Site:
         before = {name: _read(self._latest / name) for name in (script, "facts.js")}
         content = self._content(found.newest)
         frames = [name for name in ("rows.parquet", "tables.parquet") if name in content]
-        content |= {name.replace("parquet", "csv"): _csv(content[name]) for name in frames}
+        content |= {f"{name.removesuffix('parquet')}csv": csv_of(content[name]) for name in frames}
         links = [_link(name, content[name], what) for name, what in FILES.items() if name in content]
         page = partial(public_page, found.config, self._latest / "index.html", progress=_silent, found=found)
         described = descriptions(found.config, beside=True)
@@ -228,11 +225,6 @@ class _Site:
 
 def _link(name: str, content: bytes, what: str) -> dict[str, str]:
     return {"name": name, "href": name, "what": what, "size": size_of(len(content))}
-
-
-def _csv(parquet: bytes) -> bytes:
-    text: str = pl.read_parquet(io.BytesIO(parquet)).write_csv()
-    return text.encode()
 
 
 def _read(path: Path) -> bytes | None:

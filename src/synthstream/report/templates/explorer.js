@@ -67,7 +67,7 @@ const synthstream = (() => {
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
     scroll.className = "scroll"; scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", words);
-    plot.className = "plotted";
+    plot.className = "plotted"; plot.setAttribute("aria-hidden", "true");  // its numbers are in the table below
     scroll.append(plot); place.append(scroll);
     const made = await vegaEmbed(plot, { config, description: words, background: "transparent", ...spec },
       { actions: false, renderer: "svg", ast: true });
@@ -97,6 +97,8 @@ const synthstream = (() => {
   }
   async function series() {
     const rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
+    const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
+      { [`v${names.indexOf(r.value)}`]: r.stderr == null ? said(r.measured) : `${said(r.measured)} ± ${said(r.stderr)}` }), { ...same[0] }));
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
     const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows) } };
     const color = { field: "value", scale, title: null, legend: names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", columns: place.clientWidth < 500 ? 1 : 6 } : null };
@@ -111,9 +113,10 @@ const synthstream = (() => {
       ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
       { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: rows.length < 150 },
         encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", legend: null } } },
-      { params: [{ name: "near", select: { type: "point", nearest: true, on: "pointermove", fields: ["when"], clear: "pointerout" } }],
-        mark: { type: "rule", strokeWidth: 1.5 }, encoding: { x, color: { value: colour("muted") }, opacity: { condition: { param: "near", empty: false, value: 1 }, value: 0 },
-          tooltip: tips(["value", "value", "nominal"], ["start", "from", "nominal"], ["end", "to before", "nominal"], ["measured", facts.running ? "measured" : "rows"], ["stderr", "standard error"]) } },
+      { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
+        mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
+        encoding: { x, opacity: { condition: { param: "near", empty: false, value: .14 }, value: 0 },
+          tooltip: tips(["start", "from", "nominal"], ["end", "to before", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])) } },
     ] }, `${facts.columns[shown.column].name}: ${what}`);
     let chosen;
     view.addSignalListener("drag", (_, value) => { chosen = value.when; });
