@@ -137,7 +137,14 @@ def drawn(driver: Any, section: str, kind: str) -> int:
 
 
 def test_non_payment_by_week_in_2014(driver: Any, server: str, evictions: Path) -> None:
-    picked = {"column": 3, "values": "1", "from": "2014-01-01", "to": "2015-01-01", "every": "tick", "with": ""}
+    picked: dict[str, Any] = {
+        "column": 3,
+        "values": "1",
+        "from": "2014-01-01",
+        "to": "2015-01-01",
+        "every": "tick",
+        "with": "",
+    }
     show(driver, server, **picked)
     found = numbers(driver, "series")
     assert len(found) == 53
@@ -157,7 +164,7 @@ def test_non_payment_by_week_in_2014(driver: Any, server: str, evictions: Path) 
 
 
 def test_zip_by_cause_in_all_of_2015_beside_the_year_before(driver: Any, server: str, evictions: Path) -> None:
-    picked = {"column": 0, "with": 10, "from": "2015-01-01", "to": "2016-01-01", "beside": 1}
+    picked: dict[str, Any] = {"column": 0, "with": 10, "from": "2015-01-01", "to": "2016-01-01", "beside": 1}
     show(driver, server, **picked)
     titles = driver.execute_script("return [...document.querySelectorAll('#pairs h3')].map(h => h.textContent)")
     spans = [title.removeprefix("Events from ").split(" to ") for title in titles]
@@ -207,7 +214,8 @@ def test_no_request_leaves_the_site_and_nothing_is_complained_of(driver: Any, ro
     driver.get("about:blank")
     requests(driver)
     driver.get_log("browser")
-    for picked in ({}, {"column": 4, "with": 5}, {"column": 3, "every": "tick", "beside": 1}):
+    every: list[dict[str, Any]] = [{}, {"column": 4, "with": 5}, {"column": 3, "every": "tick", "beside": 1}]
+    for picked in every:
         show(driver, root, **picked)
     asked = requests(driver)
     assert len(asked) > 5
@@ -217,7 +225,8 @@ def test_no_request_leaves_the_site_and_nothing_is_complained_of(driver: Any, ro
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1200])
 def test_it_fits_the_screen(driver: Any, root: str, width: int) -> None:
-    for picked in ({"beside": 1}, {"column": 4, "with": 5}):
+    every: list[dict[str, Any]] = [{"beside": 1}, {"column": 4, "with": 5}]
+    for picked in every:
         show(driver, root, width=width, **picked)
         driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
@@ -321,7 +330,7 @@ def test_the_pointer_reads_out_numbers_and_dates_are_dragged(driver: Any, root: 
 
 
 def test_degrees_are_drawn_as_a_map(driver: Any, root: str) -> None:
-    show(driver, root, column=4, **{"with": 5})
+    show(driver, root, column=4, **dict[str, Any]({"with": 5}))
     text = driver.execute_script("return document.querySelector('#pairs svg').textContent")
     assert "longitude" in text
     boxes = driver.execute_script(

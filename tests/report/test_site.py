@@ -285,7 +285,7 @@ def test_a_process_that_ends_anywhere_leaves_the_old_site_or_the_new_one(tmp_pat
                     config,
                     site,
                     progress=quiet,
-                    env=Interrupting(end, number=number, when=when),  # type: ignore[arg-type]
+                    env=Interrupting(end, number=number, when=when),
                 )
             left = {n: d for n, d in seen(site).items() if "/." not in n}
             which = "new" if left["latest/index.html"] == new["latest/index.html"] else "old"

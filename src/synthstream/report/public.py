@@ -103,11 +103,6 @@ def public_page(
         ledger=ledger(found),
         used=newest.tick + 1,
         chain=manifest["chain"],
-        unchecked=[tick.tick for tick in found.ticks if tick.manifest.get("unchecked")],
-        gaps=gaps(found.ticks),
-        without_rows=sum(not tick.has_rows for tick in found.ticks),
-        releases=len(found.ticks),
-        changes=_changes(found.ticks),
         every=config.clock.every,
         timezone=config.clock.timezone,
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
@@ -116,8 +111,20 @@ def public_page(
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
         columns_in_all=len(config.schema.columns),
+        **_of_releases(found.ticks),
         **parts,
     )
+
+
+def _of_releases(ticks: Sequence[Tick]) -> dict[str, Any]:
+    """What there is to say of all releases."""
+    return {
+        "unchecked": [tick.tick for tick in ticks if tick.manifest.get("unchecked")],
+        "gaps": gaps(ticks),
+        "without_rows": sum(not tick.has_rows for tick in ticks),
+        "releases": len(ticks),
+        "changes": _changes(ticks),
+    }
 
 
 def _of_tables(found: History, progress: Steps) -> dict[str, Any]:

@@ -66,7 +66,7 @@ const synthstream = (() => {
   };
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
-    scroll.className = "scroll"; scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", words);
+    scroll.className = "sideways"; scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", words);
     plot.className = "plotted"; plot.setAttribute("aria-hidden", "true");  // its numbers are in the table below
     scroll.append(plot); place.append(scroll);
     const made = await vegaEmbed(plot, { config, description: words, background: "transparent", ...spec },
@@ -216,12 +216,13 @@ const synthstream = (() => {
   async function beside(section, note, windows, spec, name) {
     const place = emptied(section);
     section.querySelector("[data-note]").textContent = note;
-    for (const w of windows) {
+    const halves = windows.map(w => {
       const half = document.createElement("div"), title = document.createElement("h3");
       title.textContent = w.counts ? `All events before ${iso(at[w.last + 1])}` : `Events from ${spanOf(w)}`;
       half.style.minWidth = 0; half.append(title); place.append(half);
-      await draw(half, spec(w, half.clientWidth), `${name}: ${title.textContent}`);
-    }
+      return half;
+    });  // both are there before either is measured
+    for (const [i, half] of halves.entries()) await draw(half, spec(windows[i], half.clientWidth), `${name}: ${half.textContent}`);
   }
   function emptied(section) {
     const place = section.querySelector("[data-plots]");
