@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import synthstream
 from synthstream import Stream, StreamConfig
+from synthstream.cli.app import app
 from synthstream.environment import exchange
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.history import history_of
@@ -119,6 +121,22 @@ def test_it_says_who_publishes_it_and_escapes_it(tmp_path: Path) -> None:
         assert words in page, words
     assert '<a href="https://city.example/visits">' in page
     assert "Visits <b>" not in page + (tmp_path / "site/latest/explorer.html").read_text()
+
+
+def test_the_command_says_whether_anything_changed_and_stamps_a_simulation(tmp_path: Path) -> None:
+    begun(tmp_path, "always", ticks=1)
+    words = ["publish", str(tmp_path / "stream.toml"), str(tmp_path / "site")]
+    first, again = (CliRunner().invoke(app, words) for _ in range(2))
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert "made from published releases alone" in first.output
+    assert "is up to date" in again.output
+    assert CliRunner().invoke(app, ["run", words[1], "--simulate", "-q"]).exit_code == 0
+    refused = CliRunner().invoke(app, [*words, "--simulate"])
+    assert "is another release" in refused.output
+    assert CliRunner().invoke(app, [*words[:2], str(tmp_path / "tried"), "--simulate"]).exit_code == 0
+    for name in ("index.html", "explorer.html"):
+        assert "NOT PRIVATE: made with" in (tmp_path / "tried/latest" / name).read_text()
+        assert "NOT PRIVATE: made with" not in (tmp_path / "site/latest" / name).read_text()
 
 
 @pytest.mark.parametrize("kind", ["refresh", "always"])

@@ -281,4 +281,4 @@ def _moment(value: datetime) -> str:
 
 def _script(call: str, value: dict[str, Any], *before: int) -> str:
     given = "".join(f"{number}, " for number in before)
-    return f"{call}{given}{json.dumps(value, separators=(',', ':'), ensure_ascii=False)});\n"
+    return f"{call}{given}{json.dumps(value, separators=(',', ':'), ensure_ascii=False, allow_nan=False)});\n"

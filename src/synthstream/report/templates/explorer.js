@@ -69,14 +69,11 @@ const synthstream = (() => {
     scroll.className = "sideways"; scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", words);
     plot.className = "plotted"; plot.setAttribute("aria-hidden", "true");  // its numbers are in the table below
     scroll.append(plot); place.append(scroll);
-    const made = await vegaEmbed(plot, { config, description: words, background: "transparent", ...spec },
-      { actions: false, renderer: "svg", ast: true });
-    return made.view;
+    return (await vegaEmbed(plot, { config, description: words, ...spec }, { actions: false, renderer: "svg", ast: true })).view;
   }
   const bandOf = m => m.measured == null || m.stderr == null ? {} :
     { low: m.measured - REACH * m.stderr, high: m.measured + REACH * m.stderr };
-  const tips = (...fields) => fields.map(([field, title, type]) =>
-    ({ field, title, type: type ?? "quantitative", ...(type === "temporal" ? { format: "%Y-%m-%d" } : type ? {} : { format: ",.0f" }) }));
+  const tips = (...fields) => fields.map(([field, title, type]) => type ? { field, title, type } : { field, title, type: "quantitative", format: ",.0f" });
 
   function seriesRows() {
     const { column, values, span, every } = shown, table = find([column]), steps = facts.steps[every];
@@ -155,9 +152,8 @@ const synthstream = (() => {
   }
 
   async function pairs() {
-    const section = byId("pairs"), other = shown.with;
-    const sorted = [shown.column, other].sort((a, b) => a - b), t = other === "" ? -1 : find(sorted);
-    const swapped = t < 0 && other !== "" ? find(sorted.slice().reverse()) : t, place = t < 0 ? swapped : t;
+    const section = byId("pairs"), both = [shown.column, shown.with];
+    const place = Math.max(find(both), find(both.reverse()));
     section.hidden = place < 0;
     if (place < 0) return;
     const [up, across] = facts.tables[place][0], ups = facts.columns[up], acrosses = facts.columns[across];
@@ -187,10 +183,10 @@ const synthstream = (() => {
   }
   // Two numbers as a map: where both are degrees, a mile is as long in both directions.
   function mapOf(room, rows, up, across, flip, color, tooltip) {
-    const edge = (column, k) => column.edges[k], span = c => c.edges.at(-1) - c.edges[0];
+    const span = c => c.edges.at(-1) - c.edges[0];
     const values = rows.filter(r => (flip ? r.j : r.i) < up.edges.length - 1 && (flip ? r.i : r.j) < across.edges.length - 1).map(r => {
       const [i, j] = flip ? [r.j, r.i] : [r.i, r.j];
-      return { ...r, y0: edge(up, i), y1: edge(up, i + 1), x0: edge(across, j), x1: edge(across, j + 1) };
+      return { ...r, y0: up.edges[i], y1: up.edges[i + 1], x0: across.edges[j], x1: across.edges[j + 1] };
     });
     const middle = (up.edges[0] + up.edges.at(-1)) / 2;
     const aspect = facts.map?.[2] ? span(across) * Math.cos(middle * Math.PI / 180) / span(up) : 1;
@@ -287,6 +283,7 @@ const synthstream = (() => {
     facts = found; at = facts.at.map(a => Date.parse(a)); offsets = [0];
     for (const [, size] of facts.tables) offsets.push(offsets.at(-1) + size);
     const known = facts.columns.map((c, i) => [i, c.name]).filter(([i]) => find([i]) >= 0);
+    if (!known.length) { byId("said").textContent = "This stream publishes no table of one column."; return; }
     const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
     option(byId("column"), known);
     option(byId("every"), Object.keys(facts.steps).length ? Object.keys(facts.steps).map(s => [s, stepName(s)]) : [["start", "all from the start"]]);
