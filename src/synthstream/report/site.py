@@ -38,7 +38,6 @@ _ROOT = """<!doctype html>
 <meta http-equiv="refresh" content="0; url=latest/index.html"><title>Synthetic data</title></head>
 <body><p><a href="latest/index.html">The newest release</a></p></body></html>
 """
-_RELEASED = ("rows.parquet", "tables.parquet", "measured.parquet", "manifest.json")
 _CELLS = "cells.js"
 
 
@@ -150,7 +149,8 @@ class _Site:
     def _content(self, tick: Tick) -> dict[str, bytes]:
         """A release's files, as they were published."""
         place, known = self._found.sink.place(tick.tick), tick.manifest["files"]
-        content = {name: (place / name).read_bytes() for name in _RELEASED if (place / name).exists()}
+        names = [name for name in (*known, "manifest.json") if name != "rows.parquet" or tick.has_rows]
+        content = {name: (place / name).read_bytes() for name in names}
         for name, read in content.items():
             if name in known and hashlib.sha256(read).hexdigest() != known[name]:
                 raise SinkError(f"{place / name} is not what was published: its hash differs. Restore it.")
