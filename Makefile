@@ -4,7 +4,7 @@ EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-points test test-all wheel-test soak mutation bench bench-tables bench-points check docs images clean
+.PHONY: install demo demo-points test test-all wheel-test soak mutation bench bench-tables bench-points bench-peers check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -60,6 +60,12 @@ bench-tables: $(VENV)/ready
 
 bench-points: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.points_report
+
+# Offline AIM and MST, in an environment of their own.
+bench-peers: $(VENV)/ready
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check dpmm==0.1.9
+	$(BIN)/python -m benchmarks.peers
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

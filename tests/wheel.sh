@@ -40,4 +40,5 @@ stream=examples/evictions/stream.toml
 "$bin/synthstream" report $stream -o report.html >/dev/null
 "$bin/synthstream" describe $stream >/dev/null
 "$bin/synthstream" verify $stream
+"$bin/python" -c 'from importlib.resources import files; (files("synthstream.publish") / "manifest.schema.json").read_bytes()'
 echo "The wheel works: $(basename "$place"/dist/*.whl)"

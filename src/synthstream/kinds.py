@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 
 class Names:
@@ -81,9 +81,7 @@ Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
 
 # What the methods of paper 2 select, by which score, and what they fit: synthstream.papers.rounds.
 Queries = Literal["workloads", "single"]
-QUERIES: tuple[Queries, ...] = get_args(Queries)
 Score = Literal["corrected", "paper"]
-SCORES: tuple[Score, ...] = get_args(Score)
 FitKind = Literal["pgm", "mw"]
 
 # Files of events.

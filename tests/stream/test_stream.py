@@ -61,7 +61,7 @@ def test_files_become_releases(folder: Path, config: StreamConfig) -> None:
     assert manifest["claim"]["epsilon"] == 1.0
     assert manifest["end"].startswith("2026-01-06")
     assert 0 <= manifest["changed_rows"] <= 1
-    assert set(manifest["files"]) == {"rows.parquet", "tables.parquet", "measured.parquet"}
+    assert set(manifest["files"]) == {"rows.parquet", "tables.parquet", "measured.parquet", "series.parquet"}
 
 
 def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfig) -> None:
@@ -77,6 +77,7 @@ def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfi
     assert found["stderr"] == pytest.approx(np.sqrt(release.measured.variance[-1]))
     published = pl.read_parquet(folder / "releases" / "000004" / "tables.parquet")
     names = ["column_1", "value_1", "column_2", "value_2", "count", "measured", "stderr", "since", "measured_at"]
+    names += ["start", "end"]
     assert published.columns == names
     assert len(published) == 1 + 5 + 5 + 25
     assert published.row(0)[:4] == (None,) * 4
@@ -117,7 +118,7 @@ def test_stopping_anywhere_changes_no_release(folder: Path, gate: Callable[[int]
                         break
         paths = sorted((folder / name).rglob("*.*"))
         results.append({str(p.relative_to(folder / name)): p.read_bytes() for p in paths})
-    assert len(results[0]) == 20
+    assert len(results[0]) == 25
     assert results[0] == results[1]
 
 
@@ -163,7 +164,7 @@ def test_a_sink_that_failed_is_caught_up_in_order(folder: Path, monkeypatch: pyt
                 assert stream.closed == 2
             finish(stream)
         results.append({p.parent.name + p.name: p.read_bytes() for p in (folder / name).rglob("*.*")})
-    assert len(results[0]) == 20
+    assert len(results[0]) == 25
     assert results[0] == results[1]
 
 

@@ -14,6 +14,7 @@ from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, verify_command
 from synthstream.cli.plan import plan_command
 from synthstream.cli.publish import publish_command
+from synthstream.cli.questions import series_command, table_command
 from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
@@ -27,6 +28,8 @@ COMMANDS = {
     "run": run_command,
     "status": status_command,
     "sample": sample_command,
+    "table": table_command,
+    "series": series_command,
     "report": report_command,
     "publish": publish_command,
     "describe": describe_command,
@@ -42,6 +45,8 @@ The usual order:
   synthstream run stream.toml        again whenever a tick has ended
   synthstream status stream.toml
   synthstream sample stream.toml -n 1000 -o rows.parquet
+  synthstream table stream.toml zone hour
+  synthstream series stream.toml zone --every 1mo
   synthstream report stream.toml -o report.html
   synthstream publish stream.toml site
 

@@ -20,6 +20,7 @@ from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
+from synthstream.config.settings import SETTINGS, settings_text
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
 from synthstream.config.sources import Files, FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
@@ -55,6 +56,7 @@ class StreamConfig:
         source: files to count.
         log: a table or topic to count, in place of files.
         constraints: which combinations of values are possible.
+        settings: the public part as TOML, for readers of the releases.
 
     Example:
         >>> text = '''
@@ -85,6 +87,7 @@ class StreamConfig:
     publication: PublicationConfig = field(default_factory=PublicationConfig)
     edition: Edition = NEWEST
     constraints: Known = NOTHING
+    settings: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -115,7 +118,7 @@ class StreamConfig:
             problems.add_validation(error)
             _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
-        return cls(**_objects(file, folder, problems))
+        return cls(**_objects(file, folder, problems), settings=settings_text(data, folder))
 
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""
@@ -188,11 +191,13 @@ class StreamConfig:
 
 
 def load(path: Path) -> StreamConfig:
-    """Read ``stream.toml``. Touches no data file.
+    """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 
     Raises:
         ConfigError: the file cannot be read, or is not a valid configuration.
     """
+    if (path / SETTINGS).is_file():  # a folder of releases
+        path = path / SETTINGS
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -10,11 +10,11 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from synthstream.config.keys import Section, Words
-from synthstream.config.problems import nearest
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import EVENT, Budget, Unit
+from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -179,7 +179,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
     for names in section.marginals:
         for name in names:
             if name not in schema.names:
-                raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
+                raise ConfigError(f"{name!r} is not a column.{like(name, schema.names)}")
         found.append(tuple(sorted({schema.names.index(name) for name in names})))
     if not any(found):
         raise ConfigError('list at least one table, as in [["ward", "age"]]')

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from scipy.stats import wasserstein_distance
 
 from synthstream.config.config import StreamConfig
 from synthstream.evaluate.custodian import (
@@ -21,7 +22,7 @@ from synthstream.evaluate.custodian import (
     truth_of_points,
     truth_of_tables,
 )
-from synthstream.evaluate.wasserstein import w1_grid, w1_line
+from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.publish.history import Cells, History, Steps, Tick, history_of
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
@@ -293,7 +294,7 @@ def _forecasts(found: History, ticks: Sequence[Tick]) -> list[Series]:
 def _distance(synthetic: FloatArray, true: FloatArray, shape: tuple[int, ...]) -> float:
     if len(shape) == 1:
         centres = (np.arange(shape[0]) + 0.5) / shape[0]
-        return w1_line(centres, centres, np.maximum(synthetic, 0), np.maximum(true, 0))
+        return float(wasserstein_distance(centres, centres, np.maximum(synthetic, 0), np.maximum(true, 0)))
     side = min(*shape, _SIDE)
     pair = [np.maximum(_coarse(part.reshape(shape), side), 0) for part in (synthetic, true)]
     return w1_grid(pair[0], pair[1])

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
-from synthstream.counts import Counts
+from synthstream.counts import Counts, Private
 from synthstream.errors import ConfigError, CountsMismatch
 from synthstream.ingest.files import FileSource
 from synthstream.schema.clock import FURTHEST
@@ -28,7 +28,8 @@ _R = TypeVar("_R")
 Count = Callable[[CodeArray, IntArray | None], Counts]
 
 
-class PrivateRows(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class PrivateRows(Private):
     """Rows in numbers.
 
     Args:
@@ -42,9 +43,6 @@ class PrivateRows(NamedTuple):
     ticks: IntArray
     weights: IntArray | None = None
     people: pl.Series | None = None
-
-    def __repr__(self) -> str:
-        return "PrivateRows(private)"  # a line in a log would show them, or how many there are
 
     def content(self) -> tuple[bytes, ...]:
         """All that decides what these rows count for, as bytes."""
@@ -103,7 +101,7 @@ def counted(rows: PrivateRows, *, count: Count) -> Iterator[tuple[int, Counts]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountsByTick:
+class CountsByTick(Private):
     """Exact counts of rows, by tick. Private.
 
     However rows are split, and in whatever order the parts are merged, the whole is the same, and so are its bytes.

@@ -4,19 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
+import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt
-from synthstream.measured import Committed, Reading
+from synthstream.measured import Committed, Measured, Reading
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.release import Model, Release, chain_head, seed_of
+from synthstream.release.series import counted, lines, running
+from synthstream.schema.clock import Clock, written
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.synthesizers.segments import Resumed, ResumedMechanism, Segment, whole
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, Workload
+
+
+class Past:
+    """What was measured before: see :class:`synthstream.synthesizers.contract.Past`."""
+
+    def __init__(self, builder: Builder, clock: Clock, last: int) -> None:
+        self._builder, self._clock = builder, clock
+        self.start = builder.synthesizer(last).start
+
+    def own(self, tick: int) -> Any:
+        return self._builder.synthesizer(tick).own(self._builder.measured(tick))
+
+    def whole(self, tick: int) -> Reading:
+        return self._builder.whole(tick)
+
+    def variance(self, first: int, last: int) -> FloatArray:
+        covariance = self._builder.covariance
+        variance = covariance(last, last)
+        if first:
+            variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
+        return np.maximum(variance, 0.0)
+
+    def seed(self, tick: int) -> int:
+        return seed_of(self._builder.previous(tick + 1), "fit")
+
+    def begins(self, tick: int) -> str:
+        return written(self._clock.boundary(tick))
 
 
 class Builder:
@@ -123,6 +154,20 @@ class Builder:
         own = tables.covariance(s - start, t - start)
         return own if start == 0 else np.asarray(self.covariance(start - 1, start - 1) + own)
 
+    def past(self, last: int) -> Past:
+        """What was measured up to a tick, as a window asks for it."""
+        return Past(self, self._config.clock, last)
+
+    def counted(self, first: int, last: int) -> Measured:
+        """What was counted in some ticks: see :func:`synthstream.release.series.counted`. Of a stream of tables."""
+        before, tables = self._tables(first - 1) if first else None, self._config.workload
+        variance = self.past(last).variance(first, last)
+        return counted(first, self._tables(last), before, variance, cast(Workload, tables))
+
+    def _tables(self, tick: int) -> Measured:
+        """As :meth:`whole`, of a stream of tables."""
+        return cast(Measured, self.whole(tick))
+
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
         return self._of(tick - 1).head if tick else self._config.genesis
@@ -200,7 +245,15 @@ class Builder:
             secure=self._secure,
             released=committed.released,
             covariance=None if self._config.workload is None else self.covariance,
+            **({} if self._config.workload is None else {"counted": partial(self._series, tick)}),
+            dated=self._config.edition > 1,
         )
+
+    def _series(self, tick: int) -> pl.DataFrame:
+        """The lines of a release's own tick."""
+        schema, moment = self._config.schema, self._config.clock.boundary
+        own = lines(schema, self.counted(tick, tick), moment, span="tick")
+        return pl.concat([own, lines(schema, running(self._tables(tick)), moment, span="running")])
 
 
 def from_releases(

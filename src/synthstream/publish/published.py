@@ -6,49 +6,59 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from synthstream.config.config import StreamConfig, load
-from synthstream.errors import NotReleased, SinkError
+from synthstream.config.config import StreamConfig
+from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed
+from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.folder import as_published
-from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases, simulated
+from synthstream.publish.folder import ParquetSink, as_published
+from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 from synthstream.publish.windows import window
 from synthstream.release.release import Release
+from synthstream.release.series import lines, only, steps
 from synthstream.release.window import Moment, Window, moment_of
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column, Datetime
+from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, Workload
 
 
-def releases(path: str | Path, *, simulate: bool = False) -> Releases:
-    """The published releases of the stream that a configuration file describes.
+def releases(place: str | Path, *, simulate: bool = False) -> Releases:
+    """The published releases of a stream.
 
     Args:
-        path: a ``stream.toml``.
-        simulate: those of its simulated run.
+        place: a ``stream.toml``; or a folder of releases, or a site that ``publish`` wrote, or the http or https
+            address of either: ``settings.toml``, which lies there, says what the stream is.
+        simulate: of a ``stream.toml``: those of its simulated run.
 
     Raises:
-        ConfigError: the file is not a valid configuration.
+        ConfigError: there is no valid configuration.
         NotReleased: it has no ``[sink]``.
+        SinkError: a web server does not answer.
 
-    Example: ``synthstream.releases("stream.toml").last.table(["zone"])``
+    Example: ``synthstream.releases("https://data.example.org/evictions").last.table("zone")``
     """
-    config = load(Path(path))
-    return Releases(simulated(config) if simulate else config)
+    found = located(place, simulate=simulate)
+    return Releases(found.config, sink=found.sink)
 
 
 class Releases:
-    """The releases in a stream's folder, oldest first. Each is checked against its hashes when it is read.
+    """The releases of a stream, oldest first. Each is checked against its hashes when it is read.
 
-    ``len`` says how many there are; a loop visits all of them. Nothing is kept open, and nothing private is needed.
+    ``len`` says how many there are; a loop visits all of them, and ``releases[-1]`` is the newest. Nothing is kept
+    open, and nothing private is needed.
+
+    Args:
+        config: with a ``[sink]``.
+        sink: what reads the releases; left out: the folder of ``[sink]``.
 
     Raises:
         NotReleased: the stream has no ``[sink]``.
@@ -61,15 +71,15 @@ class Releases:
         releases.between("2015-01-01", "2015-02-01").table(["zone"])
     """
 
-    def __init__(self, config: StreamConfig) -> None:
+    def __init__(self, config: StreamConfig, *, sink: ParquetSink | None = None) -> None:
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
         self.config = as_begun(config)
-        self._sink = parquet_sink(config.sink)
+        self._sink = parquet_sink(config.sink) if sink is None else sink
         self._built: tuple[list[int], Builder] | None = None
 
     def __repr__(self) -> str:
-        return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.folder})"
+        return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.where()})"
 
     def __len__(self) -> int:
         last = self._sink.last()
@@ -77,6 +87,19 @@ class Releases:
 
     def __iter__(self) -> Iterator[Release]:
         return (self.at(tick) for tick in range(len(self)))
+
+    @overload
+    def __getitem__(self, place: int) -> Release: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Release]: ...
+    def __getitem__(self, place: int | slice) -> Release | list[Release]:
+        """The release of a tick, counted from the newest if negative, or those of a range. As :meth:`at`."""
+        number = len(self)
+        if isinstance(place, slice):
+            return [self.at(tick) for tick in range(number)[place]]
+        if not -number <= place < number:
+            raise IndexError(f"{self._sink.where()} holds {number} releases, none at {place}")
+        return self.at(range(number)[place])
 
     @property
     def last(self) -> Release:
@@ -97,7 +120,7 @@ class Releases:
         newest = self._newest()
         if isinstance(when, int | np.integer):
             if not 0 <= when <= newest:
-                raise NotReleased(f"{self._sink.folder} holds releases up to tick {newest}, none of tick {when}.")
+                raise NotReleased(f"{self._sink.where()} holds releases up to tick {newest}, none of tick {when}.")
             return self._read(int(when))
         ended = self.config.clock.ended_before(moment_of(when, self.config.clock))
         if ended == 0:
@@ -132,11 +155,62 @@ class Releases:
         """Of the noise, between any two ticks up to this one: see :meth:`Builder.covariance`. Public facts alone."""
         return self._builder(tick).covariance
 
+    def series(self, column: str | None = None, *, every: str | None = None) -> pl.DataFrame:
+        """What was counted in each step, with its error: by tick, or by week, month, quarter or year.
+
+        A number is what was counted in the step: an event that came late counts where it came. Months, quarters and
+        years are those of the calendar; a tick belongs to the one that it begins in. Numbers of a longer step have the
+        error of their own difference, not of the sum of its ticks.
+
+        Args:
+            column: whose values to count apart; left out: all events together.
+            every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``; left out: one tick. With
+                delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an epoch, or a
+                part of one, from ``start`` to ``end``.
+
+        Returns:
+            A line for each step, and value: ``start`` and ``end`` on the stream's own wall clock; ``value``, if there
+            is a column; ``measured`` and its standard error ``stderr``, null if not known.
+
+        Raises:
+            SchemaError: there is no such column, or no table of it alone.
+            NotReleased: nothing is released, or such steps are not known, or these are releases of points.
+            SinkError: a release is not what this stream published.
+
+        Example: ``releases.series("zone", every="1mo")``
+        """
+        newest, marginal = self._newest(), self._small(column)
+        builder, clock, found = self._builder(newest), self.config.clock, list[pl.DataFrame]()
+        for first, last in steps(clock, every, newest=newest):
+            self._check(builder, last)
+            counted = builder.counted(first, last)
+            tables = counted.workload.marginals
+            if every is not None and (marginal not in tables or counted.since[tables.index(marginal)] != first):
+                raise NotReleased(
+                    f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
+                    f"{every}. Leave 'every' out: each line then says from when to when it counts."
+                )
+            places = [tables.index(marginal)] if marginal in tables else []
+            found.append(lines(self.config.schema, only(counted, places), clock.boundary, span="tick"))
+        return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
+
+    def _small(self, column: str | None) -> tuple[int, ...]:
+        """The table of a column, or the total, if the stream counts it."""
+        names = self.config.schema.names
+        if column is not None and column not in names:
+            raise SchemaError(f"series: {column!r} is not a column.{like(column, names)} Columns are {list(names)}")
+        marginal = () if column is None else (names.index(column),)
+        if self.config.workload is None:
+            raise NotReleased("series: a stream of points has no tables; ask single releases for mass(lower, upper)")
+        if marginal not in self.config.workload.marginals:
+            raise SchemaError(f"series: this stream does not count {column or 'all events'} alone")
+        return marginal
+
     def _newest(self) -> int:
         last = self._sink.last()
         if last is None:
             raise NotReleased(
-                f"{self._sink.folder} holds no release yet. `synthstream run` makes them; if there were some, "
+                f"{self._sink.where()} holds no release yet. `synthstream run` makes them; if there were some, "
                 "`synthstream recover --republish` makes them again."
             )
         return last.tick
@@ -160,7 +234,7 @@ class Releases:
         same = manifest.get("name") == self.config.name and manifest.get("schema") == schema.hash
         if not same or builder.head_after(tick) != manifest["chain"]["head"]:
             raise SinkError(
-                f"{self._sink.place(tick)} is no release of this configuration: its measurement, claim or columns "
+                f"{self._sink.where(tick)} is no release of this configuration: its measurement, claim or columns "
                 "differ. Point [sink] path to the stream's own folder, or undo the change; `synthstream verify` says "
                 "more."
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from synthstream.errors import SchemaError
+from synthstream.errors import RowsRepeat, SchemaError
 from synthstream.measured import NOT_PRIVATE, Measured, Reading
+from synthstream.release.answers import answers, direct
 from synthstream.release.comparing import compared
 from synthstream.release.display import card
 from synthstream.schema.cells import cells, grid
@@ -70,6 +72,8 @@ class Release(ABC):
         files: reads one of the release's files by its name, where it is read from what was published; rows and tables
             are then what stands there.
         covariance: see :meth:`synthstream.publish.building.Builder.covariance`; ``None`` for a stream of points.
+        counted: makes :attr:`series`; ``None`` for a stream of points, and for a window.
+        dated: whether it publishes its series, and dates in its tables: streams that began before do not.
     """
 
     name: str
@@ -84,6 +88,8 @@ class Release(ABC):
     changed: float | None = None
     files: Callable[[str], pl.DataFrame] | None = None
     covariance: Callable[[int, int], FloatArray] | None = None
+    counted: Callable[[], pl.DataFrame] | None = None
+    dated: bool = False
 
     def __repr__(self) -> str:
         stamp = "" if self.secure else f", {NOT_PRIVATE}"
@@ -115,8 +121,9 @@ class Release(ABC):
 
         Args:
             n: how many; left out: all that are published, or all of them that satisfy ``where``. Up to that number
-                they are drawn without repetition, beyond it with; of points, new ones are drawn as long as there is
-                neither ``where`` nor a file to read. If there are none to draw from, the answer is empty.
+                they are drawn without repetition, beyond it with, and with a warning if there is a condition; of
+                points, new ones are drawn as long as there is neither ``where`` nor a file to read. If there are none
+                to draw from, the answer is empty.
             where: a condition on their columns: see :func:`synthstream.schema.conditions.condition`.
             rng: public randomness; left out: derived from the chain head, so that the rows are always the same.
 
@@ -139,6 +146,12 @@ class Release(ABC):
             rows = rows.filter(condition(where, rows.schema))
         if n is None:
             return rows
+        if where is not None and n > rows.height > 0:
+            warnings.warn(
+                f"{rows.height:,} rows satisfy the condition, fewer than the {n:,} asked for: they repeat",
+                RowsRepeat,
+                stacklevel=2,
+            )
         return rows[rng.choice(rows.height, size=n, replace=n > rows.height)] if n and rows.height else rows.clear()
 
     def _rng(self) -> np.random.Generator:
@@ -148,20 +161,47 @@ class Release(ABC):
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         """Rows of the model; ``n`` of them, or as many as it has."""
 
-    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:  # noqa: ARG002
+    def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:  # noqa: ARG002
         """What has changed since an earlier release. Streams of points have no tables to compare."""
         raise SchemaError(
             "compare: a stream of points has no tables; ask both releases for mass(lower, upper) of the same box"
         )
 
     @abstractmethod
-    def table(self, columns: Sequence[str]) -> pl.DataFrame:
+    def table(self, columns: Sequence[str] | str, *, where: str | None = None) -> pl.DataFrame:
         """Counts over all combinations of some columns."""
 
     @property
     @abstractmethod
     def tables(self) -> pl.DataFrame:
         """All counts that are published beside the rows."""
+
+    @property
+    def has_series(self) -> bool:
+        """Whether ``series.parquet`` is one of its files."""
+        return self.dated and self.counted is not None
+
+    @cached_property
+    def series(self) -> pl.DataFrame:
+        """The total and all tables of one column, as they were counted in its tick, and up to its end.
+
+        A row per cell: ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column``
+        and ``value``, null for the total; ``measured`` and its standard error ``stderr``, null if not known; ``span``,
+        ``"tick"`` or ``"running"``. A number is what was *counted in* the tick: an event that came late counts there.
+        With delta = 0 tables of one column are measured once an epoch: such a line begins with the epoch, or its part,
+        and ticks within it have none.
+
+        Raises:
+            SchemaError: streams of points, and windows, have none.
+        """
+        if self.counted is None:
+            raise SchemaError("series: streams of points have no tables, and a window is no tick")
+        return self.files("series.parquet") if self.files is not None and self.has_series else self.counted()
+
+    def _dates(self) -> dict[str, pl.Expr]:
+        """Columns of the tables: the span of the tick, on the stream's own wall clock."""
+        moments = {"start": self.start, "end": self.end} if self.dated else {}
+        return {name: pl.lit(at.replace(tzinfo=None), dtype=pl.Datetime("us")) for name, at in moments.items()}
 
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
@@ -207,51 +247,74 @@ class TableRelease(Release):
             codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
         return self.schema.decode(codes.astype(np.int32), rng)
 
-    def table(self, columns: Sequence[str]) -> pl.DataFrame:
-        """Counts over all combinations of some columns.
+    def table(self, columns: Sequence[str] | str, *, where: str | None = None) -> pl.DataFrame:
+        """Counts over all combinations of some columns, of the rows that satisfy a condition.
+
+        Args:
+            columns: names; one alone may stand without a list.
+            where: a condition, as in :meth:`rows`.
 
         Returns:
             One row per cell: the columns, as they were named; ``count`` in the published rows and ``share`` of them
             (null if there are none); ``measured`` and ``stderr``, what passed the gate and its standard error; and
-            ``since``, the first tick that ``measured`` counts. The last three are null if this combination of columns
-            was not measured at this tick. Where larger tables are measured now and then, ``measured_at`` is the last
-            tick that ``measured`` counts.
+            ``since``, the first tick that ``measured`` counts. Where a measured table holds these columns and those of
+            the condition, they are sums of its cells; noise is independent between cells, so their variances add up.
+            The last three are null if none does, or if the condition cuts a bin. Where larger tables are measured now
+            and then, ``measured_at`` is the last tick that ``measured`` counts.
 
         Raises:
-            SchemaError: a column does not exist or is named twice.
+            SchemaError: a column does not exist or is named twice, or the condition cannot be read.
 
-        Example: ``release.table(["zone", "hour"]).sort("count", descending=True)``
+        Example: ``release.table(["zone", "hour"], where="age >= 60").sort("count", descending=True)``
         """
-        workload = self.marginal_of(columns)
-        count = self._count(workload)
+        names = [columns] if isinstance(columns, str) else list(columns)
+        workload = self.marginal_of(names)
+        count = self._count(workload, where)
         share = (count / max(int(count.sum()), 1)).set(pl.Series([int(count.sum()) == 0]), None)
-        counts = {"count": count, "share": share, **self._answers(workload)}
-        return (
-            grid(self.schema, workload.marginals[0]).select(*columns).with_columns(**counts)
-            if columns
-            else pl.DataFrame(counts)
-        )
+        counts = {"count": count, "share": share, **answers(self.schema, self.measured, workload, where)}
+        if not names:
+            return pl.DataFrame(counts)
+        return grid(self.schema, workload.marginals[0]).select(*names).with_columns(**counts)
 
-    def marginal_of(self, columns: Sequence[str]) -> Workload:
+    def count(self, where: str | None = None) -> dict[str, Any]:
+        """How many events satisfy a condition.
+
+        Returns:
+            ``count``, ``share``, ``measured``, ``stderr``, ``since`` as in :meth:`table`; ``share`` is that of all.
+
+        Raises:
+            SchemaError: the condition cannot be read.
+
+        Example: ``release.count("age >= 60 AND zone = 'A'")["measured"]``
+        """
+        found = self.table([], where=where).row(0, named=True)
+        whole = self.table([])["count"][0]
+        return found | {"share": found["count"] / whole if whole else None}
+
+    def marginal_of(self, columns: Sequence[str] | str) -> Workload:
         """The table of some columns, alone. Raises ``SchemaError`` if one does not exist or is named twice."""
-        names = self.schema.names
+        names, columns = self.schema.names, [columns] if isinstance(columns, str) else columns
         unknown = [name for name in columns if name not in names]
-        if isinstance(columns, str) or unknown or len(set(columns)) != len(columns):
-            near = "" if isinstance(columns, str) else "".join(like(name, names) for name in unknown[:1])
+        if unknown or len(set(columns)) != len(columns):
+            near = "".join(like(name, names) for name in unknown[:1])
             raise SchemaError(
                 f"table: found {columns!r}.{near} columns must be a list of distinct ones among {list(names)}"
             )
         positions = tuple(sorted(names.index(name) for name in columns))
         return Workload(sizes=self.schema.sizes, marginals=(positions,))
 
-    def _count(self, workload: Workload) -> pl.Series:
+    def _count(self, workload: Workload, where: str | None) -> pl.Series:
         """Counts of a workload of one table; as published, where it was."""
+        if where is not None:
+            rows = self._made(None, self._rng()) if self.files is None else self.files("rows.parquet")
+            inside = rows.select(condition(where, rows.schema).fill_null(False).alias("inside"))["inside"].to_numpy()
+            return pl.Series(workload.count(self.model.codes.astype(np.int32)[inside]))
         if self.files is not None and workload.marginals[0] in self.workload.marginals:
             place = self.workload.slice_of(workload.marginals[0])
             return self.tables["count"][place]
         return pl.Series(workload.count(self.model.codes.astype(np.int32)))
 
-    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:
         """What has changed since an earlier release of the stream.
 
         Args:
@@ -296,30 +359,10 @@ class TableRelease(Release):
         if self.files is not None:
             return self.files("tables.parquet")
         count = self.workload.count(self.model.codes.astype(np.int32))
-        return cells(self.schema, self.workload).with_columns(count=pl.Series(count), **self._answers(self.workload))
-
-    def _answers(self, workload: Workload) -> dict[str, pl.Series]:
-        """``measured``, ``stderr``, ``since`` over the cells of a workload; null where nothing is known.
-
-        ``measured_at`` too, where not all is measured at one tick.
-        """
-        known = {marginal: q for q, marginal in enumerate(self.measured.workload.marginals)}
-        found = [known.get(marginal, -1) for marginal in workload.marginals]
-        values, stderr, since, at = np.full((4, workload.cells), np.nan)
-        measured_at = self.measured.measured_at
-        for place, q in zip(workload.offsets, found, strict=False):
-            if q >= 0:
-                source = self.measured.workload.slice_of(self.measured.workload.marginals[q])
-                here = slice(int(place), int(place) + source.stop - source.start)
-                values[here] = self.measured.values[source]
-                stderr[here] = np.sqrt(self.measured.variance[q])
-                since[here] = self.measured.since[q]
-                at[here] = np.nan if measured_at is None else measured_at[q]
-        ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})
-        filled = {
-            name: pl.Series(array).fill_nan(None) for name, array in {"measured": values, "stderr": stderr}.items()
-        }
-        return filled | {name: pl.Series(array).fill_nan(None).cast(pl.Int64) for name, array in ticks.items()}
+        told = cells(self.schema, self.workload).with_columns(
+            count=pl.Series(count), **direct(self.measured, self.workload)
+        )
+        return told.with_columns(**self._dates())
 
 
 def _promise(facts: Mapping[str, Any]) -> dict[str, Any]:

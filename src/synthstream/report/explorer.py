@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from synthstream.errors import SinkError
+from synthstream.errors import NotReleased, SinkError
 from synthstream.publish.history import History, Tick
 from synthstream.publish.published import Releases
+from synthstream.release.series import steps
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, grid_of_nodes, masses_of
 from synthstream.report.scales import ranges
@@ -28,8 +29,8 @@ from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray, IntArray
 
-# Calendar steps of series beside the tick, in months.
-_STEPS = {"month": 1, "quarter": 3, "year": 12}
+# Calendar steps of series beside the tick.
+_STEPS = {"month": "1mo", "quarter": "1q", "year": "1y"}
 _FACTS, _CELLS = "synthstream.facts(", "synthstream.cells("
 
 
@@ -197,19 +198,14 @@ class Explorer:
         return found[::-1]
 
     def _steps(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """For each length of time the spans of ticks, and by noise of small tables the variance of what lies in each.
-
-        Once releases hold ``series.parquet``, its ``stderr`` at span "tick" can stand here.
-        """
+        """For each length of time its spans of ticks, and by noise of small tables the variance of what lies in each."""
         if not self.running:
             return {}
         last, clock = self._found.newest.tick, self._config.clock
         spans = {"start": [(0, tick) for tick in range(last + 1)], "tick": [(tick, tick) for tick in range(last + 1)]}
-        starts = [clock.boundary(tick) for tick in range(last + 1)]
-        months = [start.year * 12 + start.month - 1 for start in starts]
-        for name, length in _STEPS.items():
-            begins = [t for t in range(last + 1) if t == 0 or months[t] // length != months[t - 1] // length]
-            spans[name] = list(zip(begins, [*(tick - 1 for tick in begins[1:]), last], strict=True))
+        for name, every in _STEPS.items():
+            with suppress(NotReleased):  # a tick is longer
+                spans[name] = steps(clock, every, newest=last)
         small = [place for place in self._noises[1] if self._found.workload.order[place] < 2]
         found: dict[str, Any] = {}
         for name, each in spans.items():

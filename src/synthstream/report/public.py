@@ -35,6 +35,7 @@ FILES = {
     "rows.csv": "Synthetic rows, as text",
     "tables.parquet": "Counts with their standard errors",
     "tables.csv": "Counts with their standard errors, as text",
+    "series.parquet": "Counts of the newest tick, with their standard errors",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
@@ -96,9 +97,7 @@ def public_page(
         unit=unit.words,
         claim=claim,
         promise=Promise(
-            epsilon=claim["epsilon"],
-            delta=claim["delta"],
-            whom="a person" if claim["unit"] == "person" else "an event",
+            epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"
         ),
         ledger=ledger(found),
         used=newest.tick + 1,

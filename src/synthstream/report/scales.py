@@ -117,7 +117,7 @@ def linear(
     return Axis(low=ends[0], high=ends[1], marks=tuple(zip(places, labels, strict=True)))
 
 
-def logarithmic(low: float, high: float, *, form: Callable[[float], str] = short) -> Axis:
+def logarithmic(low: float, high: float) -> Axis:
     """An axis by powers of ten; with 2 and 5 between if there are few.
 
     Example:
@@ -134,7 +134,7 @@ def logarithmic(low: float, high: float, *, form: Callable[[float], str] = short
     if len(shown) > 8:
         shown = [p for p in shown if math.isclose(math.log10(p), round(math.log10(p)), abs_tol=1e-9)]
     shown = shown[:: math.ceil(len(shown) / 8)]
-    return Axis(low=places[start], high=places[end], marks=tuple((p, form(p)) for p in shown), log=True)
+    return Axis(low=places[start], high=places[end], marks=tuple((p, short(p)) for p in shown), log=True)
 
 
 def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:

@@ -29,12 +29,7 @@ _LAST_SECOND = (2**63 - 1) // 1000
 _NESTED = pl.List(pl.Null)
 
 # Explicit formats: polars' own guess raises where no cell can be read.
-_TIME_FORMATS = (
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M",
-    "%Y-%m-%d %H:%M",
-)
+_TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
 
 def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +53,34 @@ def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> 
             yield stream.last
     if failed is not None:
         raise failed
+
+
+def run(stream: Followed, *, until: datetime | None = None) -> Iterator[Release]:
+    """See :meth:`synthstream.stream.stream.Stream.run`."""
+    upto = stream.closed + stream.due(until=until)  # by the clock before rows are counted, which takes its time
+    stream.ingest()
+    yield from released(stream, max(0, upto - stream.closed), until=until)
+    tell(stream)
+
+
+class Asked(Iterator[Release]):
+    """Releases that are made as they are asked for. Whoever forgets to ask is told: nothing was made."""
+
+    def __init__(self, made: Iterator[Release]) -> None:
+        self._made, self._asked = made, False
+
+    def __next__(self) -> Release:
+        self._asked = True
+        return next(self._made)
+
+    def __del__(self) -> None:
+        if not self._asked:
+            warnings.warn(
+                "run() or follow() was called, and not iterated: nothing was counted or released. Write it as "
+                "`for release in stream.run(): ...`, or list(stream.run())",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def tell(stream: Followed) -> None:

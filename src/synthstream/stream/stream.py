@@ -26,13 +26,14 @@ from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.publish.windows import window
+from synthstream.release.display import card_of_stream
 from synthstream.release.release import Model, Release
 from synthstream.release.window import Moment, Window
 from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.stream.following import follow, released, tell
+from synthstream.stream.following import Asked, follow, run
 from synthstream.stream.opening import (
     begin,
     begun,
@@ -225,7 +226,7 @@ class Stream:
         Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
         now = self._env.now()
-        if until is not None and not isinstance(until, datetime):
+        if not isinstance(until, datetime | None):
             raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
         until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
         if until is not None and until > now:
@@ -255,11 +256,8 @@ class Stream:
         return self._newest()
 
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
-        """Count new files, then close every tick that is due (:func:`following.released`), then tell of findings."""
-        upto = self.closed + self.due(until=until)  # by the clock before rows are counted, which takes its time
-        self.ingest()
-        yield from released(self, max(0, upto - self.closed), until=until)
-        tell(self)
+        """Count new files, then close every tick that is due, then tell of findings: as it is iterated, in a loop."""
+        return Asked(run(self, until=until))
 
     @property
     def findings(self) -> dict[Path, str]:
@@ -285,7 +283,7 @@ class Stream:
         self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep
     ) -> Iterator[Release]:
         """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
-        return follow(self, now=self._env.now, until=until, poll=poll, rest=rest)
+        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest))
 
     def _finish_half_drawn(self) -> None:
         """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
@@ -352,8 +350,7 @@ class Stream:
 
     def _rebuilt(self) -> tuple[Model | None, Release | None]:
         """The newest published rows and their release, from what was committed."""
-        found = self._store.population()
-        if found is None:
+        if (found := self._store.population()) is None:
             return None, None
         model = self._builder.synthesizer(found[0]).model(found[1])
         return model, self._builder.release(found[0], model)
@@ -372,10 +369,10 @@ class Stream:
         return self._newest().rows(n, where=where, rng=rng)
 
     def between(self, start: Moment, end: Moment) -> Window:
-        """Rows and tables of the events between two moments. See :meth:`Releases.between`."""
+        """See :meth:`Releases.between`."""
         return window(self.config, self._builder, start, end, newest=self._newest().tick)
 
-    def table(self, columns: list[str]) -> pl.DataFrame:
+    def table(self, columns: list[str] | str) -> pl.DataFrame:
         """A table of the newest release. See :meth:`Release.table`."""
         return self._newest().table(columns)
 
@@ -398,3 +395,6 @@ class Stream:
             "secure": self._secure,
             "unchecked": list(self._copies.unchecked),
         }
+
+    def _repr_html_(self) -> str:
+        return card_of_stream(self.status())

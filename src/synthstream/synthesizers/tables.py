@@ -32,7 +32,7 @@ from synthstream.synthesizers.contract import (
     TableMechanism,
     Windowed,
 )
-from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.simulation import simulate, tables
 from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -132,7 +132,7 @@ class Continual(Running):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.every_tick(self.mechanism, schema, ticks, events_per_tick, careful=careful)
+        return simulate.of_tables(tables.at_every_tick, self.mechanism, schema, ticks, events_per_tick, careful=careful)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,14 +169,7 @@ class AtRefreshes(Running):
         shared = self.mechanism.covariance(last_refresh, tick)
         then = None if fresh else Earlier(history(last_refresh), shared, self.mechanism.unit.signed)
         return fit(
-            known,
-            start=last,
-            seed=seed,
-            memory=0.0,
-            edition=self.edition,
-            fresh=fresh,
-            then=then,
-            groups=self.groups,
+            known, start=last, seed=seed, memory=0.0, edition=self.edition, fresh=fresh, then=then, groups=self.groups
         )
 
     def error_bound(self, tick: int, *, beta: float) -> float:
@@ -210,4 +203,4 @@ class AtRefreshes(Running):
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.at_refreshes(self.mechanism, schema, ticks, events_per_tick, careful=careful)
+        return simulate.of_tables(tables.at_refreshes, self.mechanism, schema, ticks, events_per_tick, careful=careful)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.refreshed import Refreshed
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
-from synthstream.synthesizers.contract import History, Models, Past, Windowed
+from synthstream.synthesizers.contract import Past, Synthesizer, Windowed
 from synthstream.workload import Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
@@ -38,16 +38,6 @@ class Fitting(NamedTuple):
 
 
 _NEWEST = Fitting()
-
-
-class Fitted(Protocol):
-    """What fits rows to each tick alone."""
-
-    def replay(self, measured: Any, models: Models) -> Models:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
-
-    def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
 
 
 def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST) -> Windowed:
@@ -136,7 +126,7 @@ def of_epochs(
     return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed, how=how))
 
 
-def of_batches(made: Fitted, past: Past, first: int, last: int) -> Windowed:
+def of_batches(made: Synthesizer, past: Past, first: int, last: int) -> Windowed:
     """Of ticks whose rows are fitted apart: their number in all, and the rows that were fitted to each of them."""
     rows: Any = None
     totals: list[float] = []
