@@ -144,6 +144,7 @@ def test_its_windows_are_those_of_the_package(made: dict[str, tuple[StreamConfig
     config, site = made[kind]
     facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
     (spans, variances), at = facts["steps"]["tick"], facts["at"]
+    assert synthstream.releases(site).last.tables.equals(found.last.tables)
     for position, column in enumerate(config.schema.names):
         table = next(q for q, t in enumerate(facts["tables"]) if t[0] == [position])
         place = sum(size for columns, size, _ in facts["tables"][:table] if len(columns) < 2)
@@ -156,6 +157,8 @@ def test_its_windows_are_those_of_the_package(made: dict[str, tuple[StreamConfig
             variance = a["shared"][noise][first - 1] + b["shared"][noise][last] - 2 * b["shared"][noise][first - 1]
             np.testing.assert_allclose(np.sqrt(variance), window["stderr"][0], rtol=1e-4)
             if first == last:
+                series = found.series(column).filter(pl.col("start").dt.strftime("%Y-%m-%d") == at[first])
+                np.testing.assert_allclose(values, series["measured"], atol=0.002)
                 np.testing.assert_allclose(variances[first][noise], variance, rtol=1e-4)
 
 

@@ -198,7 +198,7 @@ class Explorer:
         return found[::-1]
 
     def _steps(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """For each length of time its spans of ticks, and by noise of small tables the variance of what lies in each."""
+        """For each length of time its spans of ticks, and the variance of what lies in each, by noise."""
         if not self.running:
             return {}
         last, clock = self._found.newest.tick, self._config.clock
