@@ -46,6 +46,7 @@ DECLARED = {
     "errors.py": "what an error shows",
     "evaluate/custodian_page.py": "true counts",
     "evaluate/wasserstein.py": "true points",
+    "evaluate/yardsticks.py": "true counts",
     "state/blobs.py": "counts as bytes",
     "state/database.py": "commits",
     "publish/delta.py": "what is published elsewhere",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
-from synthstream import Stream, StreamConfig
+from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
@@ -109,7 +110,11 @@ def test_no_condition_is_answered_wrongly() -> None:
     """Conditions made at random: every answer is the true count."""
     rng, found, answered = np.random.default_rng(3), frame(), 0
     known = measured(found)
-    numbers = {"age": [0, 10, 15, 60, 99, 100], "fare": [-10, -5, 0.25, 5], "year": [2010, 2012]}
+    numbers: dict[str, list[float]] = {
+        "age": [0, 10, 15, 60, 99, 100],
+        "fare": [-10, -5, 0.25, 5],
+        "year": [2010, 2012],
+    }
     for _ in range(150):
         parts = []
         for name in rng.choice(list(numbers), rng.integers(1, 3)):
@@ -149,7 +154,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> TableRelease:
     config: StreamConfig = configured(tmp_path_factory.mktemp("answers"), "always")
     rows(400, 1).write_parquet(config.base / "rows-1.parquet")
     with Stream(config, gates=exact) as stream:
-        found = list(stream.run())[-1]
+        list(stream.run())
+    found = Releases(config).last
     assert isinstance(found, TableRelease)
     return found
 
@@ -186,3 +192,27 @@ def test_types_of_all_columns_are_covered() -> None:
     """A new type of column must say what a condition means for its cells."""
     assert {type(column) for column in SCHEMA.columns} == {Category, Boolean, Integer, Number, Datetime}
     assert all(isinstance(column, Column) for column in SCHEMA.columns)
+
+
+# -- how noise moves rows -------------------------------------------------------------------------------------------
+
+
+def test_model_error_is_how_far_refits_move_a_count(release: TableRelease) -> None:
+    table = release.table(["ward", "x"], model_error=True)
+    assert table.equals(release.table(["ward", "x"], model_error=True))  # always the same ones
+    spread, noise = table["model_error"].to_numpy(), float(table["stderr"][0])
+    assert (spread > 0).mean() > 0.5
+    assert spread.max() < 5 * noise
+    some = release.table("ward", where="x < 1", model_error=True)
+    assert some["stderr"].null_count() == 5
+    assert some["model_error"].null_count() == 0
+    assert "model_error" not in release.table("ward").columns
+
+
+@pytest.mark.parametrize("kind", ["epochs", "stream-mwem"])
+def test_where_refits_are_not_known_the_model_error_is_null(tmp_path: Path, kind: str) -> None:
+    config = configured(tmp_path, kind, until="2026-01-03")
+    rows(100, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    assert Releases(config).last.table("ward", model_error=True)["model_error"].null_count() == 5

@@ -26,6 +26,9 @@ def table_command(
     where: Where = None,
     at: At = None,
     between: Between = None,
+    model_error: Annotated[
+        bool, typer.Option("--model-error", help="Also how far noise moves `count`, by 8 refits: some seconds.")
+    ] = False,
     csv: _Csv = False,
     output: _Output = None,
     simulate: Simulate = False,
@@ -43,7 +46,7 @@ def table_command(
 
     form = format_of(None, output, place=place)
     release = chosen(releases(place, simulate=simulate), at, between)
-    found = release.table(columns or [], where=all_of(where))
+    found = release.table(columns or [], where=all_of(where), model_error=model_error)
     typer.echo(f"{release.name}: {release.about}", err=True)
     _give(found, output, form, csv=csv, stamped=not release.secure)
 
@@ -85,7 +88,7 @@ def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, sta
     dates = [name for name, kind in found.schema.items() if kind == pl.Datetime]
     if all((found[name].dt.time() == time()).all() for name in dates):
         found = found.with_columns(pl.col(dates).dt.date())
-    digits = {"share": 3, "measured": 1, "stderr": 1}
+    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
     look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}
     with pl.Config(**look, tbl_formatting="ASCII_BORDERS_ONLY_CONDENSED", fmt_str_lengths=60):  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,13 +14,14 @@ from typing import Any, Self, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from synthstream.config.constraints import NOTHING, Known, constraints_of
+from synthstream.config.declared import columns_of
 from synthstream.config.keys import keys_by_section
 from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
-from synthstream.config.settings import SETTINGS, settings_text
+from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
 from synthstream.config.sources import Files, FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
@@ -119,6 +120,45 @@ class StreamConfig:
             _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
         return cls(**_objects(file, folder, problems), settings=settings_text(data, folder))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        frame: Any = None,
+        columns: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]] = (),
+        base: Path | None = None,
+        **sections: Any,
+    ) -> Self:
+        """A configuration from keywords: the keys and sections of ``stream.toml``, as Python has them.
+
+        Args:
+            frame: its columns are those of the stream: a polars, pandas or pyarrow frame, or a polars schema. Types and
+                the categories of an ``Enum`` are looked at; no value of any row.
+            columns: sections ``[[columns]]``; with a frame, by column, what its types do not declare.
+            base: see :meth:`from_toml`.
+            sections: ``name``, ``state``, ``privacy``, ``clock``, and so on.
+
+        Raises:
+            ConfigError: all that is wrong with it.
+            SchemaError: a column of the frame is a category whose list occurred, or declares no values.
+
+        Example:
+            >>> import polars as pl
+            >>> from datetime import date
+            >>> StreamConfig.of(
+            ...     name="visits", state="state", privacy={"epsilon": 1.0, "delta": 0.0, "unit": "event"},
+            ...     clock={"start": date(2026, 1, 1), "every": "1d", "horizon": 365},
+            ...     frame=pl.Schema({"ward": pl.Enum(["A", "B"]), "age": pl.Int64}),
+            ...     columns={"age": {"min": 0, "max": 99, "bins": 10}},
+            ... ).workload.cells
+            60
+        """
+        if frame is not None:
+            columns = columns_of(
+                frame, columns if isinstance(columns, Mapping) else {one["name"]: one for one in columns}
+            )
+        return cls.from_toml(toml_of({**sections, "columns": list(columns)}), base=base, origin="keywords")
 
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""

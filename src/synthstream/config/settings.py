@@ -41,7 +41,12 @@ def settings_text(data: Mapping[str, Any], base: Path) -> str:
     kept["columns"] = data["columns"]
     if data.get("constraints"):
         kept["constraints"] = [inlined(section, base) for section in data["constraints"]]
-    return _HEAD + "".join(f"{key} = {_written(value, top=True)}\n" for key, value in kept.items())
+    return _HEAD + toml_of(kept)
+
+
+def toml_of(data: Mapping[str, Any]) -> str:
+    """Sections as TOML. Raises ``TypeError`` for a value that TOML has no way to write."""
+    return "".join(f"{key} = {_written(value, top=True)}\n" for key, value in data.items())
 
 
 def _written(value: Any, *, top: bool = False) -> str:
@@ -55,6 +60,10 @@ def _written(value: Any, *, top: bool = False) -> str:
         return value.isoformat()
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str | int):
+        raise TypeError(f"{value!r} is none of the values of a stream.toml")
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

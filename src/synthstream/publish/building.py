@@ -14,7 +14,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Measured, Reading
 from synthstream.publish.folder import ParquetSink
-from synthstream.release.release import Model, Release, chain_head, seed_of
+from synthstream.release.release import Model, Release, RowModel, chain_head, seed_of
 from synthstream.release.series import counted, lines, running
 from synthstream.schema.clock import Clock, written
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
@@ -246,8 +246,14 @@ class Builder:
             released=committed.released,
             covariance=None if self._config.workload is None else self.covariance,
             **({} if self._config.workload is None else {"counted": partial(self._series, tick)}),
+            replicates=partial(self._replicates, tick, model),
             dated=self._config.edition > 1,
         )
+
+    def _replicates(self, tick: int, model: Model, number: int) -> list[RowModel]:
+        """See :meth:`Synthesizer.replicates`; always the same ones."""
+        seed = seed_of(self._of(tick).head, "replicates")
+        return self.synthesizer(tick).replicates(self.whole(tick), whole(model), number=number, seed=seed)
 
     def _series(self, tick: int) -> pl.DataFrame:
         """The lines of a release's own tick."""

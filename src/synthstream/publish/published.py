@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import polars as pl
@@ -15,12 +16,13 @@ from numpy.typing import NDArray
 from synthstream.config.config import StreamConfig
 from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.fit.population import Population
-from synthstream.measured import Committed
+from synthstream.measured import Committed, Measured
 from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import ParquetSink, as_published
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 from synthstream.publish.windows import window
+from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release
 from synthstream.release.series import lines, only, steps
 from synthstream.release.window import Moment, Window, moment_of
@@ -179,20 +181,68 @@ class Releases:
 
         Example: ``releases.series("zone", every="1mo")``
         """
-        newest, marginal = self._newest(), self._small(column)
-        builder, clock, found = self._builder(newest), self.config.clock, list[pl.DataFrame]()
-        for first, last in steps(clock, every, newest=newest):
-            self._check(builder, last)
-            counted = builder.counted(first, last)
+        marginal, found = self._small(column), list[pl.DataFrame]()
+        for first, counted in self._counted(every):
             tables = counted.workload.marginals
             if every is not None and (marginal not in tables or counted.since[tables.index(marginal)] != first):
                 raise NotReleased(
                     f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
                     f"{every}. Leave 'every' out: each line then says from when to when it counts."
                 )
-            places = [tables.index(marginal)] if marginal in tables else []
-            found.append(lines(self.config.schema, only(counted, places), clock.boundary, span="tick"))
+            found.append(self._lines(only(counted, [tables.index(marginal)] if marginal in tables else [])))
         return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
+
+    def counts(self, *, every: str | None = None) -> pl.DataFrame:
+        """As :meth:`series`, of the total and all columns at once, as far as they are known: with ``column`` beside
+        ``value``, null for the total.
+        """
+        found = [self._lines(_since(first, counted)) for first, counted in self._counted(every)]
+        return pl.concat(found).drop("tick", "span")
+
+    def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
+        """What was counted in the newest step beside the step that began a year before, as near as steps lie to it.
+
+        Args:
+            every: as in :meth:`series`; a step that has just begun is left out.
+
+        Returns:
+            As :meth:`counts`, for that step; ``start_then``, ``end_then``, ``then`` and ``stderr_then`` of the earlier
+            one; ``difference``, its own ``stderr_difference`` from the covariance of the noise, and ``z``, one divided
+            by the other. Empty if there is no earlier one.
+        """
+        clock, builder = self.config.clock, self._builder(self._newest())
+        spans = steps(clock, every, newest=self._newest())
+        now = spans[-1] if every is None or len(spans) == 1 else spans[-2]
+        starts = [clock.boundary(first) for first, _ in spans]
+        before = starts[spans.index(now)] - timedelta(days=365.25)
+        then = min(spans, key=lambda span: abs(starts[spans.index(span)] - before))
+        length = starts[min(1, len(spans) - 1)] - starts[0]
+        known = [_since(first, builder.counted(first, last)) for first, last in (now, then)]
+        frames = [self._lines(one).drop("tick", "span") for one in known]
+        if abs(starts[spans.index(then)] - before) > max(length, timedelta(days=1)) or then == now:
+            frames = [frame.clear() for frame in frames]
+        both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
+        tables = {m: q for q, m in enumerate(cast(Workload, self.config.workload).marginals)}
+        common = between_spans(builder.covariance, now, then)
+        names = self.config.schema.names
+        place = [tables[() if name is None else (names.index(name),)] for name in both["column"]]
+        covariance = pl.Series("covariance", common[place], dtype=pl.Float64)
+        error = (pl.col("stderr") ** 2 + pl.col("stderr_then") ** 2 - 2 * covariance).clip(0).sqrt()
+        both = both.with_columns(difference=pl.col("measured") - pl.col("measured_then"), stderr_difference=error)
+        return both.rename({"measured_then": "then"}).with_columns(z=pl.col("difference") / pl.col("stderr_difference"))
+
+    def _counted(self, every: str | None) -> Iterator[tuple[int, Measured]]:
+        """The first tick of each step, and what was counted in it; each release is checked."""
+        newest = self._newest()
+        if self.config.workload is None:
+            raise NotReleased("series: a stream of points has no tables; ask single releases for mass(lower, upper)")
+        builder = self._builder(newest)
+        for first, last in steps(self.config.clock, every, newest=newest):
+            self._check(builder, last)
+            yield first, builder.counted(first, last)
+
+    def _lines(self, counted: Measured) -> pl.DataFrame:
+        return lines(self.config.schema, counted, self.config.clock.boundary, span="tick")
 
     def _small(self, column: str | None) -> tuple[int, ...]:
         """The table of a column, or the total, if the stream counts it."""
@@ -200,9 +250,7 @@ class Releases:
         if column is not None and column not in names:
             raise SchemaError(f"series: {column!r} is not a column.{like(column, names)} Columns are {list(names)}")
         marginal = () if column is None else (names.index(column),)
-        if self.config.workload is None:
-            raise NotReleased("series: a stream of points has no tables; ask single releases for mass(lower, upper)")
-        if marginal not in self.config.workload.marginals:
+        if self.config.workload is not None and marginal not in self.config.workload.marginals:
             raise SchemaError(f"series: this stream does not count {column or 'all events'} alone")
         return marginal
 
@@ -248,6 +296,11 @@ class Releases:
             files = partial(self._sink.read, tick, "rows.parquet")
             release = builder.release(tick, _Rows(files, self.config.schema, self.config.workload, manifest["rows"]))
         return replace(release, changed=manifest["changed_rows"], files=partial(self._sink.read, tick))
+
+
+def _since(first: int, counted: Measured) -> Measured:
+    """The tables that count all events from a tick on."""
+    return only(counted, np.flatnonzero(counted.since == first).tolist())
 
 
 class _Rows:

@@ -14,8 +14,10 @@ from synthstream.measured import Measured
 from synthstream.schema.columns import Binned, Column, Datetime
 from synthstream.schema.conditions import condition, thresholds
 from synthstream.schema.schema import Schema
-from synthstream.workload import FloatArray, Workload
+from synthstream.workload import CodeArray, FloatArray, Workload
 
+# How often rows are fitted again, to tell how noise moves them.
+REPLICATES = 8
 # Cells of a table, times values that are tried in each, that are looked at; beyond, nothing is said of the measured.
 _MOST_TRIED = 2**20
 
@@ -61,6 +63,33 @@ def direct(
     ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})
     filled = {name: pl.Series(array).fill_nan(None) for name, array in {"measured": values, "stderr": stderr}.items()}
     return filled | {name: pl.Series(array).fill_nan(None).cast(pl.Int64) for name, array in ticks.items()}
+
+
+def moved(
+    schema: Schema,
+    workload: Workload,
+    refitted: Sequence[CodeArray],
+    where: str | None,
+    count: pl.Series,
+    rng: np.random.Generator,
+) -> pl.Series:
+    """How far counts of one table move when rows are fitted again: root mean square; null if they were not.
+
+    Args:
+        refitted: codes of the rows of each fit.
+        count: in the rows that were published, shape ``(cells,)``.
+    """
+    if not refitted:
+        return pl.Series([None] * workload.cells, dtype=pl.Float64)
+    kept = [codes if where is None else codes[satisfied(schema.decode(codes, rng), where)] for codes in refitted]
+    off = np.array([workload.count(codes) for codes in kept]) - count.to_numpy()
+    return pl.Series(np.sqrt(np.mean(off**2, axis=0)))
+
+
+def satisfied(rows: pl.DataFrame, where: str) -> NDArray[np.bool_]:
+    """Which rows satisfy a condition, shape ``(rows,)``; what is unknown does not."""
+    found: NDArray[np.bool_] = rows.select(condition(where, rows.schema).fill_null(False)).to_series().to_numpy()
+    return found
 
 
 class Sums(NamedTuple):
@@ -142,13 +171,13 @@ def _inside(schema: Schema, asked: Sequence[int], where: str) -> NDArray[np.bool
         return None
     places = np.array(list(product(*(range(len(codes)) for codes, _ in tried))))
     rows = pl.DataFrame([values.gather(places[:, k]) for k, (_, values) in enumerate(tried)])
-    true = rows.select(condition(where, rows.schema).fill_null(False).alias("true"))["true"].to_numpy()
+    true = satisfied(rows, where)
     shape = [column.size for column in columns]
     cells = np.ravel_multi_index([codes[places[:, k]] for k, (codes, _) in enumerate(tried)], shape)
-    number, satisfied = (np.bincount(cells, weights=w, minlength=int(np.prod(shape))) for w in (None, true))
-    if ((satisfied > 0) & (satisfied < number)).any():
+    number, inside = (np.bincount(cells, weights=w, minlength=int(np.prod(shape))) for w in (None, true))
+    if ((inside > 0) & (inside < number)).any():
         return None
-    return np.asarray(satisfied > 0).reshape(shape)
+    return np.asarray(inside > 0).reshape(shape)
 
 
 def _widest(column: Binned) -> float:

@@ -66,7 +66,9 @@ class PointRelease(Release):
         return self.schema.decode(self.model.points(self.model.number if n is None else n, rng), rng)
 
     @override
-    def table(self, columns: Sequence[str] | str, *, where: str | None = None) -> pl.DataFrame:
+    def table(
+        self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
+    ) -> pl.DataFrame:
         """A points stream has no tables of columns: see :attr:`tables` and :meth:`mass`."""
         raise SchemaError("table: a stream of points has none; ask mass(lower, upper) for the events in a box")
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from synthstream.errors import RowsRepeat, SchemaError
 from synthstream.measured import NOT_PRIVATE, Measured, Reading
-from synthstream.release.answers import answers, direct
-from synthstream.release.comparing import compared
+from synthstream.release.answers import REPLICATES, answers, direct, moved, satisfied
+from synthstream.release.comparing import compared, promise
 from synthstream.release.display import card
 from synthstream.schema.cells import cells, grid
 from synthstream.schema.clock import written
@@ -73,6 +73,8 @@ class Release(ABC):
             are then what stands there.
         covariance: see :meth:`synthstream.publish.building.Builder.covariance`; ``None`` for a stream of points.
         counted: makes :attr:`series`; ``None`` for a stream of points, and for a window.
+        replicates: rows fitted again, as often as it is told: see
+            :meth:`synthstream.synthesizers.contract.Synthesizer.replicates`; ``None`` for a window.
         dated: whether it publishes its series, and dates in its tables: streams that began before do not.
     """
 
@@ -89,6 +91,7 @@ class Release(ABC):
     files: Callable[[str], pl.DataFrame] | None = None
     covariance: Callable[[int, int], FloatArray] | None = None
     counted: Callable[[], pl.DataFrame] | None = None
+    replicates: Callable[[int], list[RowModel]] | None = None
     dated: bool = False
 
     def __repr__(self) -> str:
@@ -168,7 +171,9 @@ class Release(ABC):
         )
 
     @abstractmethod
-    def table(self, columns: Sequence[str] | str, *, where: str | None = None) -> pl.DataFrame:
+    def table(
+        self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
+    ) -> pl.DataFrame:
         """Counts over all combinations of some columns."""
 
     @property
@@ -185,14 +190,12 @@ class Release(ABC):
     def series(self) -> pl.DataFrame:
         """The total and all tables of one column, as they were counted in its tick, and up to its end.
 
-        A row per cell: ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column``
-        and ``value``, null for the total; ``measured`` and its standard error ``stderr``, null if not known; ``span``,
-        ``"tick"`` or ``"running"``. A number is what was *counted in* the tick: an event that came late counts there.
-        With delta = 0 tables of one column are measured once an epoch: such a line begins with the epoch, or its part,
-        and ticks within it have none.
+        ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column`` and ``value``,
+        null for the total; ``measured`` and ``stderr``, null if not known; ``span``: ``"tick"`` for what was *counted
+        in* the tick, with what came late, or ``"running"``. With delta = 0 tables of one column are measured once an
+        epoch: such a line begins with the epoch, or its part, and ticks within it have none.
 
-        Raises:
-            SchemaError: streams of points, and windows, have none.
+        Raises ``SchemaError`` for streams of points and windows, which have none.
         """
         if self.counted is None:
             raise SchemaError("series: streams of points have no tables, and a window is no tick")
@@ -247,12 +250,17 @@ class TableRelease(Release):
             codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
         return self.schema.decode(codes.astype(np.int32), rng)
 
-    def table(self, columns: Sequence[str] | str, *, where: str | None = None) -> pl.DataFrame:
+    def table(
+        self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
+    ) -> pl.DataFrame:
         """Counts over all combinations of some columns, of the rows that satisfy a condition.
 
         Args:
             columns: names; one alone may stand without a list.
             where: a condition, as in :meth:`rows`.
+            model_error: whether to say how far noise moves ``count``, as ``model_error``: the root mean square over 8
+                refits, each to the counts of the rows and fresh noise of the known size. It holds no bias of the model,
+                so it is no error bar. Takes some seconds, once for a release; null where it is not known.
 
         Returns:
             One row per cell: the columns, as they were named; ``count`` in the published rows and ``share`` of them
@@ -272,6 +280,9 @@ class TableRelease(Release):
         count = self._count(workload, where)
         share = (count / max(int(count.sum()), 1)).set(pl.Series([int(count.sum()) == 0]), None)
         counts = {"count": count, "share": share, **answers(self.schema, self.measured, workload, where)}
+        if model_error:
+            refitted = [one.codes.astype(np.int32) for one in self._refitted]
+            counts |= {"model_error": moved(self.schema, workload, refitted, where, count, self._rng())}
         if not names:
             return pl.DataFrame(counts)
         return grid(self.schema, workload.marginals[0]).select(*names).with_columns(**counts)
@@ -279,17 +290,17 @@ class TableRelease(Release):
     def count(self, where: str | None = None) -> dict[str, Any]:
         """How many events satisfy a condition.
 
-        Returns:
-            ``count``, ``share``, ``measured``, ``stderr``, ``since`` as in :meth:`table`; ``share`` is that of all.
-
-        Raises:
-            SchemaError: the condition cannot be read.
+        ``count``, ``share`` (of all), ``measured``, ``stderr`` and ``since`` as in :meth:`table`, whose errors it has.
 
         Example: ``release.count("age >= 60 AND zone = 'A'")["measured"]``
         """
         found = self.table([], where=where).row(0, named=True)
         whole = self.table([])["count"][0]
         return found | {"share": found["count"] / whole if whole else None}
+
+    @cached_property
+    def _refitted(self) -> list[RowModel]:
+        return [] if self.replicates is None else self.replicates(REPLICATES)
 
     def marginal_of(self, columns: Sequence[str] | str) -> Workload:
         """The table of some columns, alone. Raises ``SchemaError`` if one does not exist or is named twice."""
@@ -307,8 +318,7 @@ class TableRelease(Release):
         """Counts of a workload of one table; as published, where it was."""
         if where is not None:
             rows = self._made(None, self._rng()) if self.files is None else self.files("rows.parquet")
-            inside = rows.select(condition(where, rows.schema).fill_null(False).alias("inside"))["inside"].to_numpy()
-            return pl.Series(workload.count(self.model.codes.astype(np.int32)[inside]))
+            return pl.Series(workload.count(self.model.codes.astype(np.int32)[satisfied(rows, where)]))
         if self.files is not None and workload.marginals[0] in self.workload.marginals:
             place = self.workload.slice_of(workload.marginals[0])
             return self.tables["count"][place]
@@ -344,7 +354,7 @@ class TableRelease(Release):
                 f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
                 f"{type(then).__name__}"
             )
-        if (self.name, self.schema.hash, _promise(self.facts)) != (then.name, then.schema.hash, _promise(then.facts)):
+        if (self.name, self.schema.hash, promise(self.facts)) != (then.name, then.schema.hash, promise(then.facts)):
             raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
         if then.tick >= self.tick:
             raise SchemaError(
@@ -363,11 +373,6 @@ class TableRelease(Release):
             count=pl.Series(count), **direct(self.measured, self.workload)
         )
         return told.with_columns(**self._dates())
-
-
-def _promise(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of the claim. A later segment of the same stream rests on one theorem more."""
-    return {key: value for key, value in facts["claim"].items() if key not in ("words", "theorems", "trusts")}
 
 
 def chain_head(

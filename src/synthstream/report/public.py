@@ -24,6 +24,7 @@ from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
 from synthstream.report.promise import Promise
+from synthstream.report.recent import recent
 from synthstream.report.scales import dates, linear, number
 from synthstream.report.theorems import STATEMENTS
 
@@ -142,6 +143,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     return {
         "total": _total(found.newest, totals[-1]),
         "growth": _growth(ticks, totals),
+        "recent": recent(found),
         "cards": [c for c in cards if c is not None],
         "association": _association(found, listed)
         if len(listed) > 1 or len(found.config.schema.columns) == 2
@@ -168,6 +170,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     return {
         "total": Total(rows=found.newest.rows),
         "growth": _growth(found.sampled(), [None] * len(found.sampled())),
+        "recent": None,
         "cards": point_cards(found, progress=progress),
         "association": None,
         "noise_known": False,

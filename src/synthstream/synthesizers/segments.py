@@ -16,7 +16,7 @@ from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release.release import Model, Release
+from synthstream.release.release import Model, Release, RowModel
 from synthstream.synthesizers.contract import History, Mechanism, Models, Synthesizer
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -181,6 +181,9 @@ class Resumed(Synthesizer):
     def unpack(self, tick: int, released: IntArray) -> Continued:
         start = self.segment.start
         return Continued(tick=tick, start=start, own=self.inner.unpack(tick - start, released))
+
+    def replicates(self, known: Reading, model: Any, *, number: int, seed: int) -> list[RowModel]:
+        return self.inner.replicates(known, model, number=number, seed=seed)
 
     def describe(self) -> str:
         return self.inner.describe()

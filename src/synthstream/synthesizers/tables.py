@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from typing_extensions import override
@@ -18,8 +18,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.refreshed import Refreshed
 from synthstream.kinds import NEWEST, Edition
-from synthstream.measured import Measured, pack_tables, unpack_tables
-from synthstream.release.release import TableRelease
+from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
+from synthstream.release.release import RowModel, TableRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import (
@@ -80,6 +80,14 @@ class Running(OfTables):
         self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
     ) -> tuple[State, Measured, Models]:
         return *self.mechanism.step(state, counts.dense(self.cells), gate), {}
+
+    def replicates(self, known: Reading, model: Any, *, number: int, seed: int) -> list[RowModel]:
+        """See :class:`Synthesizer`: noise of the known variances, normal, is added to the counts of the rows."""
+        measured, rng = cast(Measured, known), np.random.default_rng(seed)
+        error = np.repeat(np.sqrt(measured.variance), measured.workload.lengths)
+        exact = measured.workload.count(model.codes.astype(np.int32))
+        noisy = (replace(measured, values=exact + error * rng.standard_normal(error.size)) for _ in range(number))
+        return [fit(one, memory=0.0, seed=seed, edition=self.edition, groups=self.groups) for one in noisy]
 
     def expected_variance(self, tick: int) -> FloatArray:
         return self.mechanism.variance(tick)
