@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
-from synthstream.cli.follow import follow_command, seconds_of
-from synthstream.cli.runtime import fail, when_stopped
+from synthstream.cli.follow import WAITS, follow_command, seconds_of
+from synthstream.cli.runtime import REFUSED, fail, when_stopped
+from synthstream.cli.then import Then
 from synthstream.errors import MirrorError, SynthstreamError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from synthstream.release.release import Release
     from synthstream.stream.stream import Stream
 
 
@@ -47,6 +49,7 @@ def run_command(
         bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")
     ] = False,
     unchecked: Unchecked = False,
+    then: Annotated[str | None, typer.Option("--then", help="Run this command after each release.")] = None,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
 
@@ -57,6 +60,7 @@ def run_command(
     synthstream run stream.toml
     synthstream run -q stream.toml
     synthstream run stream.toml --follow --poll 30s
+    synthstream run stream.toml --then "rsync -a releases/ www:/srv/releases"
     synthstream run stream.toml --simulate --seed 1
     """
     stream: Stream | None = None
@@ -64,7 +68,7 @@ def run_command(
     from synthstream.stream import stream as streams
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
-    moment = moment_of(until)
+    moment, command = moment_of(until), Then(then)
     shown = console()
     no_core_dump()
     note(f"opening {config}")
@@ -73,19 +77,18 @@ def run_command(
         _unchecked(shown, stream)
         if simulate:
             warn(shown)
+        failed: MirrorError | None = None
         if follow:
             if new_files:
                 stream.ingest(new_files=True)
-            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
-            return
-        upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
-        files = _counted(stream, engine, new_files=new_files)
-        first, due = stream.closed, max(0, upto - stream.closed)
-        _announced(shown, stream, first, due)
-        failed = _released(stream, due, moment)
-        _described(stream)
-        _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
-        _told(stream, failed)
+            after = partial(_after, stream, command)
+            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=after)
+        else:
+            upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes time
+            files = _counted(stream, engine, new_files=new_files)
+            failed = _released(shown, stream, max(0, upto - stream.closed), moment, command)
+            _summary(shown, stream, config, files=files, simulate=simulate)
+        _ended(stream, failed, command)
 
 
 def _refuse(*, seed: bool, spark: bool) -> None:
@@ -102,12 +105,14 @@ def _unchecked(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: [[mirror]] {mirror} could not be asked what it holds; manifests say so.", style="bold")
 
 
-def _announced(shown: Console, stream: Stream, first: int, due: int) -> None:
+def _announced(shown: Console, stream: Stream, due: int) -> None:
     """What ought to be known before anything is published, and how much will be."""
-    if first == 0:
+    if stream.closed == 0:
         _before_the_first(shown, stream)
+    if stream.config.log is not None and stream.status()["waits"]:
+        shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
     if due > 1:
-        end = stream.config.clock.boundary(first + due).isoformat()
+        end = stream.config.clock.boundary(stream.closed + due).isoformat()
         shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
 
 
@@ -133,29 +138,42 @@ def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
     return spark.ingest(stream, new_files=new_files)
 
 
-def _released(stream: Stream, due: int, until: datetime | None) -> MirrorError | None:
-    """Close every tick that is due; what a mirror said, if it failed."""
+def _after(stream: Stream, command: Then, release: Release) -> None:
+    """What follows a release."""
+    _described(stream)
+    command.after(stream, release)
+
+
+def _released(shown: Console, stream: Stream, due: int, until: datetime | None, command: Then) -> MirrorError | None:
+    """Close every tick that is due, and describe it; what a mirror said, if it failed."""
     from synthstream.stream.following import released
 
-    steps = bar(range(stream.closed, stream.closed + due), "closing tick")
+    _announced(shown, stream, due)
+    steps, failed = bar(range(stream.closed, stream.closed + due), "closing tick"), None
     try:
-        for _ in zip(steps, released(stream, due, until=until), strict=True):
-            pass
+        for _, release in zip(steps, released(stream, due, until=until), strict=True):
+            if command:
+                _after(stream, command, release)
     except MirrorError as error:
-        return error
-    return None
+        failed = error
+    _described(stream)
+    return failed
 
 
-def _told(stream: Stream, failed: MirrorError | None) -> None:
-    """Raise what a mirror said, and what is wrong with files; told last, when all that is due is published."""
+def _ended(stream: Stream, failed: MirrorError | None, command: Then) -> None:
+    """Raise what a mirror said, and what is wrong with files; told last, when all that is due is published. A command
+    that failed was told when it did.
+    """
     from synthstream.stream.following import tell
 
-    if failed is None:
+    if failed is None and not command.failed:
         tell(stream)
         return
     for words in stream.findings.values():
         fail(words)
-    raise failed
+    if failed is not None:
+        raise failed
+    raise SystemExit(REFUSED)
 
 
 def _stopped(new: int) -> str:
@@ -176,8 +194,8 @@ def _described(stream: Stream) -> None:
         raise SystemExit(fail(f"{error} All releases are published. Mend that, and run again.")) from None
 
 
-def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: int, simulate: bool) -> None:
-    loaded, closed = stream.config, stream.closed
+def _summary(console: Console, stream: Stream, path: Path, *, files: int, simulate: bool) -> None:
+    loaded, closed, new = stream.config, stream.closed, stream.new
     budget, horizon = loaded.privacy.budget, loaded.clock.horizon
     counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
     console.print(

@@ -20,7 +20,7 @@ from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
-from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
+from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import Files, FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
@@ -83,6 +83,7 @@ class StreamConfig:
     mirrors: tuple[AnyMirror, ...] = ()
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = field(default_factory=PublicationConfig)
+    status: StatusConfig = field(default_factory=StatusConfig)
     edition: Edition = NEWEST
     constraints: Known = NOTHING
 
@@ -273,6 +274,7 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
         "encryption": file.encryption and file.encryption.within(base),
         "publication": file.publication,
+        "status": file.status,
     }
 
 

@@ -10,7 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from synthstream.config.constraints import ConstraintSection
 from synthstream.config.keys import Name, Place, Section, Time, Words
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
+from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
@@ -152,6 +152,7 @@ class File(Section):
     mirror: tuple[MirrorConfig, ...] = Field(default=(), strict=False)
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = PublicationConfig()
+    status: StatusConfig = StatusConfig()
 
 
 def column_of(section: AnyColumn, timezone: str) -> Column:

@@ -1,11 +1,11 @@
-"""Where releases go: [sink], [[mirror]], and what portals show beside them, [publication]."""
+"""Where releases go, [sink] and [[mirror]]; what portals show of them, [publication]; what is watched, [status]."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import ByteSize, Field
 from typing_extensions import override
 
 from synthstream.config import tablenames
@@ -83,6 +83,16 @@ def aside(mirror: AnyMirror) -> AnyMirror:
     if isinstance(mirror, PostgresMirror):
         return mirror.model_copy(update={"table": str(TableName.read(mirror.table).ending(tablenames.SIMULATED))})
     return mirror.model_copy(update={"path": mirror.path.rstrip("/") + SIMULATED})
+
+
+class StatusConfig(Section):
+    """Keys of [status]: what is to be told of the machine. No release depends on them.
+
+    Args:
+        free: bytes that ought to be free on the disks of state and releases, as in ``"10 GB"``.
+    """
+
+    free: ByteSize | None = None
 
 
 class PublicationConfig(Section):

@@ -186,6 +186,11 @@ class Intake:
                 self._add(rows, open_tick)
                 self._store.put_meta(_CURSOR, self._store.seal(cursor, _CURSOR).hex())
 
+    @property
+    def waits(self) -> bool:
+        """Whether rows of a log are left for later because somebody may still write before them."""
+        return self._log is not None and self._log.waits
+
     def close(self) -> None:
         """Let go of the log's connections."""
         if self._log is not None:

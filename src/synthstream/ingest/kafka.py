@@ -22,7 +22,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,9 +91,15 @@ class KafkaSource:
         self._admin: AdminClient | None = None
         self._id = ""
         self._refusals: set[int] = set()  # codes of what brokers refused, in the background
+        self.waits = False  # messages of a transaction that is open come after the end
+
+    def look(self) -> None:
+        with self._told():
+            consumer = self._connected()
+            self._ends(consumer, self._look_up(consumer)[1], {})
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
-        try:
+        with self._told():
             consumer = self._connected()
             cluster, partitions = self._look_up(consumer)
             origin = self._origin(cluster, after)
@@ -101,12 +107,6 @@ class KafkaSource:
             ends = self._ends(consumer, partitions, offsets)
             for messages in self._pages(consumer, offsets, ends):
                 yield self._frame(messages), cursor_of(origin, {str(p): o for p, o in offsets.items()})
-        except KafkaException as error:
-            self.close()
-            raise self._worded(error.args[0]) from None
-        except SourceError:
-            self.close()
-            raise
 
     def close(self) -> None:
         consumer, self._consumer, self._admin = self._consumer, None, None
@@ -254,6 +254,18 @@ class KafkaSource:
         )
 
     # -- errors -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What brokers say becomes our own words."""
+        try:
+            yield
+        except KafkaException as error:
+            self.close()
+            raise self._worded(error.args[0]) from None
+        except SourceError:
+            self.close()
+            raise
 
     def _worded(self, error: KafkaError) -> SourceError:
         """What a broker or librdkafka says becomes our own words."""

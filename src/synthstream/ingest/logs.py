@@ -1,9 +1,11 @@
-"""The source that reads a log, by what the configuration says of it."""
+"""The source that reads a log, by what the configuration says of it; and whether a source answers."""
 
 from __future__ import annotations
 
+from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig, PostgresConfig
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, SchemaError, SourceError
+from synthstream.ingest.counting import columns_of, files_of
 from synthstream.ingest.cursors import CursorSource
 
 
@@ -28,3 +30,21 @@ def opened(log: LogConfig, columns: tuple[str, ...]) -> CursorSource:
         raise ConfigError(
             f"source.kind = \"{extra}\" needs a library that is not installed: pip install 'synthstream[{extra}]'"
         ) from None
+
+
+def answers(config: StreamConfig) -> bool | None:
+    """Whether the source of a stream can be read now; ``None`` if it has none. Looks at no row."""
+    files, log = files_of(config), None if config.log is None else opened(config.log, columns_of(config))
+    try:
+        if files is not None:
+            files.files()
+        elif log is not None:
+            log.look()
+        else:
+            return None
+    except (SourceError, SchemaError):
+        return False
+    finally:
+        if log is not None:
+            log.close()
+    return True
