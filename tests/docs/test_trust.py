@@ -53,6 +53,8 @@ DECLARED = {
     "state/folder.py": "who can read the state",
     "publish/mirrors.py": "what is published elsewhere",
     "publish/postgres_table.py": "what is published elsewhere",
+    "publish/objects.py": "what is published elsewhere",
+    "config/objects.py": "what an error of a store shows",
     "state/sums.py": "rows of the state",
     "state/sealing.py": "the key",
     "publish/building.py": "the chain",

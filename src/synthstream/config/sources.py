@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 from typing_extensions import override
 
 from synthstream.config.keys import Name, Place, Section, Service
+from synthstream.config.objects import ObjectPath, place_of
 from synthstream.kinds import FileKind
 
 
@@ -17,22 +18,30 @@ def _normal(path: str) -> str:
     return os.path.normpath(os.path.expanduser(path))
 
 
+def _files(path: object) -> object:
+    return place_of(path, os.path.expanduser) if isinstance(path, str) else path
+
+
 class Files(Section):
     """Files to count.
 
     Args:
-        path: a file or a pattern.
+        path: a file or a pattern; of this machine, or of an object store (``s3://...``).
         moved: the folder of the files, or the one file, as the state knows it from before it was moved.
     """
 
     kind: FileKind
-    path: Place
+    path: Annotated[Place, BeforeValidator(_files)]
     moved: Annotated[Name, AfterValidator(_normal)] | None = None
     _root: Path | None = PrivateAttr(default=None)
 
     @override
     def model_post_init(self, context: Path | None, /) -> None:
-        self._root = None if self.path.is_absolute() else context
+        self._root = None if self.path.is_absolute() or isinstance(self.path, ObjectPath) else context
+
+    @override
+    def within(self, base: Path) -> Self:
+        return self if isinstance(self.path, ObjectPath) else super().within(base)
 
     @property
     def root(self) -> Path | None:

@@ -13,6 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig, load
+from synthstream.config.objects import place_of
+from synthstream.config.sinks import SinkConfig
 from synthstream.errors import NotReleased, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed
@@ -28,12 +30,14 @@ from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, Workload
 
 
-def releases(path: str | Path, *, simulate: bool = False) -> Releases:
+def releases(path: str | Path, *, simulate: bool = False, place: str | Path | None = None) -> Releases:
     """The published releases of the stream that a configuration file describes.
 
     Args:
         path: a ``stream.toml``.
         simulate: those of its simulated run.
+        place: where they are, if not in the stream's own ``[sink]``: a folder, or an address (``s3://...``) that a
+            mirror of kind ``files`` copies to.
 
     Raises:
         ConfigError: the file is not a valid configuration.
@@ -42,7 +46,10 @@ def releases(path: str | Path, *, simulate: bool = False) -> Releases:
     Example: ``synthstream.releases("stream.toml").last.table(["zone"])``
     """
     config = load(Path(path))
-    return Releases(simulated(config) if simulate else config)
+    config = simulated(config) if simulate else config
+    if place is not None:
+        config = replace(config, sink=SinkConfig(kind="parquet", path=place_of(str(place), Path)))
+    return Releases(config)
 
 
 class Releases:
