@@ -24,7 +24,7 @@ PRIVATE = [
     "ingest.bounding",
     "state.store",
 ]
-PRIVATE += ["ingest.files", "ingest.cursors", "ingest.persons", "ingest.kafka", "ingest.postgres"]
+PRIVATE += ["ingest.files", "ingest.cursors", "ingest.persons", "ingest.kafka", "ingest.postgres", "ingest.changes"]
 
 # They import one of these all the same, and hold none.
 PUBLIC = {

@@ -90,22 +90,31 @@ class PostgresConfig(Section):
         """What it is called in messages."""
         return f"postgres {self.table}"
 
+    of_changes: ClassVar[bool] = False
+
 
 class KafkaConfig(Section):
     """A topic of Kafka whose messages are JSON objects.
 
     Args:
+        format: ``json``: a message is a row; ``debezium``: it is a change of a table, of one row or of two.
         config_file: lines such as ``sasl.password=...`` for librdkafka; ``KAFKA_BOOTSTRAP_SERVERS`` adds the servers.
     """
 
     kind: Literal["kafka"]
     topic: str = Field(pattern=r"^[\w.-]+$")
+    format: Literal["json", "debezium"] = "json"
     config_file: Place | None = None
 
     @property
     def name(self) -> str:
         """What it is called in messages."""
         return f"kafka {self.topic}"
+
+    @property
+    def of_changes(self) -> bool:
+        """Whether messages are changes, which add rows and take them away."""
+        return self.format == "debezium"
 
 
 FilesConfig = ParquetFiles | CsvFiles

@@ -177,7 +177,7 @@ class Intake:
     def _follow(self, log: LogConfig, open_tick: int) -> None:
         """Count what a log holds beyond the cursor. Counts and the cursor after them are committed together."""
         if self._log is None:
-            self._log = opened(log, columns_of(self._config))
+            self._log = opened(self._config, log)
         sealed = self._store.meta(_CURSOR)
         after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), _CURSOR)
         for frame, cursor in self._log.read(after):
