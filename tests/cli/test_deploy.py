@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.visits import TOML, visits
+from tests.support.streams import TICKS, rows, text_of
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -116,12 +116,12 @@ def test_the_steps_of_the_image_make_a_program_that_follows_a_stream(tmp_path: P
     """Each step of the Dockerfile, then its command and its health check, as a builder and a container would.
 
     This machine's programs and libraries stand in for those of the base image and of the package index, which
-    ``tests/wheel.sh`` asks. All loops are compiled anew: over a minute.
+    ``tests/wheel.sh`` asks. Loops are compiled anew; a stream of points has the fewest.
     """
     volume = tmp_path / "volume"
     volume.mkdir()
-    (volume / "stream.toml").write_text(TOML)
-    visits([1, 1, 2, 5] * 100).write_parquet(volume / "visits-1.parquet")
+    (volume / "stream.toml").write_text(text_of("points-zcdp"))
+    rows(50, 1).write_parquet(volume / "rows-1.parquet")
     for path in (volume, *volume.iterdir()):
         os.chown(path, 10001, 10001)
     for parent in (tmp_path, *tmp_path.parents[:2]):
@@ -131,6 +131,6 @@ def test_the_steps_of_the_image_make_a_program_that_follows_a_stream(tmp_path: P
     assert done.returncode == 0, done.stderr[-2000:]
     told = done.stdout.splitlines()
     assert {"10001", "closed", "well"} <= set(told), done.stdout[-2000:]
-    assert "5 new release(s), 5 in all. Nothing more will be due." in told
-    assert (volume / "releases" / "000004" / "manifest.json").exists()
+    assert f"{TICKS} new release(s), {TICKS} in all. Nothing more will be due." in told
+    assert (volume / "releases" / f"{TICKS - 1:06d}" / "manifest.json").exists()
     assert (volume / "state").stat().st_uid == 10001

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -185,6 +189,46 @@ def test_a_copy_that_ends_anywhere_is_made_whole_and_none_is_seen_before(
     assert all(release.rows(1).height for release in seen)
     ran(config)
     ours = {name: content for name, content in published(tmp_path / "releases").items() if "/" in name}
+    assert below(bucket / "open") == ours
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from synthstream import StreamConfig
+from synthstream.testing.environments import killed
+from tests.support.mirrors import opened
+folder, at, number, when = sys.argv[1:]
+config = StreamConfig.from_toml(Path(folder, "stream.toml").read_text(), base=Path(folder))
+with opened(config, killed(at=at, number=int(number), when=when)) as stream:
+    for _ in stream.run():
+        pass
+"""
+
+
+@pytest.mark.slow
+def test_ten_kills_lose_nothing_and_double_nothing(bucket: ObjectPath, store: Store, tmp_path: Path) -> None:
+    """Ten processes, of three seconds each, killed while they read a store or copy to it; then one that is not."""
+    config = configured(tmp_path / "store", mirror(bucket / "open"), path=f"{bucket}/in/rows-*.parquet")
+    local = configured(tmp_path / "local")
+    for part in range(7):
+        rows(50, part).write_parquet(local.base / f"rows-{part}.parquet")
+        (bucket / "in" / f"rows-{part}.parquet").put(parquet(rows(50, part)))
+    ends = [("commit counts", 1 + n % 2, "before" if n % 2 else "after") for n in range(5)]
+    names = ("rows.parquet", "tables.parquet", "measured.parquet", "manifest.json", "manifest.json")
+    ends += [(f"put {name}", 1, "after" if n % 2 else "before") for n, name in enumerate(names)]
+    root = Path(__file__).parents[2]
+    environment = os.environ | store.environment() | {"PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    for at, number, when in ends:
+        line = [sys.executable, "-c", CHILD, str(config.base), at, str(number), when]
+        assert subprocess.run(line, env=environment, capture_output=True).returncode == -signal.SIGKILL  # noqa: S603
+        seen = ObjectPath(str(bucket / "open"))
+        if list(seen.glob("*/manifest.json")):
+            assert all(release.rows(1).height for release in releases(config.base / "stream.toml", place=str(seen)))
+    ran(config)
+    ran(local)
+    assert published(config.base / "releases") == published(local.base / "releases")
+    ours = {name: content for name, content in published(config.base / "releases").items() if "/" in name}
     assert below(bucket / "open") == ours
 
 
