@@ -34,8 +34,7 @@ def follow_command(
 ) -> None:
     """Go on until Ctrl-C (exit status 130), SIGTERM (143), ``until`` or the horizon (0).
 
-    Files that cannot be counted are told when what is due is published, and again after each release; at the end they
-    make it status 1.
+    Files that cannot be counted are told when what is due is published, and again after each release.
     """
     import time
 
