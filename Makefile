@@ -15,10 +15,10 @@ $(VENV)/ready: pyproject.toml requirements.lock
 install: $(VENV)/ready
 
 demo: $(VENV)/ready
-	$(BIN)/synthstream run examples/evictions/stream.toml
+	$(BIN)/synthstream run examples/evictions/stream.toml --yes
 
 demo-points: $(VENV)/ready
-	$(BIN)/synthstream run examples/earthquakes/stream.toml
+	$(BIN)/synthstream run examples/earthquakes/stream.toml --yes
 	$(BIN)/synthstream report examples/earthquakes/stream.toml --custodian -o examples/earthquakes/state/custodian.html
 
 # Tests start hundreds of processes; what they import is compiled once.

@@ -194,7 +194,7 @@ def _errors(made: Synthesizer, batches: list[Any], history: dict[int, Any], mode
         true = np.where(small, workload.count(codes), workload.count(np.concatenate(batches[:last])))
         return _of_counts(workload, known.values - true, (1, 2)) | _of_rows(workload, codes, model)
     if isinstance(made, InEpochs):
-        ends = [t - 1 for t in tables.ends_of_epochs(made.mechanism, len(batches)) if t != len(batches)]
+        ends = [t - 1 for t in made.mechanism.ended(len(batches)) if t != len(batches)]
         known = pooled([*(history[t] for t in ends), history[len(batches) - 1]])
         gap = known.values - known.workload.count(codes)
         return _of_counts(known.workload, gap, (1,)) | _of_rows(made.mechanism.workload, codes, model)

@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
 RESULTS = HERE / "results" / "peers.jsonl"
 # Streams of the rows of Census Income, in other orders.
-_SAME = dict.fromkeys(("adult-by-age", "adult-by-education-num", "seasonal"), "adult-random")
+SAME_ROWS = dict.fromkeys(("adult-by-age", "adult-by-education-num", "seasonal"), "adult-random")
 
 
 def run(stream: str, method: str, epsilon: float, delta: float, python: Path) -> dict[str, object]:
@@ -63,7 +63,7 @@ def main() -> None:
     keys = ("stream", "method", "epsilon", "delta")
     done = {tuple(line[key] for key in keys) for line in known}
     for method in args.method:
-        for stream in dict.fromkeys(_SAME.get(name, name) for name in args.stream):
+        for stream in dict.fromkeys(SAME_ROWS.get(name, name) for name in args.stream):
             if (stream, method, args.epsilon, args.delta) in done:
                 continue
             line = json.dumps(run(stream, method, args.epsilon, args.delta, args.python))

@@ -158,7 +158,7 @@ class Private:
             return self._batches
         if self.last is None:
             return Mixture.from_arrays(self._pairs.sizes, self._models).answers(self._pairs)
-        return self._pairs.count(self.last.codes.astype(np.int32)).astype(np.float64)
+        return self.last.counts(self._pairs).astype(np.float64)
 
 
 class Independent:

@@ -74,7 +74,7 @@ def pages(folder: Path, site: Path) -> dict[str, Path]:
     for example in ("evictions", "earthquakes"):
         config = EXAMPLES / example / "stream.toml"
         if not any((config.parent / "releases").glob("[0-9]*")):
-            _synthstream("run", str(config))
+            _synthstream("run", str(config), "--yes")
         found[example] = folder / f"{example}.html"
         _synthstream("report", str(config), "-o", str(found[example]))
     if "--output" in _synthstream("plan", "--help"):

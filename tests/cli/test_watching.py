@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     """Three releases, of which a mirror has one."""
     visits([1, 1, 2, 5] * 100).write_parquet(tmp_path / "visits-1.parquet")
     written(tmp_path, MIRROR)
-    assert synthstream("run", "stream.toml", "--until", "2026-01-02", cwd=tmp_path).returncode == 0
+    assert synthstream("run", "stream.toml", "--yes", "--until", "2026-01-02", cwd=tmp_path).returncode == 0
     written(tmp_path)
     assert synthstream("run", "stream.toml", "--until", "2026-01-04", cwd=tmp_path).returncode == 0
     return tmp_path

@@ -155,7 +155,7 @@ def test_a_mirror_holds_what_the_sink_holds_and_readers_read_it(bucket: ObjectPa
     ran(config)
     ours = {name: content for name, content in published(tmp_path / "releases").items() if "/" in name}
     assert below(bucket / "open") == ours
-    here, there = releases(tmp_path / "stream.toml"), releases(tmp_path / "stream.toml", place=str(bucket / "open"))
+    here, there = releases(tmp_path / "stream.toml"), releases(tmp_path / "stream.toml", copy=str(bucket / "open"))
     assert len(there) == len(here) == TICKS
     assert there.last.rows(20).equals(here.last.rows(20))
     assert there.at(3).table(["ward"]).equals(here.at(3).table(["ward"]))
@@ -184,7 +184,7 @@ def test_a_copy_that_ends_anywhere_is_made_whole_and_none_is_seen_before(
     with pytest.raises(KeyboardInterrupt):
         ran(config, Interrupting(stop, at=at, number=number, when=when))
     whole = number - (at != "put manifest.json" or when == "before")
-    seen = releases(tmp_path / "stream.toml", place=str(bucket / "open"))
+    seen = releases(tmp_path / "stream.toml", copy=str(bucket / "open"))
     assert len(seen) == whole
     assert all(release.rows(1).height for release in seen)
     ran(config)
@@ -224,7 +224,7 @@ def test_ten_kills_lose_nothing_and_double_nothing(bucket: ObjectPath, store: St
         assert subprocess.run(line, env=environment, capture_output=True).returncode == -signal.SIGKILL  # noqa: S603
         seen = ObjectPath(str(bucket / "open"))
         if list(seen.glob("*/manifest.json")):
-            assert all(release.rows(1).height for release in releases(config.base / "stream.toml", place=str(seen)))
+            assert all(release.rows(1).height for release in releases(config.base / "stream.toml", copy=str(seen)))
     ran(config)
     ran(local)
     assert published(config.base / "releases") == published(local.base / "releases")

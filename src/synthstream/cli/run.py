@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.cli.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
+from synthstream.cli.common import (
+    ConfigPath,
+    Simulate,
+    Unchecked,
+    bar,
+    cautioned,
+    console,
+    no_core_dump,
+    note,
+    program,
+    warn,
+)
 from synthstream.cli.follow import WAITS, follow_command, seconds_of
 from synthstream.cli.runtime import REFUSED, fail, when_stopped
 from synthstream.cli.then import Then
@@ -21,6 +33,12 @@ if TYPE_CHECKING:
 
     from synthstream.release.release import Release
     from synthstream.stream.stream import Stream
+
+
+NewFiles = Annotated[bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Open a stream that was never opened, without asking: that spends its budget.")
+]
 
 
 class Engine(StrEnum):
@@ -34,7 +52,7 @@ def run_command(
     config: ConfigPath,
     until: Annotated[
         str | None,
-        typer.Option(help="Close ticks that ended before this time (ISO), in place of the clock's."),
+        typer.Option(help="Close ticks that ended before this time (ISO, in the clock's zone), in place of now."),
     ] = None,
     simulate: Simulate = False,
     engine: Annotated[
@@ -45,19 +63,19 @@ def run_command(
         bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
     ] = False,
     poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
-    new_files: Annotated[
-        bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")
-    ] = False,
+    new_files: NewFiles = False,
     unchecked: Unchecked = False,
     then: Annotated[str | None, typer.Option("--then", help="Run this command after each release.")] = None,
+    yes: Yes = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
 
+    The first time it asks: opening a stream spends its budget for good. Where nobody can answer it needs --yes.
     Ctrl-C is safe at any moment; the same command goes on.
     If nothing is due, that is no error: say it from cron as often as you like.
 
     Examples:
-    synthstream run stream.toml
+    synthstream run stream.toml --yes
     synthstream run -q stream.toml
     synthstream run stream.toml --follow --poll 30s
     synthstream run stream.toml --then "rsync -a releases/ www:/srv/releases"
@@ -65,29 +83,32 @@ def run_command(
     """
     stream: Stream | None = None
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
+    from synthstream.cli.asking import ask_first
     from synthstream.stream import stream as streams
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment, command = moment_of(until), Then(then)
     shown = console()
     no_core_dump()
+    asked = not simulate and ask_first(shown, config, until=moment, yes=yes)
     note(f"opening {config}")
     with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream = opened
         _unchecked(shown, stream)
         if simulate:
             warn(shown)
-        failed: MirrorError | None = None
+        failed, after = None, partial(_after, shown, stream, command, set())
         if follow:
             if new_files:
                 stream.ingest(new_files=True)
-            after = partial(_after, stream, command)
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=after)
         else:
             upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes time
             files = _counted(stream, engine, new_files=new_files)
-            failed = _released(shown, stream, max(0, upto - stream.closed), moment, command)
+            _announced(shown, stream, due := max(0, upto - stream.closed), asked=asked)
+            failed = _released(stream, due, moment, after if command else None)
             _summary(shown, stream, config, files=files, simulate=simulate)
+            _described(stream, shown, set())
         _ended(stream, failed, command)
 
 
@@ -105,18 +126,18 @@ def _unchecked(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: [[mirror]] {mirror} could not be asked what it holds; manifests say so.", style="bold")
 
 
-def _announced(shown: Console, stream: Stream, due: int) -> None:
-    """What ought to be known before anything is published, and how much will be."""
+def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None:
+    """What ought to be known before anything is published, and how much will be; who was asked knows it."""
     if stream.closed == 0:
-        _before_the_first(shown, stream)
+        _before_the_first(shown, stream, asked=asked)
     if stream.config.log is not None and stream.status()["waits"]:
         shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
-    if due > 1:
+    if due > 1 and not asked:
         end = stream.config.clock.boundary(stream.closed + due).isoformat()
         shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
 
 
-def _before_the_first(shown: Console, stream: Stream) -> None:
+def _before_the_first(shown: Console, stream: Stream, *, asked: bool) -> None:
     """What ought to be known before anything is published."""
     from synthstream.ingest.counting import files_of
 
@@ -125,8 +146,7 @@ def _before_the_first(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet.", style="bold")
     from synthstream.forecast.warnings import weak_budget
 
-    for caution in weak_budget(stream.config):
-        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
+    cautioned(shown, [] if asked else weak_budget(stream.config))
 
 
 def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
@@ -138,26 +158,26 @@ def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
     return spark.ingest(stream, new_files=new_files)
 
 
-def _after(stream: Stream, command: Then, release: Release) -> None:
+def _after(shown: Console, stream: Stream, command: Then, told: set[str], release: Release) -> None:
     """What follows a release."""
-    _described(stream)
+    _described(stream, shown, told)
     command.after(stream, release)
 
 
-def _released(shown: Console, stream: Stream, due: int, until: datetime | None, command: Then) -> MirrorError | None:
-    """Close every tick that is due, and describe it; what a mirror said, if it failed."""
+def _released(
+    stream: Stream, due: int, until: datetime | None, after: Callable[[Release], None] | None
+) -> MirrorError | None:
+    """Close every tick that is due; what a mirror said, if it failed."""
     from synthstream.stream.following import released
 
-    _announced(shown, stream, due)
-    steps, failed = bar(range(stream.closed, stream.closed + due), "closing tick"), None
+    steps = bar(range(stream.closed, stream.closed + due), "closing tick")
     try:
         for _, release in zip(steps, released(stream, due, until=until), strict=True):
-            if command:
-                _after(stream, command, release)
+            if after is not None:
+                after(release)
     except MirrorError as error:
-        failed = error
-    _described(stream)
-    return failed
+        return error
+    return None
 
 
 def _ended(stream: Stream, failed: MirrorError | None, command: Then) -> None:
@@ -181,10 +201,18 @@ def _stopped(new: int) -> str:
     return f"{releases} published. Run the same command again to go on; nothing counts twice."
 
 
-def _described(stream: Stream) -> None:
-    """Bring what portals read up to date. The releases are out: a failure here takes nothing back."""
+def _described(stream: Stream, shown: Console, told: set[str]) -> None:
+    """Bring what portals read up to date, and say what stands out in the releases, each thing once.
+
+    The releases are out: a failure here takes nothing back.
+    """
     if stream.config.sink is None or not stream.closed:
         return
+    from synthstream.forecast.noticing import noticed
+
+    cautions = [caution for caution in noticed(stream.config) if caution.about not in told]
+    cautioned(shown, cautions)
+    told |= {caution.about for caution in cautions}
     from synthstream.publish.catalogue import describe
 
     note("describing the releases for portals")
@@ -209,7 +237,7 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, simula
     if horizon is not None and closed >= horizon:
         console.print("The horizon is reached: this stream is complete. Go on with a successor and its own budget.")
     elif new == 0:
-        console.print(f"Nothing was due: tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}.")
+        console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.")
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""
         console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")
@@ -217,11 +245,10 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, simula
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """A moment from the command line; UTC, unless it says otherwise."""
+    """A moment from the command line; without a zone it is on the clock's wall."""
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise SystemExit(fail(f"--until {text}: not an ISO date or time. Example: --until 2016-01-02")) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from synthstream.cli.common import AsJson, ConfigPath, Simulate, console, program, warn
+from synthstream.cli.common import AsJson, ConfigPath, Simulate, cautioned, console, program, warn
 from synthstream.cli.runtime import FOUND
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from synthstream.config.config import StreamConfig
+    from synthstream.forecast.warnings import Caution
 
 
 def status_command(
@@ -38,36 +39,33 @@ def status_command(
     """
     from synthstream.cli.metrics import openmetrics
     from synthstream.config.config import load
+    from synthstream.forecast.noticing import noticed
     from synthstream.publish.outlets import simulated
 
     loaded = load(config)
     loaded = simulated(loaded) if simulate else loaded
-    found = facts(loaded, simulate=simulate)
-    _show(found, loaded, config, as_json=as_json, metrics=openmetrics if metrics else None)
+    found, cautions = facts(loaded, simulate=simulate), noticed(loaded)
+    if metrics:
+        typer.echo(openmetrics(loaded, found), nl=False)
+    else:
+        _show(found, cautions, config, as_json=as_json)
     if check and (found["refused"] or found["due"] > 1):
         raise SystemExit(FOUND)
 
 
-def _show(
-    found: dict[str, Any],
-    loaded: StreamConfig,
-    config: Path,
-    *,
-    as_json: bool,
-    metrics: Callable[[StreamConfig, dict[str, Any]], str] | None,
-) -> None:
+def _show(found: dict[str, Any], cautions: Sequence[Caution], config: Path, *, as_json: bool) -> None:
     if as_json:
+        found["warnings"] = [caution._asdict() for caution in cautions]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    elif metrics is not None:
-        typer.echo(metrics(loaded, found), nl=False)
     elif not found["started"]:
         _print_absent(console(), found, config)
     else:
         _print(console(), found, config)
+        cautioned(console(), cautions)
 
 
 def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
-    """What ``status --json`` prints (docs/command-line.md). The keys are always all there.
+    """What ``status --json`` prints (docs/command-line.md), but for warnings. The keys are always all there.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
@@ -76,6 +74,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         StateError: there is a state, and it cannot be read.
     """
     from synthstream.environment import REAL
+    from synthstream.schema.clock import due
     from synthstream.state.store import Store
     from synthstream.stream.opening import begun
     from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
@@ -111,9 +110,9 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "spent": ledger,
         "ticks": ticks,
         "horizon": horizon,
-        "due": 0 if complete else max(0, clock.ended_before(min(clock.latest(now), now)) - ticks),
+        "due": 0 if complete else max(0, due(clock, until=None, now=now) - ticks),
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
-        "next": None if end is None else {"tick": ticks, "end": end},
+        "next": None if end is None else {"tick": ticks, "end": end, "closes": clock.closes(ticks).isoformat()},
         "mirrors": _mirrors(config, last),
         "changed": changed,
         "state": str(config.state),
@@ -171,5 +170,5 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
         return
     shown.print(f"Next     tick {found['next']['tick']} ends {found['next']['end']}")
     if found["due"]:
-        over = datetime.fromisoformat(found["next"]["end"]).date().isoformat()
+        over = datetime.fromisoformat(found["next"]["closes"]).date().isoformat()
         shown.print(f"Due      {found['due']} tick(s) are over, the first since {over}: {program()} run {config}")

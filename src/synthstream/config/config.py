@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,12 +14,14 @@ from typing import Any, Self, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from synthstream.config.constraints import NOTHING, Known, constraints_of
+from synthstream.config.declared import columns_of
 from synthstream.config.keys import keys_by_section
 from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
+from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import Files, FilesConfig, KafkaConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
@@ -55,6 +57,7 @@ class StreamConfig:
         source: files to count.
         log: a table or topic to count, in place of files.
         constraints: which combinations of values are possible.
+        settings: the public part as TOML, for readers of the releases.
 
     Example:
         >>> text = '''
@@ -86,6 +89,7 @@ class StreamConfig:
     status: StatusConfig = field(default_factory=StatusConfig)
     edition: Edition = NEWEST
     constraints: Known = NOTHING
+    settings: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -116,7 +120,46 @@ class StreamConfig:
             problems.add_validation(error)
             _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
-        return cls(**_objects(file, folder, problems))
+        return cls(**_objects(file, folder, problems), settings=settings_text(data, folder))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        frame: Any = None,
+        columns: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]] = (),
+        base: Path | None = None,
+        **sections: Any,
+    ) -> Self:
+        """A configuration from keywords: the keys and sections of ``stream.toml``, as Python has them.
+
+        Args:
+            frame: its columns are those of the stream: a polars, pandas or pyarrow frame, or a polars schema. Types and
+                the categories of an ``Enum`` are looked at; no value of any row.
+            columns: sections ``[[columns]]``; with a frame, by column, what its types do not declare.
+            base: see :meth:`from_toml`.
+            sections: ``name``, ``state``, ``privacy``, ``clock``, and so on.
+
+        Raises:
+            ConfigError: all that is wrong with it.
+            SchemaError: a column of the frame is a category whose list occurred, or declares no values.
+
+        Example:
+            >>> import polars as pl
+            >>> from datetime import date
+            >>> StreamConfig.of(
+            ...     name="visits", state="state", privacy={"epsilon": 1.0, "delta": 0.0, "unit": "event"},
+            ...     clock={"start": date(2026, 1, 1), "every": "1d", "horizon": 365},
+            ...     frame=pl.Schema({"ward": pl.Enum(["A", "B"]), "age": pl.Int64}),
+            ...     columns={"age": {"min": 0, "max": 99, "bins": 10}},
+            ... ).workload.cells
+            60
+        """
+        if frame is not None:
+            columns = columns_of(
+                frame, columns if isinstance(columns, Mapping) else {one["name"]: one for one in columns}
+            )
+        return cls.from_toml(toml_of({**sections, "columns": list(columns)}), base=base, origin="keywords")
 
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""
@@ -136,7 +179,7 @@ class StreamConfig:
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
-            **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
+            **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
             **({"source.format": "debezium"} if self.log is not None and self.log.of_changes else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
@@ -190,11 +233,13 @@ class StreamConfig:
 
 
 def load(path: Path) -> StreamConfig:
-    """Read ``stream.toml``. Touches no data file.
+    """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 
     Raises:
         ConfigError: the file cannot be read, or is not a valid configuration.
     """
+    if (path / SETTINGS).is_file():  # a folder of releases
+        path = path / SETTINGS
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -240,6 +285,8 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
     problems.attempt("op", lambda: _of_its_own(file))
+    if isinstance(file.source, Files):
+        problems.attempt("source", partial(_check_reading, file, file.source))
     if budget is not None:
         problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
     if file.sink is not None:
@@ -302,12 +349,36 @@ def _of_its_own(file: File) -> None:
         raise ConfigError(
             'op: changes of a table take rows away, too. Say op = "op" at the top, or another name that is no column'
         )
-    if file.op is not None and file.op in [column.name for column in file.columns]:
+    if file.op is not None and file.op in [column.read_from for column in file.columns]:
         raise ConfigError(
             f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"
         )
     if file.op is not None and file.op == file.clock.column:
         raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
+
+
+def _check_reading(file: File, source: Files) -> None:
+    """Raise unless signs differ, forms of times are of times, and what has a form of its own is read in one way."""
+    source.dialect.check()
+    person = None if file.privacy.unit == "event" else file.privacy.unit.person
+    ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
+    for column in file.columns:
+        way = {"datetime": "time", "integer": "number", "number": "number"}.get(column.type, "text")
+        ways.setdefault(column.read_from, set()).add(way)
+    own = {"time"} if source.formats else set()
+    own |= {"number"} if (source.dialect.decimal, source.dialect.thousands) != (".", "") else set()
+    for key in source.formats:
+        if key != "*" and "time" not in ways.get(key, ()):
+            raise ConfigError(
+                f"datetime_format: {key!r} is neither the column of [clock] nor read by a column of type datetime. "
+                "Name one"
+            )
+    for name, found in ways.items():
+        if name is not None and len(found) > 1 and found & own:
+            raise ConfigError(
+                f"the column {name!r} is read as {' and as '.join(sorted(found))}, and [source] says how a "
+                f"{min(found & own)} is written: read it in one way"
+            )
 
 
 def _unit(file: File, clock: Clock | None) -> Unit:

@@ -4,19 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
+import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt
-from synthstream.measured import Committed, Reading
+from synthstream.measured import Committed, Measured, Reading, circumstances
 from synthstream.publish.folder import ParquetSink
-from synthstream.release.release import Model, Release, chain_head, seed_of
+from synthstream.release.models import Model, RowModel
+from synthstream.release.release import Release, chain_head, seed_of
+from synthstream.release.series import counted, lines, running
+from synthstream.schema.clock import Clock, written
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.synthesizers.segments import Resumed, ResumedMechanism, Segment, whole
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, Workload
+
+
+class Past:
+    """What was measured before: see :class:`synthstream.synthesizers.contract.Past`."""
+
+    def __init__(self, builder: Builder, clock: Clock, last: int) -> None:
+        self._builder, self._clock = builder, clock
+        self.start = builder.synthesizer(last).start
+
+    def own(self, tick: int) -> Any:
+        return self._builder.synthesizer(tick).own(self._builder.measured(tick))
+
+    def whole(self, tick: int) -> Reading:
+        return self._builder.whole(tick)
+
+    def variance(self, first: int, last: int) -> FloatArray:
+        covariance = self._builder.covariance
+        variance = covariance(last, last)
+        if first:
+            variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
+        return np.maximum(variance, 0.0)
+
+    def seed(self, tick: int) -> int:
+        return seed_of(self._builder.previous(tick + 1), "fit")
+
+    def begins(self, tick: int) -> str:
+        return written(self._clock.boundary(tick))
 
 
 class Builder:
@@ -123,27 +155,42 @@ class Builder:
         own = tables.covariance(s - start, t - start)
         return own if start == 0 else np.asarray(self.covariance(start - 1, start - 1) + own)
 
+    def past(self, last: int) -> Past:
+        """What was measured up to a tick, as a window asks for it."""
+        return Past(self, self._config.clock, last)
+
+    def counted(self, first: int, last: int) -> Measured:
+        """What was counted in some ticks: see :func:`synthstream.release.series.counted`. Of a stream of tables."""
+        before, tables = self._tables(first - 1) if first else None, self._config.workload
+        variance = self.past(last).variance(first, last)
+        return counted(first, self._tables(last), before, variance, cast(Workload, tables))
+
+    def _tables(self, tick: int) -> Measured:
+        """As :meth:`whole`, of a stream of tables."""
+        return cast(Measured, self.whole(tick))
+
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
         return self._of(tick - 1).head if tick else self._config.genesis
 
     def head_after(self, tick: int) -> str:
         """The chain head after a tick, computed from what was measured and the head before."""
-        return self._head(self.measured(tick), self._of(tick).unchecked)
+        return self._head(self.measured(tick), self._of(tick).circumstances)
 
-    def _head(self, measured: Reading, unchecked: tuple[str, ...]) -> str:
+    def _head(self, measured: Reading, circumstances: Mapping[str, Any]) -> str:
         return chain_head(
             self.previous(measured.tick),
             measured=measured,
             claim=self.claim_at(measured.tick),
             schema=self._config.schema.hash,
-            unchecked=unchecked,
+            circumstances=circumstances,
         )
 
     def drawn(self, measured: Reading, *, unchecked: tuple[str, ...]) -> Committed:
         """What is to be committed for a tick of the newest segment: secret until it is published."""
-        released = self.newest.pack(measured)
-        return Committed(measured.tick, released, self._head(measured, unchecked), unchecked)
+        released, wait = self.newest.pack(measured), self._config.clock.wait
+        head = self._head(measured, circumstances(unchecked, wait))
+        return Committed(measured.tick, released, head, unchecked, wait)
 
     def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
         """The model of a tick, and its release.
@@ -188,7 +235,7 @@ class Builder:
         facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
         facts |= {"edition": self._config.edition} if self._config.edition > 1 else {}
         facts |= {"segments": starts} if starts else {}
-        facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}
+        facts |= committed.circumstances
         return self.synthesizer(tick).release(
             name=self._config.name,
             schema=self._config.schema,
@@ -200,7 +247,21 @@ class Builder:
             secure=self._secure,
             released=committed.released,
             covariance=None if self._config.workload is None else self.covariance,
+            **({} if self._config.workload is None else {"counted": partial(self._series, tick)}),
+            replicates=partial(self._replicates, tick, model),
+            dated=self._config.edition > 1,
         )
+
+    def _replicates(self, tick: int, model: Model, number: int) -> list[RowModel]:
+        """See :meth:`Synthesizer.replicates`; always the same ones."""
+        seed = seed_of(self._of(tick).head, "replicates")
+        return self.synthesizer(tick).replicates(self.whole(tick), whole(model), number=number, seed=seed)
+
+    def _series(self, tick: int) -> pl.DataFrame:
+        """The lines of a release's own tick."""
+        schema, moment = self._config.schema, self._config.clock.boundary
+        own = lines(schema, self.counted(tick, tick), moment, span="tick")
+        return pl.concat([own, lines(schema, running(self._tables(tick)), moment, span="running")])
 
 
 def from_releases(

@@ -1,6 +1,7 @@
 """The published folder described for open-data portals: ``datapackage.json`` (Data Package 2) and ``croissant.json``.
 
-Both describe the newest release, from public facts alone: its files with sizes and hashes, every column, and what the
+For readers with this program ``settings.toml`` lies beside them. The two describe the newest release, from public facts
+alone: its files with sizes and hashes, every column, and what the
 releases promise. They are no part of a release: they lie beside them, and are written again when there is a newer one.
 """
 
@@ -14,16 +15,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.settings import SETTINGS
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
-from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, tables_fields
-from synthstream.publish.folder import DESCRIPTIONS
+from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
+from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 
 _WHAT = {
     "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",
     "tables": "Counts with the error of their noise: what the rows are made of.",
     "measured": "What passed the gate at the newest tick, for machines.",
+    "series": "Counts of the newest tick, and of all so far, with the error of their noise.",
 }
 
 # What the specification asks every Croissant 1.0 file to begin with.
@@ -70,7 +73,7 @@ class _Newest(NamedTuple):
 
 
 def describe(config: StreamConfig) -> bool:
-    """Write both descriptions beside the releases, if they are not there as they should be; tells whether it did.
+    """Write descriptions and settings beside the releases, if they are not as they should be; tells whether it did.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
@@ -101,7 +104,7 @@ def describe(config: StreamConfig) -> bool:
 
 
 def descriptions(config: StreamConfig) -> dict[str, str]:
-    """Texts of both files by name: a pure function of the configuration and the newest release.
+    """Texts of these files by name: a pure function of the configuration and the newest release.
 
     Raises:
         ConfigError: the releases were made with other settings.
@@ -122,7 +125,14 @@ def descriptions(config: StreamConfig) -> dict[str, str]:
         raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
     newest = _Newest(place.name, manifest, sizes)
     found = (data_package(config, newest), croissant(config, newest))
-    return {name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=True)}
+    return {
+        **{name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=False)},
+        SETTINGS: _stamp(newest) + config.settings,
+    }
+
+
+def _stamp(newest: _Newest) -> str:
+    return f"# {newest.manifest['warning']}\n" if newest.simulated else ""
 
 
 def wanted(config: StreamConfig) -> list[str]:
@@ -173,7 +183,8 @@ def _provenance(newest: _Newest) -> dict[str, Any]:
 def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
     """The newest release as a Data Package 2."""
     about, manifest = config.publication, newest.manifest
-    fields = {"rows": rows_fields(config), "tables": tables_fields(config), "measured": measured_fields()}
+    fields = {"rows": rows_fields(config, manifest), "tables": tables_fields(config), "measured": measured_fields()}
+    fields |= {"series": series_fields(config)} if SERIES in manifest["files"] else {}
     return _given(
         {
             "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
@@ -238,8 +249,8 @@ def _resource(newest: _Newest, name: str, fields: list[FieldFacts]) -> dict[str,
 def _field(field: FieldFacts) -> dict[str, Any]:
     constraints: dict[str, Any] = {"required": not field.empty or None, "enum": list(field.values)}
     constraints |= {"minimum": field.minimum, "maximum": field.maximum}
-    facts = {"name": field.name, "type": field.kind, "description": field.description, "bins": field.bins}
-    return _given({**facts, "constraints": _given(constraints) or None})
+    facts = {"name": field.name, "title": field.title, "type": field.kind, "description": field.description}
+    return _given({**facts, "bins": field.bins, "unit": field.unit, "constraints": _given(constraints) or None})
 
 
 # -- Croissant -------------------------------------------------------------------------------------------------------
@@ -273,8 +284,9 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
             "rai:personalSensitiveInformation": manifest["claim"]["words"],
             "distribution": [_file_object(newest, name) for name in manifest["files"]],
             "recordSet": [
-                _record_set("rows", rows_fields(config)),
+                _record_set("rows", rows_fields(config, manifest)),
                 _record_set("tables", tables_fields(config)),
+                *([_record_set("series", series_fields(config))] if SERIES in manifest["files"] else []),
             ],
         }
     )

@@ -19,6 +19,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from synthstream.config.objects import ObjectPath
+from synthstream.config.settings import SETTINGS
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE, Committed
@@ -27,8 +28,11 @@ from synthstream.release.release import Release
 # What a release is made of, beside its manifest.
 FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
-# What tells portals of the releases, beside them; made of them, and no part of any (``synthstream.publish.catalogue``).
-DESCRIPTIONS = ("datapackage.json", "croissant.json")
+# What streams of tables add to it from the second edition on.
+SERIES = "series.parquet"
+
+# What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.
+DESCRIPTIONS = ("datapackage.json", "croissant.json", SETTINGS)
 
 
 class Newest(NamedTuple):
@@ -62,8 +66,8 @@ class Sink(Protocol):
 class ParquetSink:
     """A folder with one folder per release.
 
-    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines) and
-    ``manifest.json``.
+    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines),
+    ``series.parquet`` (the numbers of its tick, of new streams of tables) and ``manifest.json``.
 
     A release is written aside, synced, and renamed into place. A file that is there is never written again.
 
@@ -81,6 +85,10 @@ class ParquetSink:
     def place(self, tick: int) -> Path:
         """The folder of a tick's release."""
         return self.folder / f"{tick:06d}"
+
+    def where(self, tick: int | None = None) -> str:
+        """What to call the folder of a tick's release, or that of all, in messages."""
+        return str(self.folder if tick is None else self.place(tick))
 
     def ticks(self) -> list[int]:
         """Numbers of the releases that are there, rising. In an object store a release has its manifest."""
@@ -243,7 +251,9 @@ class ParquetSink:
     def _write(self, folder: Path, release: Release) -> None:
         hashes: dict[str, str] = {}
         measured = pl.DataFrame({"released": release.released})
-        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables), ("measured", measured)):
+        rows = release.published if self._rows is None else release.rows(self._rows)
+        frames = {"rows": rows, "tables": release.tables, "measured": measured}
+        for name, frame in (frames | ({"series": release.series} if release.has_series else {})).items():
             path = folder / f"{name}.parquet"
             self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -308,7 +318,8 @@ class Anchor:
 def as_published(tick: int, measured: pl.DataFrame, manifest: Mapping[str, Any]) -> Committed:
     """What was committed for a tick, as its release tells it."""
     released = measured["released"].to_numpy().astype(np.int64)
-    return Committed(tick, released, str(manifest["chain"]["head"]), tuple(manifest.get("unchecked", ())))
+    unchecked, wait = tuple(manifest.get("unchecked", ())), manifest.get("wait")
+    return Committed(tick, released, str(manifest["chain"]["head"]), unchecked, wait)
 
 
 def _aside(release: Release, key: bytes | None) -> str:

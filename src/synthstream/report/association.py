@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 from scipy.stats import chi2
 
+from synthstream.fit.targets import simplex
 from synthstream.publish.history import Cells, History
 from synthstream.workload import FloatArray, Workload
 
@@ -147,20 +148,7 @@ def _margin(workload: Workload, column: int, cells: Cells, *, since: float) -> F
         found = np.maximum(cells.count[here], 0)
     elif np.isfinite(cells.measured[here]).all() and cells.since[here][0] == since:
         measured = cells.measured[here]
-        found = nonnegative(measured, total=max(float(measured.sum()), 0.0))
+        found = simplex(measured, max(float(measured.sum()), 0.0))
     else:
         return None
     return found if found.sum() > 0 else None
-
-
-def nonnegative(values: FloatArray, *, total: float) -> FloatArray:
-    """The nearest numbers, none negative, with a given sum.
-
-    Example:
-        >>> nonnegative(np.array([5.0, 1.0, -2.0]), total=4.0).tolist()
-        [4.0, 0.0, 0.0]
-    """
-    falling = np.sort(values)[::-1]
-    shifts = (np.cumsum(falling) - total) / np.arange(1, values.size + 1)
-    shift = shifts[np.flatnonzero(falling - shifts > 0)[-1]] if (falling > shifts).any() else falling[0]
-    return np.asarray(np.maximum(values - shift, 0.0))

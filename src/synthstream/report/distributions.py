@@ -14,7 +14,8 @@ from markupsafe import Markup
 from synthstream.publish.history import Cells, History, Tick
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.scales import dates, linear, number, ranges
-from synthstream.schema.columns import Boolean, Category, Column, Datetime
+from synthstream.schema.binned import Datetime
+from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.workload import FloatArray
 
 # How many standard errors an error bar reaches to either side.
@@ -43,6 +44,7 @@ class Card:
 
     name: str
     kind: str
+    description: str
     now: Markup
     history: tuple[Markup, ...]
     note: str
@@ -62,8 +64,9 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     over_time = [(tick, running(cells, here)) for tick, cells in history]
     charts = _middle(column, over_time) if is_ordered(column) else _multiples(column, over_time)
     return Card(
-        name=column.name,
+        name=column.title,
         kind=kind_of(column),
+        description=column.words.description or "",
         now=_bars(column, now),
         history=tuple(charts) if len(history) > 1 else (),
         note=note,

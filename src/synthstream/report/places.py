@@ -14,7 +14,8 @@ from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
 from synthstream.report.distributions import Card, middle_chart, quantiles
 from synthstream.report.scales import linear, number, ranges
-from synthstream.schema.columns import Column, Number
+from synthstream.schema.binned import Number
+from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray
 
@@ -51,7 +52,11 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
         >>> axes_of(named), axes_of(named[:1]), axes_of(named[:2], any_pair=True)
         ((2, 1, True), None, (0, 1, False))
     """
-    numbers = [i for i, column in enumerate(columns) if isinstance(column, Number | Coordinate)]
+    numbers = [
+        i
+        for i, column in enumerate(columns)
+        if isinstance(column, Coordinate) or (isinstance(column, Number) and column.even)
+    ]
     latitude = [i for i in numbers if columns[i].name.strip().casefold() in _LATITUDE]
     longitude = [i for i in numbers if columns[i].name.strip().casefold() in _LONGITUDE]
     if latitude and longitude:
@@ -107,12 +112,12 @@ def map_of(
         np.where(grid.counts >= _LEAST, grid.counts, 0).tolist(),
         title=f"{what} up to {tick.end:%Y-%m-%d}",
         description=f"{number(float(grid.counts.sum()))} events in {grid.counts.size} cells. The fullest is at "
-        f"{y.name} {north}, {x.name} {east}.",
+        f"{y.title} {north}, {x.title} {east}.",
         x=linear(x.min, x.max, tight=True),
         y=linear(y.min, y.max, tight=True),
         aspect=min(max(aspect, 0.25), 4.0),
-        x_label=x.name,
-        y_label=y.name,
+        x_label=x.title,
+        y_label=y.title,
         scale="events in a cell, on a logarithmic scale",
         span=span,
         table=boxes(grid),
@@ -128,7 +133,7 @@ def boxes(grid: Grid) -> Table:
         for j in across_cuts:
             ranges = (_range(grid.up, i, grid.counts.shape[0]), _range(grid.across, j, grid.counts.shape[1]))
             rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum())))])
-    return Table(headings=[grid.up.name, grid.across.name, "Events"], rows=rows)
+    return Table(headings=[grid.up.title, grid.across.title, "Events"], rows=rows)
 
 
 def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
@@ -153,7 +158,8 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
         ]
         cards.append(
             Card(
-                name=column.name,
+                name=column.title,
+                description=column.words.description or "",
                 kind=f"numbers from {number(column.min)} to {number(column.max)}",
                 now=_histogram(column, masses[-1]),
                 history=(middle_chart(points, low=column.min, high=column.max),) if len(ticks) > 1 else (),

@@ -16,7 +16,10 @@ import polars as pl
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
+from synthstream.forecast.noticing import noticed
 from synthstream.publish.history import History, Steps, Tick, history_of
+from synthstream.publish.published import codes_of
+from synthstream.release.rows import weight_name
 from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, ColumnCounts, card, running
@@ -24,6 +27,7 @@ from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
 from synthstream.report.promise import Promise
+from synthstream.report.recent import recent
 from synthstream.report.scales import dates, linear, number
 from synthstream.report.theorems import STATEMENTS
 
@@ -33,6 +37,7 @@ _CHANGES = 400
 _FILES = {
     "rows.parquet": "Synthetic rows",
     "tables.parquet": "Counts with their standard errors",
+    "series.parquet": "Counts of the newest tick, with their standard errors",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
@@ -81,9 +86,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         unit=unit.words,
         claim=claim,
         promise=Promise(
-            epsilon=claim["epsilon"],
-            delta=claim["delta"],
-            whom="a person" if claim["unit"] == "person" else "an event",
+            epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"
         ),
         ledger=ledger(found),
         used=newest.tick + 1,
@@ -92,6 +95,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         gaps=gaps(found.ticks),
         without_rows=sum(not tick.has_rows for tick in found.ticks),
         releases=len(found.ticks),
+        cautions=noticed(found.config),
         changes=_changes(found.ticks),
         every=config.clock.every,
         timezone=config.clock.timezone,
@@ -121,6 +125,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     return {
         "total": _total(found.newest, totals[-1]),
         "growth": _growth(ticks, totals),
+        "recent": recent(found),
         "cards": [c for c in cards if c is not None],
         "association": _association(found, listed)
         if len(listed) > 1 or len(found.config.schema.columns) == 2
@@ -137,8 +142,10 @@ def _impossible(found: History) -> int | None:
     config, newest = found.config, found.newest
     if not config.constraints.groups or not newest.has_rows:
         return None
-    codes = config.schema.encode(pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"))
-    return int(np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0).sum())
+    rows, name = pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"), weight_name(config.schema)
+    codes = codes_of(config.schema, rows)
+    broken = np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0)
+    return int(rows[name].to_numpy()[broken].sum() if name in rows.columns else broken.sum())
 
 
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
@@ -147,6 +154,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     return {
         "total": Total(rows=found.newest.rows),
         "growth": _growth(found.sampled(), [None] * len(found.sampled())),
+        "recent": None,
         "cards": point_cards(found, progress=progress),
         "association": None,
         "noise_known": False,
@@ -211,7 +219,7 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
 
 def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
-    names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
+    names = [column.title for column in found.config.schema.columns][:MOST_COLUMNS]
     if not listed:
         return None
     known = any(pair.beyond is not None for pair in listed)

@@ -41,8 +41,13 @@ def ranges(edges: Sequence[float]) -> list[str]:
     Example:
         >>> ranges([47.0, 47.25, 47.5]), ranges([-10, 0, 10])
         (['47.00 to 47.25', '47.25 to 47.50'], ['\u221210 to 0', '0 to 10'])
+        >>> ranges([0.1, 1, 31.6, 1000])
+        ['0.1 to 1', '1 to 31.6', '31.6 to 1,000']
     """
-    step = min(b - a for a, b in pairwise(edges))
+    steps = [b - a for a, b in pairwise(edges)]
+    if max(steps) > 10 * min(steps) and len({number(edge) for edge in edges}) == len(edges):
+        return [f"{a} to {b}" for a, b in pairwise(map(number, edges))]
+    step = min(steps)
     digits = next((d for d in range(12) if all(abs(round(e, d) - e) <= step / 20 for e in edges)), 12)
     texts = [f"{edge:,.{digits}f}".replace("-", "\u2212") for edge in edges]
     return [f"{a} to {b}" for a, b in pairwise(texts)]
@@ -112,7 +117,7 @@ def linear(
     return Axis(low=ends[0], high=ends[1], marks=tuple((p, form(p)) for p in places))
 
 
-def logarithmic(low: float, high: float, *, form: Callable[[float], str] = short) -> Axis:
+def logarithmic(low: float, high: float) -> Axis:
     """An axis by powers of ten; with 2 and 5 between if there are few.
 
     Example:
@@ -129,7 +134,7 @@ def logarithmic(low: float, high: float, *, form: Callable[[float], str] = short
     if len(shown) > 8:
         shown = [p for p in shown if math.isclose(math.log10(p), round(math.log10(p)), abs_tol=1e-9)]
     shown = shown[:: math.ceil(len(shown) / 8)]
-    return Axis(low=places[start], high=places[end], marks=tuple((p, form(p)) for p in shown), log=True)
+    return Axis(low=places[start], high=places[end], marks=tuple((p, short(p)) for p in shown), log=True)
 
 
 def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:

@@ -242,8 +242,8 @@ class Store:
         """Write down what passed the gate; it can never be changed."""
         blob = self._public.seal(packed_ints(committed.released), _place(committed.tick, committed.head))
         self._rows.add("measurement", committed.tick, blob, committed.head)
-        if committed.unchecked:
-            self.put_meta(f"unchecked {committed.tick}", json.dumps(committed.unchecked))
+        for key, told in committed.circumstances.items():
+            self.put_meta(f"{key} {committed.tick}", json.dumps(told))
 
     def _committed(self, which: str, *values: int) -> Committed | None:
         question = f"SELECT tick, released, head FROM measurement {which}"  # noqa: S608 - our own words
@@ -251,8 +251,9 @@ class Store:
         if row is None:
             return None
         tick, blob, head = row
-        unchecked = json.loads(self.meta(f"unchecked {tick}") or "[]")
-        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head, tuple(unchecked))
+        unchecked, wait = (json.loads(self.meta(f"{key} {tick}") or "null") for key in ("unchecked", "wait"))
+        released = unpacked_ints(self._public.open(blob, _place(tick, head)))
+        return Committed(tick, released, head, tuple(unchecked or ()), wait)
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""
@@ -306,6 +307,10 @@ class Store:
         if (mac := self.ingested(item)) is not None:
             self._rows.drop("ingested", item)
             self.put_ingested(new, mac)
+
+    def replace_ingested(self, item: str, mac: str) -> None:
+        """Remember a file that was counted with another fingerprint."""
+        self._rows.put("ingested", item, mac)
 
     def items(self, prefix: str) -> list[str]:
         """What was counted, files and batches: those that begin so, sorted."""

@@ -29,8 +29,17 @@ from synthstream.publish.folder import Newest, ParquetSink, Sink
 from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import parquet_sink, sink_of
 from synthstream.state.store import Store
-from synthstream.stream.opening import NAMED, begin, begun, builder_from, hold, identity_of, key_of, marks_of
-from synthstream.stream.stream import system_gate
+from synthstream.stream.opening import (
+    NAMED,
+    begin,
+    begun,
+    builder_from,
+    hold,
+    identity_of,
+    key_of,
+    marks_of,
+    system_gate,
+)
 from synthstream.stream.verification import Progress, builder_of, published
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.segments import ResumedMechanism, whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +20,7 @@ from synthstream.kernel.refreshed import Refreshed
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.synthesizers.contract import Models
+from synthstream.synthesizers.contract import Models, RowErrors
 from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -39,20 +39,7 @@ _LISTED = 2000
 _BOXES = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableErrors:
-    """Expected errors of tables of published rows, in events.
-
-    Args:
-        table_error: order of a table -> expected sum of absolute errors over its cells: mean over tables.
-        box: error of the count of events in a box: root mean square over boxes.
-    """
-
-    table_error: dict[int, float]
-    box: float
-
-
-def errors_of(workload: Workload, gap: FloatArray) -> TableErrors:
+def errors_of(workload: Workload, gap: FloatArray) -> RowErrors:
     """Errors of one release, from estimated minus true counts over all cells of a workload, shape ``(cells,)``.
 
     A box is half of the codes of each of two columns, drawn at random: a quarter of their table.
@@ -65,7 +52,7 @@ def errors_of(workload: Workload, gap: FloatArray) -> TableErrors:
     sums = np.add.reduceat(np.abs(gap), workload.offsets[:-1])
     order = np.array([len(m) for m in workload.marginals])
     table_error = {int(k): float(sums[order == k].mean()) for k in np.unique(order) if k}
-    return TableErrors(table_error=table_error, box=float(np.sqrt(np.mean(_in_boxes(workload, gap) ** 2))))
+    return RowErrors(table_error=table_error, box=float(np.sqrt(np.mean(_in_boxes(workload, gap) ** 2))))
 
 
 def box_variance(workload: Workload, variance: FloatArray) -> float:
@@ -114,7 +101,7 @@ Fit = Callable[[list[Measured], Population | None, int], Population]
 
 def at_every_tick(
     mechanism: Marginals, shape: LatentClasses, *, tick: int, events: float, draws: int = _MOST_DRAWS
-) -> TableErrors:
+) -> RowErrors:
     """Errors of rows fitted to tables that are measured at every tick, after a tick, 0-based.
 
     Rows live on from release to release and so average some noise out. A few ticks before this one are simulated with
@@ -139,7 +126,7 @@ def at_every_tick(
 
 def at_refreshes(
     mechanism: Refreshed, shape: LatentClasses, *, tick: int, events: float, draws: int = _MOST_DRAWS
-) -> TableErrors:
+) -> RowErrors:
     """As :func:`at_every_tick`, of tables of which larger ones are measured at refreshes.
 
     Rows follow the newest measurement, so the last two refreshes and this tick are simulated alone.
@@ -169,7 +156,7 @@ def _simulated(
     fitted: Fit,
     events: float,
     draws: int,
-) -> TableErrors:
+) -> RowErrors:
     """Errors of rows after the last of some ticks, mean over draws.
 
     Args:
@@ -192,7 +179,7 @@ def _simulated(
             values = np.where(small, true, larger) + noise[k] / scale
             history.append(Measured(tick=t, workload=workload, values=values, variance=variance[k]))
             rows = fitted(history, rows, draw)
-            gap = np.asarray(workload.count(rows.codes.astype(np.int32)) - true, dtype=np.float64)
+            gap = np.asarray(rows.counts(workload) - true, dtype=np.float64)
         found.append(errors_of(workload, gap * scale))
     return mean_of(found)
 
@@ -216,7 +203,7 @@ def _memory(tick: int, left_out: int) -> float:
 
 def in_epochs(
     made: Any, shape: LatentClasses, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0
-) -> dict[int, TableErrors]:
+) -> dict[int, RowErrors]:
     """Errors, by number of ticks, of rows fitted to tables that are measured once an epoch: by running the mechanism.
 
     Args:
@@ -245,7 +232,7 @@ def in_epochs(
         for again in range(min(end - before, _FITS if end in ticks else 1)):
             last = made.fit(end - 1, history.__getitem__, last, models, seed=end + again)
         if end in ticks and last is not None:
-            gap = np.asarray(workload.count(last.codes.astype(np.int32)) - true, dtype=np.float64)
+            gap = np.asarray(last.counts(workload) - true, dtype=np.float64)
             found[end] = errors_of(workload, np.asarray(gap * scale, dtype=np.float64))
     return found
 
@@ -282,27 +269,10 @@ def _stepped(mechanism: Epochs, ticks: int) -> list[int]:
 
     Where shares do not change all other epochs have one part. Rows that come evenly end a part by growing by a tenth.
     """
-    ends = ends_of_epochs(mechanism, ticks)
+    ends = mechanism.ended(ticks)
     if mechanism.counts_rows:
-        ends = sorted({*ends, *ends_of_epochs(replace(mechanism, growth=1.1), ticks)})
+        ends = sorted({*ends, *replace(mechanism, growth=1.1).ended(ticks)})
     return ends
-
-
-def ends_of_epochs(mechanism: Epochs, ticks: int) -> list[int]:
-    """Numbers of ticks, up to ``ticks``, after which an epoch ends.
-
-    Example:
-        >>> mechanism = Epochs(
-        ...     workload=Workload.all_up_to(1, sizes=(2,)), budget=Budget(epsilon=1.0, delta=0.0), horizon=50, picks=1
-        ... )
-        >>> ends_of_epochs(mechanism, 30)
-        [1, 2, 3, 5, 8, 12, 18, 27]
-    """
-    ends, end = [], mechanism.begin(ticks)
-    while end > 0:
-        ends.append(end)
-        end = mechanism.begin(end - 1)
-    return ends[::-1]
 
 
 def seconds_per_release(
@@ -346,9 +316,9 @@ def _most_rows(workload: Workload) -> int:
     return int(np.clip(MOST_ROWS * 20 / max(held, 1.0), 1000, MOST_ROWS))
 
 
-def mean_of(found: Sequence[TableErrors]) -> TableErrors:
+def mean_of(found: Sequence[RowErrors]) -> RowErrors:
     """Means over draws."""
-    return TableErrors(
+    return RowErrors(
         table_error={k: float(np.mean([f.table_error[k] for f in found])) for k in found[0].table_error},
         box=float(np.sqrt(np.mean([f.box**2 for f in found]))),
     )
