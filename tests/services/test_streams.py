@@ -246,11 +246,11 @@ def test_run_says_that_rows_wait_for_a_writer_and_never_how_many(
         late.execute(f"BEGIN; LOCK TABLE {feed.name} IN ROW EXCLUSIVE MODE")
         for number in (0, 5):
             feed.put([{"n": 1, "seen": day(0.5)}] * number)
-            told = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-01"])
+            told = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-01"])
             said.add(told.stdout)
         late.execute("COMMIT")
     assert len(said) == 1
     assert "has been open for more than ten seconds" in said.pop()
-    told = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-01"])
+    told = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-01"])
     assert "has been open" not in told.stdout
     feed.end()
