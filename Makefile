@@ -28,8 +28,12 @@ test test-all: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+# What looks for barriers in pages, where npm is; tests of it are skipped elsewhere.
+$(VENV)/node_modules/axe-core/axe.min.js:
+	-npm install --silent --no-save --prefix $(VENV) axe-core@4.14.1
+
 # What make test leaves out: laws of the noise on many samples, kills, browsers, every kind with everything, a wheel.
-test-all: wheel-test
+test-all: wheel-test $(VENV)/node_modules/axe-core/axe.min.js
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 # A wheel of this checkout, in a new environment in another folder.

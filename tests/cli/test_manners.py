@@ -261,6 +261,8 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("recover stream.toml", "say --adopt or --republish"),
         ("recover stream.toml --republish", "There is no state"),
         ("describe stream.toml", "no release yet"),
+        ("publish stream.toml site", "no release yet"),
+        ("publish stream.toml .", "neither may lie in the other"),
         ("audit stream.toml --confidence 2", "between 0 and 1"),
     ],
 )

@@ -17,6 +17,7 @@ FILES = [
     *(SOURCE / "ingest" / f"{name}.py" for name in ("cursors", "files", "intake", "kafka", "persons", "postgres")),
     *(SOURCE / "publish" / f"{name}.py" for name in PUBLISHING),
     SOURCE / "stream" / "stream.py",
+    SOURCE / "report" / "site.py",
 ]
 
 STATE = {

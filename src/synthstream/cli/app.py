@@ -15,6 +15,7 @@ from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, verify_command
 from synthstream.cli.plan import plan_command
+from synthstream.cli.publish import publish_command
 from synthstream.cli.questions import series_command, table_command
 from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
@@ -33,6 +34,7 @@ COMMANDS = {
     "table": table_command,
     "series": series_command,
     "report": report_command,
+    "publish": publish_command,
     "describe": describe_command,
     "verify": verify_command,
     "backup": backup_command,
@@ -52,6 +54,7 @@ The usual order:
   synthstream table stream.toml zone hour
   synthstream series stream.toml zone --every 1mo
   synthstream report stream.toml -o report.html
+  synthstream publish stream.toml site
 
 Exit status:
   0    done, also if nothing was due

@@ -56,9 +56,13 @@ _TYPES = {
 
 
 class _Newest(NamedTuple):
-    """The newest release: its manifest, and the size of each of its files in bytes."""
+    """The newest release: its manifest, and the size of each of its files in bytes.
 
-    folder: str
+    Args:
+        where: what stands before the name of each of its files, such as ``000007/``; empty if they lie beside.
+    """
+
+    where: str
     manifest: dict[str, Any]
     sizes: dict[str, int]
 
@@ -103,8 +107,11 @@ def describe(config: StreamConfig) -> bool:
     return written
 
 
-def descriptions(config: StreamConfig) -> dict[str, str]:
+def descriptions(config: StreamConfig, *, beside: bool = False) -> dict[str, str]:
     """Texts of these files by name: a pure function of the configuration and the newest release.
+
+    Args:
+        beside: whether they will lie in the newest release's own folder, or in a copy of it, and not above it.
 
     Raises:
         ConfigError: the releases were made with other settings.
@@ -123,7 +130,7 @@ def descriptions(config: StreamConfig) -> dict[str, str]:
         sizes = {name: (place / name).stat().st_size for name in (*manifest["files"], "manifest.json")}
     except OSError as error:
         raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
-    newest = _Newest(place.name, manifest, sizes)
+    newest = _Newest("" if beside else f"{place.name}/", manifest, sizes)
     found = (data_package(config, newest), croissant(config, newest))
     return {
         **{name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=False)},
@@ -174,7 +181,7 @@ def _description(config: StreamConfig, newest: _Newest) -> str:
 def _provenance(newest: _Newest) -> dict[str, Any]:
     manifest = newest.manifest
     facts = {key: manifest.get(key) for key in ("name", "tick", "start", "end", "rows", "warning", "claim", "chain")}
-    return {**_given(facts), "manifest": f"{newest.folder}/manifest.json"}
+    return {**_given(facts), "manifest": f"{newest.where}manifest.json"}
 
 
 # -- Data Package ----------------------------------------------------------------------------------------------------
@@ -201,7 +208,7 @@ def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
                 *(_resource(newest, name, listed) for name, listed in fields.items()),
                 {
                     "name": "manifest",
-                    "path": f"{newest.folder}/manifest.json",
+                    "path": f"{newest.where}manifest.json",
                     "title": "Claim, chain and hashes of the release",
                     "format": "json",
                     "mediatype": "application/json",
@@ -236,7 +243,7 @@ def _resource(newest: _Newest, name: str, fields: list[FieldFacts]) -> dict[str,
     return {
         "name": name,
         "type": "table",
-        "path": f"{newest.folder}/{file}",
+        "path": f"{newest.where}{file}",
         "description": _WHAT[name],
         "format": "parquet",
         "mediatype": "application/vnd.apache.parquet",
@@ -313,7 +320,7 @@ def _file_object(newest: _Newest, file: str) -> dict[str, Any]:
         "@id": file,
         "name": file,
         "description": _WHAT[file.removesuffix(".parquet")],
-        "contentUrl": f"{newest.folder}/{file}",
+        "contentUrl": f"{newest.where}{file}",
         "contentSize": f"{newest.sizes[file]} B",
         "encodingFormat": "application/x-parquet",
         "sha256": newest.manifest["files"][file],

@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -200,14 +200,9 @@ class ParquetSink:
             ) from error
 
     def _put(self, final: Path, release: Release, name: str) -> None:
-        do, aside = self._env.do, self.folder / name
-        do("make sink", partial(make_folder, self.folder))
-        do("sync sink's name", partial(sync_parent, self.folder))
-        do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
-        do("make aside", aside.mkdir)
-        self._write(aside, release)
-        do("sync aside", partial(sync, aside))
-        do("rename release", partial(aside.rename, final))
+        aside = self.folder / name
+        write_aside(aside, partial(self._write, release=release), self._env)
+        self._env.do("rename release", partial(aside.rename, final))
 
     def files(self, tick: int) -> dict[str, bytes]:
         """All files of a tick's release that are still there, as they were published; its manifest is the last.
@@ -248,7 +243,7 @@ class ParquetSink:
             raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. Restore it.")
         return content
 
-    def _write(self, folder: Path, release: Release) -> None:
+    def _write(self, folder: Path, *, release: Release) -> None:
         hashes: dict[str, str] = {}
         measured = pl.DataFrame({"released": release.released})
         rows = release.published if self._rows is None else release.rows(self._rows)
@@ -313,6 +308,21 @@ class Anchor:
                 f"anchor {self.path}: {words(error)}. The release is committed; run again to go on."
             ) from error
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write_aside(aside: Path, write: Callable[[Path], None], env: Env) -> None:
+    """Make a folder anew under the name of what is unfinished, with its content on disk; the caller renames it.
+
+    Args:
+        write: fills the folder, and syncs each file.
+    """
+    do = env.do
+    do("make sink", partial(make_folder, aside.parent))
+    do("sync sink's name", partial(sync_parent, aside.parent))
+    do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
+    do("make aside", aside.mkdir)
+    write(aside)
+    do("sync aside", partial(sync, aside))
 
 
 def as_published(tick: int, measured: pl.DataFrame, manifest: Mapping[str, Any]) -> Committed:

@@ -34,7 +34,7 @@ from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
 from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
-from synthstream.workload import CodeArray, IntArray, Workload
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
 def releases(place: str | Path, *, simulate: bool = False, copy: str | Path | None = None) -> Releases:
@@ -161,6 +161,10 @@ class Releases:
         for tick in {found.first - 1, found.tick} - {-1}:
             self._check(builder, tick)
         return found
+
+    def covariance(self, tick: int) -> Callable[[int, int], FloatArray]:
+        """Of the noise, between any two ticks up to this one: see :meth:`Builder.covariance`. Public facts alone."""
+        return self._builder(tick).covariance
 
     def series(self, column: str | None = None, *, every: str | None = None) -> pl.DataFrame:
         """What was counted in each step, with its error: by tick, or by week, month, quarter or year.

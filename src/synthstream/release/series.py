@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -158,6 +157,9 @@ def steps(clock: Clock, every: str | None, *, newest: int) -> list[tuple[int, in
     coarse = Clock(start=start, every=every, horizon=None, timezone=clock.timezone)
     if coarse.boundary(1) - coarse.boundary(0) < clock.boundary(1) - clock.boundary(0):
         raise NotReleased(f"series: every = {every!r} is shorter than a tick, which is {clock.every}")
-    ticks = range(newest + 1)
-    groups = [list(group) for _, group in groupby(ticks, lambda tick: coarse.ended_before(clock.boundary(tick)))]
-    return [(group[0], group[-1]) for group in groups]
+    groups, at = dict[int, list[int]](), 0
+    for tick in range(newest + 1):
+        while coarse.boundary(at + 1) <= clock.boundary(tick):
+            at += 1
+        groups.setdefault(at, []).append(tick)
+    return [(group[0], group[-1]) for group in groups.values()]

@@ -130,7 +130,7 @@ def labels_of(column: Column) -> list[str]:
 
 
 def _bars(column: Column, now: ColumnCounts) -> Markup:
-    """Bars of one column: bins in their order, others from the largest."""
+    """Bars of one column: bins in their order, others from the largest, which is never folded away."""
     labels, values = labels_of(column), len(column.value_labels)
     bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]
     natural = not isinstance(column, Category)
@@ -140,7 +140,7 @@ def _bars(column: Column, now: ColumnCounts) -> Markup:
         joined = [_bar(_span(column, labels, g), now, g, muted=False) for g in groups]
         bars = [*joined, *bars[values:]]
     if not natural:
-        bars = sorted(bars[:values], key=lambda bar: -bar.value) + bars[values:]
+        bars = sorted(bars, key=lambda bar: -bar.value)
     head = bars if natural or len(bars) <= _SHOWN + 2 else bars[:_SHOWN]
     return bar_chart(head, more=bars[len(head) :], title="Now", high=_top(bars))
 

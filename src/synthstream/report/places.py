@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,8 @@ from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray
 
-_LATITUDE = ("lat", "latitude")
-_LONGITUDE = ("lon", "lng", "long", "longitude")
+_LATITUDE = {"lat", "latitude"}
+_LONGITUDE = {"lon", "lng", "long", "longitude"}
 _BARS, _BOXES = 16, 4
 # A cell with less than half an event is drawn empty.
 _LEAST = 0.5
@@ -44,11 +45,13 @@ class Grid:
 def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, int, bool] | None:
     """Positions of the columns to draw across and up, and whether they are longitude and latitude by their names.
 
+    A word of the name is enough, as in ``pickup_longitude``; of several, the first of each.
+
     Args:
         any_pair: whether the first two will do if none are named so.
 
     Example:
-        >>> named = [Number(name=n, min=0, max=1, bins=2) for n in ("fare", "Latitude", "lng")]
+        >>> named = [Number(name=n, min=0, max=1, bins=2) for n in ("fare", "Pickup Latitude", "pickup_lng")]
         >>> axes_of(named), axes_of(named[:1]), axes_of(named[:2], any_pair=True)
         ((2, 1, True), None, (0, 1, False))
     """
@@ -57,8 +60,9 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
         for i, column in enumerate(columns)
         if isinstance(column, Coordinate) or (isinstance(column, Number) and column.even)
     ]
-    latitude = [i for i in numbers if columns[i].name.strip().casefold() in _LATITUDE]
-    longitude = [i for i in numbers if columns[i].name.strip().casefold() in _LONGITUDE]
+    words = {i: set(re.split(r"[^a-z]+", columns[i].name.casefold())) for i in numbers}
+    latitude = [i for i in numbers if words[i] & _LATITUDE]
+    longitude = [i for i in numbers if words[i] & _LONGITUDE]
     if latitude and longitude:
         return longitude[0], latitude[0], True
     return (numbers[0], numbers[1], False) if any_pair and len(numbers) > 1 else None
@@ -151,7 +155,7 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
     for column in found.config.schema.columns:
         if not isinstance(column, Coordinate):
             continue
-        masses = [_masses(frame, column) for frame in nodes]
+        masses = [masses_of(frame, column) for frame in nodes]
         points = [
             (tick, quantiles(np.maximum(mass, 0), np.linspace(column.min, column.max, mass.size + 1).tolist()))
             for tick, mass in zip(ticks, masses, strict=True)
@@ -169,7 +173,8 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
     return cards
 
 
-def _masses(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
+def masses_of(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
+    """Events by the finest ranges of one column that a release lists."""
     name = f"{column.name} from"
     return nodes.group_by(name).agg(pl.col("count").sum()).sort(name)["count"].to_numpy().astype(np.float64)
 

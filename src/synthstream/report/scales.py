@@ -105,6 +105,8 @@ def linear(
         >>> axis = linear(0, 4588)
         >>> axis.high, [label for _, label in axis.marks]
         (5000.0, ['0', '1,000', '2,000', '3,000', '4,000', '5,000'])
+        >>> [label for _, label in linear(-122.45, -122.40, tight=True).marks]
+        ['−122.45', '−122.44', '−122.43', '−122.42', '−122.41', '−122.40']
     """
     if not high > low:
         high = low + (abs(low) or 1.0)
@@ -114,7 +116,10 @@ def linear(
     places = [i * step for i in range(first, last + 1)]
     ends = (low, high) if tight else (places[0], places[-1])
     form = number if form is short and abs(ends[1]) <= 10_000 else form
-    return Axis(low=ends[0], high=ends[1], marks=tuple((p, form(p)) for p in places))
+    labels = [form(p) for p in places]
+    if len(set(labels)) < len(labels):  # three digits do not tell them apart
+        labels = [label.split(" to ")[0] for label in ranges([*places, places[-1] + step])]
+    return Axis(low=ends[0], high=ends[1], marks=tuple(zip(places, labels, strict=True)))
 
 
 def logarithmic(low: float, high: float) -> Axis:
