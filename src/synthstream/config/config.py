@@ -22,8 +22,8 @@ from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
 from synthstream.config.settings import SETTINGS, settings_text, toml_of
-from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
-from synthstream.config.sources import Files, FilesConfig, LogConfig
+from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
+from synthstream.config.sources import Files, FilesConfig, KafkaConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition
@@ -86,6 +86,7 @@ class StreamConfig:
     mirrors: tuple[AnyMirror, ...] = ()
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = field(default_factory=PublicationConfig)
+    status: StatusConfig = field(default_factory=StatusConfig)
     edition: Edition = NEWEST
     constraints: Known = NOTHING
     settings: str = field(default="", repr=False, compare=False)
@@ -179,6 +180,7 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
+            **({"source.format": "debezium"} if self.log is not None and self.log.of_changes else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
         }
@@ -320,6 +322,7 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
         "encryption": file.encryption and file.encryption.within(base),
         "publication": file.publication,
+        "status": file.status,
     }
 
 
@@ -342,6 +345,10 @@ def _schema(file: File, problems: Problems) -> Schema | None:
 
 def _of_its_own(file: File) -> None:
     """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
+    if file.op is None and isinstance(file.source, KafkaConfig) and file.source.of_changes:
+        raise ConfigError(
+            'op: changes of a table take rows away, too. Say op = "op" at the top, or another name that is no column'
+        )
     if file.op is not None and file.op in [column.read_from for column in file.columns]:
         raise ConfigError(
             f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"

@@ -11,7 +11,7 @@ from synthstream.config.constraints import ConstraintSection
 from synthstream.config.keys import Name, Place, Section, Time
 from synthstream.config.keys import Words as _Values
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
+from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
@@ -204,6 +204,7 @@ class File(Section):
     mirror: tuple[MirrorConfig, ...] = Field(default=(), strict=False)
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = PublicationConfig()
+    status: StatusConfig = StatusConfig()
 
 
 def column_of(section: AnyColumn, timezone: str) -> Column:
