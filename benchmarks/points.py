@@ -8,10 +8,11 @@ sees none (benchmarks.offline); adaptive-tree is the stream of Kumar, Strohmer a
 
     ... --points 50000 --data circles --neighbours add-remove --every 500 --at .1,.3,.6,1 --method adaptive-tree
 
-w1 is the distance of the synthetic measure to the true one after the last point, w1_at at each moment. NOT PRIVATE. In one dimension it is
-exact; in two, exact between masses on a grid of 128 x 128 cells (256 x 256 from a million points) in the maximum norm;
-in three, the mean over 64 directions, the same for all runs. w1_scaled is w1 (epsilon points)^(1/dim). Speed is that
-of taking points in; releasing comes on top. Memory is that of the process before w1 is computed, points included.
+w1 is the distance of the synthetic measure to the true one after the last point, w1_at at each moment. NOT PRIVATE.
+In one dimension it is exact; in two, exact between masses on a grid of 128 x 128 cells (256 x 256 from a million
+points) in the maximum norm; in three, the mean over 64 directions, the same for all runs. w1_scaled is
+w1 (epsilon points)^(1/dim). Speed is that of taking points in; releasing comes on top. Memory is that of the process
+before w1 is computed, points included.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import offline, online
-from benchmarks.adaptive_tree import BLOCK, AdaptiveTree
+from benchmarks.adaptive_tree import AdaptiveTree
 from benchmarks.clouds import Cloud, points
 from benchmarks.distances import histogram, w1_sliced
 from benchmarks.environment import environment, peak_mb
@@ -71,6 +72,11 @@ class Setting:
         return tuple(max(1, round(part * self.points)) for part in self.at)
 
     @property
+    def shown(self) -> str:
+        """``at`` as an option says it."""
+        return ",".join(map(str, self.at))
+
+    @property
     def spans(self) -> list[slice]:
         """Points of each tick."""
         return list(online.batches(self.points, self.every) if self.every else online.ticks(self.points, self.epsilon))
@@ -108,9 +114,7 @@ def _offline(mechanism: Callable[..., FloatArray]) -> Method:
             counted = time.perf_counter()
             masses = mechanism(counts, partition, epsilon=how.epsilon, rng=rng)
             seconds = counted - begin, time.perf_counter() - counted
-            yield Outcome(
-                masses=masses, depth=partition.depth, seconds_ingest=seconds[0], seconds_release=seconds[1]
-            )
+            yield Outcome(masses=masses, depth=partition.depth, seconds_ingest=seconds[0], seconds_release=seconds[1])
 
     return at_moments
 
@@ -146,12 +150,10 @@ def _hypercube(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
     yield Outcome(masses=found.masses, depth=found.level, seconds_ingest=ingest, seconds_release=release)
 
 
-def _tree(how: Setting, block: int) -> AdaptiveTree:
+def _tree(how: Setting) -> AdaptiveTree:
     if how.delta:
         raise SystemExit(f"--delta: {how.method} is pure")
-    return AdaptiveTree(
-        dimension=how.dim, epsilon=how.epsilon, neighbours=how.neighbours, block=block, seed=how.seed
-    )
+    return AdaptiveTree(dimension=how.dim, epsilon=how.epsilon, neighbours=how.neighbours, seed=how.seed)
 
 
 def _taken(tree: AdaptiveTree, points: FloatArray) -> float:
@@ -168,7 +170,7 @@ def _shown(tree: AdaptiveTree, seconds: float) -> Outcome:
 
 
 def _adaptive_tree(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
-    tree, due, seconds = _tree(how, BLOCK), list(how.moments), 0.0
+    tree, due, seconds = _tree(how), list(how.moments), 0.0
     for span in how.spans:
         seconds += _taken(tree, cloud[span])
         while due and span.stop >= due[0]:
@@ -178,7 +180,7 @@ def _adaptive_tree(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
 
 def _privtree(cloud: FloatArray, how: Setting) -> Iterator[Outcome]:
     for moment in how.moments:
-        tree = _tree(how, 0)
+        tree = _tree(how)
         yield _shown(tree, _taken(tree, cloud[:moment]))
 
 
