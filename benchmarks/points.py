@@ -68,8 +68,9 @@ class Setting:
 
     @property
     def moments(self) -> tuple[int, ...]:
-        """Numbers of points after which W1 is measured."""
-        return tuple(max(1, round(part * self.points)) for part in self.at)
+        """Numbers of points after which W1 is measured: the first ticks that end there or later."""
+        ends = [span.stop for span in self.spans]
+        return tuple(next(end for end in ends if end >= round(part * self.points)) for part in self.at)
 
     @property
     def shown(self) -> str:

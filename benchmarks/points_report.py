@@ -166,9 +166,9 @@ def _table(lines: Sequence[Line]) -> str:
 
 def _moments(lines: Sequence[Line]) -> str:
     rows = [
-        "The first tenth of the points in one tick, then 500 at each; add-remove. `adaptive-tree` is the stream of Kumar,",
-        "Strohmer and Vershynin 2024, `offline-privtree` one PrivTree over all points so far, with the whole budget. In",
-        "brackets: W1 beside that of `adaptive-tree`. Two dimensions, the metric as below.\n",
+        "The first tenth of the points in one tick, then 500 at each; add-remove. `adaptive-tree` is the stream of",
+        "Kumar, Strohmer and Vershynin 2024, `offline-privtree` one PrivTree over all points so far, with the whole",
+        "budget. In brackets: W1 beside that of `adaptive-tree`. Two dimensions, the metric as below.\n",
         "| data | points | seeds | method | after 10 % | 30 % | 60 % | all |",
         "| --- " * 8 + "|",
     ]

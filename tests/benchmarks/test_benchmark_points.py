@@ -227,11 +227,12 @@ def test_the_document_holds_all_methods(tmp_path: Path) -> None:
         w1 = size * setting.points ** (-1 / setting.dim) * (1 + setting.seed / 5)
         speed = None if setting.method == "uniform" else 1_000_000 + setting.points
         facts = {"w1": w1, "points_per_second": speed, "release_seconds": 0.01, "peak_mb": 200.0}
-        lines.append({**asdict(setting), **facts})
+        lines.append({**asdict(setting), **facts, "w1_at": [w1] * len(setting.at)})
     lines += [{**line, "method": "other"} for line in lines if line["method"] == "uniform"]
     write(lines, tmp_path)
     text = (tmp_path / "points.md").read_text()
     assert "| data | points | seeds | points | hypercube | offline-pmm | offline-haar | uniform | other |" in text
+    assert "| circles | 50,000 | 2 | offline-privtree | 0.0049 (1.00) |" in text
     assert " | 0.000110 ±0.000010 | 0.000055 ±0.000005 (0.50) |" in text
     assert "| 2 | 1,000,000 | offline-haar | 2,000,000 | 0.01 | 200 |" in text
     for name in ("points-1d.png", "points-2d.png", "points-speed.png"):
