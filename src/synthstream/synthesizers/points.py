@@ -83,7 +83,7 @@ class _OfEpochs(_OfPoints[R]):
     """What points that come, and points that also go, have in common."""
 
     skips_ticks = True
-    no_window = "its readings begin anew whenever the number of events has grown by a public factor, so they have no difference"
+    no_window = "its readings begin anew in every epoch of the number of events, so they have no difference"
 
     @staticmethod
     def shape(last: Cloud | None) -> Shape:
