@@ -23,8 +23,8 @@ _ROUNDS = 4
 
 # Epochs while the number of events doubles, from edition 3 on.
 _EPOCHS = 2
-# A node is worth a reading if it holds this many times its noise; its halves get this many times its own part.
-_WORTH, _DEEPER = 2.0, 1.2
+# A node is worth a reading if it holds this many times its noise.
+_WORTH = 2.0
 
 # Shares of an epoch's budget for readings while it is open: the least, if the newest epochs look alike, and the most.
 _CALM, _MOVING = 0.08, 0.45
@@ -76,7 +76,7 @@ class Schedule:
 
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
-        new = [[_EPOCHS, _WORTH, _DEEPER, _CALM_BY_NODE]] if self.by_node else []
+        new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
@@ -124,7 +124,8 @@ class Schedule:
         """Parts for every node of the next level, int64, shape ``(2**level,)``; 0: it is not worth measuring.
 
         A node that holds m events can be halved about log2(m / noise) times before its parts drown in noise. What is
-        left of the budget is divided among these levels, each getting ``_DEEPER`` times as much as the one above it.
+        left of the budget is divided among these levels, each getting 2^((1 - 1/d) / 2) times as much as the one above
+        it: the square root of how the sum of the widths of all nodes grows.
         """
         mass = np.array([max(events, 0.0)])
         for values in above:
@@ -134,7 +135,8 @@ class Schedule:
         for _ in range(_ROUNDS):
             levels = np.maximum(np.log2(np.maximum(worth / levels, 1e-9)), 1.0)
         levels = np.minimum(np.ceil(levels), depth - len(above))
-        parts = left * (_DEEPER - 1) / (_DEEPER**levels - 1)
+        deeper = 2 ** ((1 - 1 / self.dimension) / 2)
+        parts = left * (deeper - 1) / (deeper**levels - 1) if self.dimension > 1 else left / levels
         # Few different numbers: three binary digits each.
         units = _rounded(parts)
         return np.where((worth > 1) & (units >= LEAST), np.minimum(units, left), 0)
