@@ -94,6 +94,10 @@ class StateError(SynthstreamError):
     """The state folder cannot be used."""
 
 
+class StateUnbegun(StateError):
+    """The first run ended before anything was written down."""
+
+
 class StateLocked(StateError):
     """Another process holds the state folder."""
 

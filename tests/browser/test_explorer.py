@@ -67,7 +67,7 @@ def evictions(tmp_path_factory: pytest.TempPathFactory, driver: Any) -> Path:
     found = tmp_path_factory.mktemp("examples")
     for name in ("data", "evictions"):
         shutil.copytree(EVICTIONS / name, found / name, ignore=shutil.ignore_patterns("state*", "releases*"))
-    command(["run", str(found / "evictions/stream.toml"), "-q"])
+    command(["run", str(found / "evictions/stream.toml"), "-q", "--yes"])
     publish(found / "evictions")
     return found / "evictions"
 

@@ -33,10 +33,15 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
 
     loaded = load(path)
     found = facts(loaded)
-    if yes or found["started"] or found["lost"]:  # what is lost is refused when it is opened
+    if found["started"] or found["lost"]:  # what is lost is refused when it is opened
+        return False
+    files = _files(loaded)
+    if yes:
         return False
     over = due(loaded.clock, until=until, now=REAL.now())
     told = [found["claim"]["words"], _over(loaded, over, until), f"Look first: {program()} check {path}"]
+    if over and files == 0:
+        told.insert(2, "No file fits [source] path yet: all that is released now would be empty")
     if quiet() or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise SystemExit(
             fail(
@@ -52,6 +57,21 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
     if answer.strip().lower() != "yes":
         raise SystemExit(fail("it was not opened, and nothing was spent."))
     return True
+
+
+def _files(config: StreamConfig) -> int | None:
+    """Number of files of the source, of which the first has all columns; ``None`` for other sources.
+
+    A path that is not there, or a header that does not fit, is refused before there is a state.
+    """
+    from synthstream.ingest.counting import files_of, refuse_other_columns
+
+    source = files_of(config)
+    if source is None:
+        return None
+    files = source.files()
+    refuse_other_columns(source, files)
+    return len(files)
 
 
 def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:

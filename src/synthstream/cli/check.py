@@ -33,7 +33,7 @@ def check_command(
     from synthstream.stream.opening import begun
 
     if output is not None:
-        check_output(config, output, page=True, in_state=False)
+        check_output(config, output, page=True, in_state=False, private=True)
     no_core_dump()
     loaded = begun(load(config))
     looked = look(loaded, [path.absolute() for path in files or []], progress=lambda known: bar(known, "reading"))

@@ -81,13 +81,16 @@ def cautioned(shown: Console, cautions: Iterable[Caution]) -> None:
         shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
 
 
-def check_output(config: Path, output: Path, *, page: bool, in_state: bool | None = None) -> None:
+def check_output(
+    config: Path, output: Path, *, page: bool, in_state: bool | None = None, private: bool = False
+) -> None:
     """Raise ``ConfigError`` unless a file can be written without harm to the stream.
 
     Not over the configuration or a file of the source, and not among the releases, real or simulated. A page ends in
     ``.html``, and replaces pages alone.
 
     Args:
+        private: whether it is for the custodian alone, and so never in a site or a copy of releases.
         in_state: whether it may lie in the state; left out: pages may, other files may not.
     """
     from synthstream.config.config import load
@@ -108,6 +111,10 @@ def check_output(config: Path, output: Path, *, page: bool, in_state: bool | Non
             )
         if not (page if in_state is None else in_state) and place.is_relative_to(one.state.resolve()):
             raise ConfigError(f"-o {output}: lies in {one.state}, which is the program's own. Name another place.")
+    copies = {Path(str(getattr(mirror, "path", config))).resolve() for mirror in real.mirrors}
+    for folder in place.parents if private else ():
+        if folder in copies or any((folder / name).exists() for name in ("manifest.json", "latest/manifest.json")):
+            raise ConfigError(f"-o {output}: lies in {folder}, which is published. Name another place.")
     if page and output.suffix not in (".html", ".htm"):
         raise ConfigError(f"-o {output}: a page's name ends in .html.")
     if page and output.exists() and not output.read_bytes()[:15].lower().startswith(b"<!doctype html"):

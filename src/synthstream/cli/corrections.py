@@ -27,10 +27,11 @@ def _opened(config: Path) -> Iterator[Stream]:
     """A stream that has begun."""
     from synthstream.config.config import load
     from synthstream.stream import stream as streams
+    from synthstream.stream.opening import began
 
     no_core_dump()
     when_stopped(lambda: "Run the same command again: it does nothing twice.")
-    if not (load(config).state / "store.db").exists():
+    if not began(load(config).state):
         raise SystemExit(fail(f"{config}: this stream has not begun, and nothing was counted."))
     with streams.open(config) as stream:
         yield stream

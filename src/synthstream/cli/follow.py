@@ -45,7 +45,7 @@ def follow_command(
 
         def rest(seconds: float) -> None:
             stop_if_asked()
-            waits = {f"{loaded.log.name}: {WAITS}"} if loaded.log is not None and stream.status()["waits"] else set()
+            waits = {f"{loaded.log.name}: {WAITS}"} if loaded.log is not None and stream.waits else set()
             for words in sorted({*stream.findings.values(), *waits} - told):
                 fail(f"{words} Following goes on.")
                 told.add(words)

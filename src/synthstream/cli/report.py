@@ -31,7 +31,7 @@ def report_command(
     from synthstream.report.page import write_page
 
     loaded = simulated(load(config)) if simulate else load(config)
-    check_output(config, output, page=True)
+    check_output(config, output, page=True, private=custodian)
     shown = console()
     if simulate:
         warn(shown)

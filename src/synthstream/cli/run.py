@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -130,7 +131,7 @@ def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None
     """What ought to be known before anything is published, and how much will be; who was asked knows it."""
     if stream.closed == 0:
         _before_the_first(shown, stream, asked=asked)
-    if stream.config.log is not None and stream.status()["waits"]:
+    if stream.config.log is not None and stream.waits:
         shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
     if due > 1 and not asked:
         end = stream.config.clock.boundary(stream.closed + due).isoformat()
@@ -210,9 +211,10 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
         return
     from synthstream.forecast.noticing import noticed
 
-    cautions = [caution for caution in noticed(stream.config) if caution.about not in told]
-    cautioned(shown, cautions)
-    told |= {caution.about for caution in cautions}
+    with suppress(Exception):  # nothing that is said of releases may stop the next one
+        cautions = [caution for caution in noticed(stream.config) if caution.about not in told]
+        cautioned(shown, cautions)
+        told |= {caution.about for caution in cautions}
     from synthstream.publish.catalogue import describe
 
     note("describing the releases for portals")

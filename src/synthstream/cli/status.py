@@ -76,11 +76,11 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
     from synthstream.environment import REAL
     from synthstream.schema.clock import due
     from synthstream.state.store import Store
-    from synthstream.stream.opening import begun
+    from synthstream.stream.opening import began, begun
     from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 
     config = begun(config)
-    started = (config.state / "store.db").exists()
+    started = began(config.state)
     ledger, last, head, backup, changed = list[dict[str, Any]](), -1, None, False, list[str]()
     if started:
         store = Store(config.state, read_only=True)

@@ -20,6 +20,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, FileDamaged, SchemaError
 from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
 from synthstream.ingest.filenames import FileNames, item_of
+from synthstream.ingest.files import FileSource
 from synthstream.schema.clock import Clock
 from synthstream.schema.coercion import numbers, polars_frame, texts
 from synthstream.schema.columns import Category, Column, Mask
@@ -122,12 +123,14 @@ class Looked:
         files: that were read.
         refused: those that cannot be, with what stands against them, and the first line of each.
         encodings: of CSV files that are not UTF-8: what their bytes look like.
+        known: number of files of the source that were counted before.
     """
 
     rows: Rows
     files: tuple[Path, ...]
     refused: dict[Path, tuple[str, str]]
     encodings: dict[Path, str]
+    known: int = 0
 
 
 def look(
@@ -145,11 +148,12 @@ def look(
     """
     found, read = Rows(), list[Path]()
     refused, encodings = dict[Path, tuple[str, str]](), dict[Path, str]()
-    for path in progress(list(paths) or _not_counted(config)):
+    new, known = (list(paths), 0) if paths else _not_counted(config)
+    for path in progress(new):
         total, source = Rows(), file_of(config, path) if paths else files_of(config) or file_of(config, path)
         try:
-            chunks = source.read(path, chunk_rows=_CHUNK)
-            for rows in in_threads(partial(rows_of, config), chunks, threads=_THREADS):
+            chunks = source.as_written().read(path, chunk_rows=_CHUNK)
+            for rows in in_threads(partial(rows_of, config, source), chunks, threads=_THREADS):
                 total += rows
         except (FileDamaged, SchemaError) as error:
             refused[path] = (str(error), _first_line(path))
@@ -158,38 +162,43 @@ def look(
         plain = path.suffix == ".csv" and source.dialect.encoding == "utf-8"
         if plain and (encoding := encoding_of(path)) is not None:
             encodings[path] = encoding
-    return Looked(rows=found, files=tuple(read), refused=refused, encodings=encodings)
+    return Looked(rows=found, files=tuple(read), refused=refused, encodings=encodings, known=known)
 
 
-def _not_counted(config: StreamConfig) -> list[Path]:
-    """Files of the source whose names the state does not know."""
+def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
+    """Files of the source whose names the state does not know, and how many it knows."""
     source, own = files_of(config), config.source
     if source is None or own is None:
         raise ConfigError(f"{config.name} has no files in [source]: name those to look at, such as an export.")
     files, names = source.files(), FileNames(source=own, base=config.base)
     if not (config.state / "store.db").exists():
-        return files
+        return files, 0
     with closing(Store(config.state, read_only=True)) as store:
         counted = {name for path in files for name in (names.of(path), *names.formerly(path)) if _knows(store, name)}
-    return [path for path in files if counted.isdisjoint((names.of(path), *names.formerly(path)))]
+    new = [path for path in files if counted.isdisjoint((names.of(path), *names.formerly(path)))]
+    return new, len(files) - len(new)
 
 
 def _knows(store: Store, name: str) -> bool:
     return store.ingested(item_of(name)) is not None
 
 
-def rows_of(config: StreamConfig, chunk: pl.DataFrame) -> Rows:
-    """What the rows of one frame are. Total: no row can raise."""
-    frame = polars_frame(chunk, columns_of(config))
+def rows_of(config: StreamConfig, source: FileSource, chunk: pl.DataFrame) -> Rows:
+    """What the rows of one frame are, as they are written. Total: no row can raise."""
+    written = polars_frame(chunk, columns_of(config))
+    frame = written.select(source.meant(series) for series in written)
     clock, ticks = config.clock, config.clock.ticks_of(frame)
     present, number = np.unique(ticks, return_counts=True)
     found = Rows(
         count=frame.height,
-        columns={column.name: cells_of(column, frame[column.read_from]) for column in config.schema.columns},
+        columns={
+            column.name: cells_of(column, frame[column.read_from], written[column.read_from])
+            for column in config.schema.columns
+        },
         ticks=dict(zip(present.tolist(), number.tolist(), strict=True)),
     )
     if clock.column is not None:
-        found = _timed(found, clock, frame[clock.column], ticks)
+        found = _timed(found, clock, frame[clock.column], written[clock.column], ticks)
     if config.op is not None:
         neither = ~np.isin(numbers(frame[config.op]), (1.0, -1.0))
         found = replace(found, signs=_odd(frame[config.op], pl.Series(neither)))
@@ -200,8 +209,8 @@ def rows_of(config: StreamConfig, chunk: pl.DataFrame) -> Rows:
     return found
 
 
-def cells_of(column: Column, series: pl.Series) -> Cells:
-    """What the cells of one column are."""
+def cells_of(column: Column, series: pl.Series, written: pl.Series) -> Cells:
+    """What the cells of one column are, as the dialect means them, and as they are written."""
     if isinstance(column, Category):
         text, _ = texts(series)
         listed = text.is_in(list(column.values)).fill_null(value=False)
@@ -210,7 +219,7 @@ def cells_of(column: Column, series: pl.Series) -> Cells:
         rows = np.array([seen.get(value, 0) for value in column.values], dtype=np.int64)
         return replace(found, unread=0, other=found.unread, listed=rows)
     low, high = column.outside(series)
-    return replace(_odd(series, pl.Series(_unread(column, series))), low=int(low.sum()), high=int(high.sum()))
+    return replace(_odd(written, pl.Series(_unread(column, series))), low=int(low.sum()), high=int(high.sum()))
 
 
 def _odd(series: pl.Series, odd: pl.Series) -> Cells:
@@ -231,13 +240,13 @@ def _unread(column: Column, series: pl.Series) -> Mask:
     return np.asarray(plain.encode(series) == plain.size - 1, dtype=np.bool_)
 
 
-def _timed(found: Rows, clock: Clock, series: pl.Series, ticks: IntArray) -> Rows:
+def _timed(found: Rows, clock: Clock, series: pl.Series, written: pl.Series, ticks: IntArray) -> Rows:
     """The same rows, with what their times are."""
     earlier = replace(clock, start=clock.boundary(-1), until=None, horizon=None)  # its first tick holds what is before
-    zoned, midnight = _zones(series)
+    zoned, midnight = _zones(written)
     return replace(
         found,
-        time=_odd(series, pl.Series(ticks < 0)),
+        time=_odd(written, pl.Series(ticks < 0)),
         before=int((earlier.ticks_of(pl.DataFrame({clock.column: series})) == 0).sum()),
         aware=zoned,
         midnight=midnight,

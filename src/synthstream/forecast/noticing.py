@@ -123,7 +123,8 @@ def of_ticks(config: StreamConfig, ticks: list[Tick], newest: Reading, law: Law)
         law: :func:`chance` of the stream's noise.
     """
     events = newest.events()
-    if events is None or len(ticks) <= _FEWEST:
+    # Of events that may be taken away only the net number is known: what came in a tick is not.
+    if events is None or len(ticks) <= _FEWEST or config.op is not None or not events[0] > 0:
         return
     total, stderr = events
     most = max(ticks, key=lambda tick: tick.events)

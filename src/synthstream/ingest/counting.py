@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts, Private
-from synthstream.errors import ConfigError, CountsMismatch
+from synthstream.errors import ConfigError, CountsMismatch, FileDamaged, SchemaError
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.lines import kind_of
 from synthstream.schema.clock import FURTHEST
@@ -87,6 +89,21 @@ def files_of(config: StreamConfig) -> FileSource | None:
         numbers=frozenset(column.read_from for column in config.schema.columns if column.type in ("integer", "number")),
         formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
     )
+
+
+def refuse_other_columns(source: FileSource, paths: Iterable[Path]) -> None:
+    """Raise ``SchemaError`` if the first file's header, which no row decides, lacks a column: the configuration, or its
+    dialect, is wrong. If that file is empty or damaged, no other one decides in its place.
+    """
+    with suppress(FileDamaged):
+        try:
+            for path in islice(paths, 1):
+                source.require_columns(path)
+        except SchemaError as error:
+            raise SchemaError(
+                f"{error} It is the first file of the source: correct [[columns]], [clock] column, or how [source] "
+                "reads it. No tick was closed."
+            ) from None
 
 
 def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -175,7 +175,7 @@ class FileSource:
         """
         try:
             if self.kind == "parquet":
-                return list(pq.read_schema(path).names)
+                return list(pq.read_schema(_opened(path)).names)
             if self.kind == "jsonl":
                 return list(self.columns)
             with opened(path, self.dialect.encoding) as file:
@@ -232,9 +232,16 @@ class FileSource:
     def _texts(self, columns: Iterable[list[str | None]]) -> pl.DataFrame:
         """Cells as the dialect means them: what it writes in its own way as everybody does, and times as times."""
         named = zip(self.columns, columns, strict=True)
-        return pl.DataFrame([self._meant(pl.Series(name, cells, dtype=pl.String)) for name, cells in named])
+        return pl.DataFrame([self.meant(pl.Series(name, cells, dtype=pl.String)) for name, cells in named])
 
-    def _meant(self, text: pl.Series) -> pl.Series:
+    def as_written(self) -> Self:
+        """The same files, read without a look at what their texts mean."""
+        return replace(self, formats={}, numbers=frozenset())
+
+    def meant(self, text: pl.Series) -> pl.Series:
+        """Texts of a column as the dialect means them."""
+        if text.dtype != pl.String:
+            return text
         if text.name in self.formats:
             return times_as(text, self.formats[text.name])
         if text.name in self.numbers and (self.dialect.decimal, self.dialect.thousands) != (".", ""):

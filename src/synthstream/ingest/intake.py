@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -29,6 +29,7 @@ from synthstream.ingest.counting import (
     file_of,
     files_of,
     in_threads,
+    refuse_other_columns,
 )
 from synthstream.ingest.cursors import CursorSource
 from synthstream.ingest.filenames import RETIRED, FileNames, item_of
@@ -134,8 +135,8 @@ class Intake:
         named = FileNames(source=config, base=self._config.base).settle(
             self._store, source.files(), new_files=new_files
         )
-        if open_tick == 0:
-            self._refuse_other_columns(source, named)
+        if open_tick == 0 and not self._store.items(item_of("")):
+            refuse_other_columns(source, named)
         files = self._not_counted(source, named, progress)
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
@@ -143,23 +144,6 @@ class Intake:
             else:
                 new += self._counted_elsewhere(group, elsewhere, open_tick)
         return new
-
-    def _refuse_other_columns(self, source: FileSource, named: Mapping[Path, str]) -> None:
-        """Raise ``SchemaError`` if no file has been counted and the first one's header, which no row decides, lacks a
-        column: the configuration, or its dialect, is wrong.
-        """
-        if self._store.items(item_of("")):
-            return
-        for path in named:
-            with suppress(FileDamaged):
-                try:
-                    source.require_columns(path)
-                except SchemaError as error:
-                    raise SchemaError(
-                        f"{error} It is the first file of the source: correct [[columns]], [clock] column, or how "
-                        "[source] reads it. No tick was closed."
-                    ) from None
-                return
 
     def _counted_here(self, source: FileSource, path: Path, item: str, content: str, open_tick: int) -> int:
         """Count a file: all of it or nothing. What is in one file decides about no other, and about no release."""

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from synthstream.errors import StateCorrupt, StateError, StateRolledBack
+from synthstream.errors import StateCorrupt, StateError, StateRolledBack, StateUnbegun
 from synthstream.state.disk import told
 from synthstream.state.folder import make_file
 
@@ -139,7 +139,7 @@ def opened(
             do("choose write-ahead log", lambda: database.execute("PRAGMA journal_mode = WAL"))
         if _is_new(database):
             if read_only:
-                raise StateError(f"{path.parent}: the first run ended before anything was written down. Run again.")
+                raise StateUnbegun(f"{path.parent}: the first run ended before anything was written down. Run again.")
             with transaction(database, "format", do):
                 for statement in statements(schema):
                     database.execute(statement)

@@ -379,7 +379,7 @@ class Stream:
 
     @alone
     def status(self) -> dict[str, Any]:
-        """What was spent, how far it is, which mirrors did not answer, whether rows wait for writers: may be public."""
+        """What was spent, how far it is, and which mirrors did not answer: may be public."""
         last = self._published
         return {
             "name": self.config.name,
@@ -390,8 +390,12 @@ class Stream:
             "spent": self._store.ledger(),
             "secure": self._secure,
             "unchecked": list(self._copies.unchecked),
-            "waits": self._intake.waits,
         }
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows of a log wait for somebody who writes: for the custodian alone."""
+        return self._intake.waits
 
     def _repr_html_(self) -> str:
         return card_of_stream(self.status())

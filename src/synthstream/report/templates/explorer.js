@@ -73,7 +73,10 @@ const synthstream = (() => {
   }
   const bandOf = m => m.measured == null || m.stderr == null ? {} :
     { low: m.measured - REACH * m.stderr, high: m.measured + REACH * m.stderr };
-  const tips = (...fields) => fields.map(([field, title, type]) => type ? { field, title, type } : { field, title, type: "quantitative", format: ",.0f" });
+  // With a mark that nobody sees, as a tooltip takes a title of "image" or "title" for something else.
+  const tips = (...fields) => fields.map(([field, title, type]) => ({ field, title: `${title}\u200b`, ...(type ? { type } : { type: "quantitative", format: ",.0f" }) }));
+  // Keys of the table below: no name of a column is taken for one of its own, or sorted as a number.
+  const key = name => /^(\d+|(rows|measured|stderr)( beside)?|difference|stderr of difference)$/.test(name) ? `${name} ` : name;
 
   function seriesRows() {
     const { column, values, span, every } = shown, table = find([column]), steps = facts.steps[every];
@@ -166,7 +169,7 @@ const synthstream = (() => {
     }));
     const clear = all.flat().filter(r => !r.noise && r.value > 0), high = Math.max(1, ...clear.map(r => r.value)), map = ups.edges.length && acrosses.edges.length;
     const bounds = [1, 2, 3, 4, 5, 6].map(k => map ? high ** (k / 7) : high * (k / 7) ** 1.5);
-    table(section, differences(windows, all, r => ({ [ups.name]: r.up, [acrosses.name]: r.across })));
+    table(section, differences(windows, all, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
     const scale = { type: "threshold", domain: bounds, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) };
     const color = { condition: { test: "datum.noise || datum.value <= 0", value: colour("m0") }, field: "value", type: "quantitative", scale, title: "events", legend: clear.length ? { format: ",.0f" } : null };
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
