@@ -113,7 +113,7 @@ finally:
     asked = {"_SYNTHSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": "synthstream s", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | asked)  # noqa: S603
-    assert result.stdout.split() == ["schema", "status", "sample"]
+    assert result.stdout.split() == ["schema", "status", "sample", "succeed"]
     assert result.stderr == "[]\n"
 
 

@@ -51,6 +51,7 @@ DECLARED = {
     "publish/delta.py": "what is published elsewhere",
     "state/disk.py": "commits",
     "state/folder.py": "who can read the state",
+    "state/migration.py": "commits",
     "publish/mirrors.py": "what is published elsewhere",
     "publish/postgres_table.py": "what is published elsewhere",
     "state/sums.py": "rows of the state",

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from synthstream.cli.audit import audit_command
 from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
-from synthstream.cli.maintenance import backup_command, recover_command, verify_command
+from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
 from synthstream.cli.plan import plan_command
 from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
@@ -31,6 +31,7 @@ COMMANDS = {
     "verify": verify_command,
     "backup": backup_command,
     "recover": recover_command,
+    "succeed": succeed_command,
     "audit": audit_command,
 }
 _EPILOG = """

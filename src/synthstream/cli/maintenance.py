@@ -140,3 +140,33 @@ def recover_command(
     if found.aside is not None:
         say(f"The old state is in {found.aside}; it is as secret as ever. Delete it when you need it no more.")
     say(f"Next: synthstream run {config}")
+
+
+def succeed_command(
+    config: ConfigPath,
+    new: Annotated[Path, typer.Argument(help="The successor's stream.toml; its [after] names the first one.")],
+    read_again: Annotated[
+        bool, typer.Option("--read-again", help="Forget what waits, and read the source again from its beginning.")
+    ] = False,
+) -> None:
+    """Go on with other settings: end a stream after its newest release, and let its successor begin there.
+
+    What that promises is said before by `synthstream plan new.toml --after stream.toml`. No noise is drawn.
+
+    Example: synthstream succeed stream.toml new.toml
+    """
+    from synthstream.config.config import load
+    from synthstream.stream.succession import succeed
+    from synthstream.synthesizers.succession import promise_of
+
+    no_core_dump()
+    old, loaded = load(config), load(new)
+    when_stopped(lambda: "Either stream is whole: say the same command again.")
+    found = succeed(old, loaded, read_again=read_again)
+    cut = found.cuts[-1]["tick"]
+    say(
+        f"{found.name} goes on with {new} from tick {cut}, {found.clock.boundary(cut).isoformat()}. Rows dated before, "
+        "and rows without a readable time, no longer count."
+    )
+    say(promise_of(found).facts["words"])
+    say(f"Keep {config}: {new} names it. Next: synthstream run {new}")

@@ -20,21 +20,32 @@ Expect = Annotated[str | None, typer.Option("--expect", help="A public guess of 
 AtTicks = Annotated[str | None, typer.Option("--at-ticks", help="After how many ticks, instead of days: 10,100.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write a page with plots: plan.html.")]
 
+AfterPath = Annotated[Path | None, typer.Option("--after", help="The stream that this one would go on from.")]
+
 
 def plan_command(
-    config: ConfigPath, expect: Expect = None, at_ticks: AtTicks = None, output: Output = None, as_json: AsJson = False
+    config: ConfigPath,
+    expect: Expect = None,
+    at_ticks: AtTicks = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    after: AfterPath = None,
 ) -> None:
     """Say what a configuration promises and how exact it will be. Touches no data, spends nothing.
 
-    Example: synthstream plan stream.toml --expect 500/day -o plan.html
+    Examples:
+    synthstream plan stream.toml --expect 500/day -o plan.html
+    synthstream plan new.toml --after stream.toml
     """
     from synthstream.config.config import load
     from synthstream.forecast.planning import plan
     from synthstream.stream.opening import begun
+    from synthstream.stream.succession import planned
 
     if output is not None:
         check_output(config, output, page=True)
-    found = plan(begun(load(config)), expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
+    loaded = load(config) if after is None else planned(load(after), load(config))
+    found = plan(begun(loaded) if after is None else loaded, expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
     if output is not None:
         from synthstream.report.page import write_page
         from synthstream.report.plan_page import plan_page

@@ -13,37 +13,32 @@ from typing import Any, Self, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
+from synthstream.config.after import After, changed_for_ever
 from synthstream.config.constraints import NOTHING, Known, constraints_of
 from synthstream.config.keys import keys_by_section
 from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sections import AnyColumn, ClockSection, File, PrivacySection, column_of, coordinate_of
+from synthstream.config.sections import (
+    AnyColumn,
+    ClockSection,
+    File,
+    PrivacyConfig,
+    PrivacySection,
+    column_of,
+    coordinate_of,
+)
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
 from synthstream.config.sources import Files, FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition
-from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.privacy import EVENT, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivacyConfig:
-    """Budget, unit and neighbours.
-
-    Args:
-        person: the column that holds each person's key; ``None`` if the unit is an event.
-    """
-
-    budget: Budget
-    unit: Unit = EVENT
-    person: str | None = None
-    neighbours: Neighbours = "add-remove"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +50,7 @@ class StreamConfig:
         source: files to count.
         log: a table or topic to count, in place of files.
         constraints: which combinations of values are possible.
+        after: the stream that it goes on from.
 
     Example:
         >>> text = '''
@@ -85,6 +81,7 @@ class StreamConfig:
     publication: PublicationConfig = field(default_factory=PublicationConfig)
     edition: Edition = NEWEST
     constraints: Known = NOTHING
+    after: After[StreamConfig] | None = None
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -115,7 +112,13 @@ class StreamConfig:
             problems.add_validation(error)
             _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
-        return cls(**_objects(file, folder, problems))
+        made = cls(**_objects(file, folder, problems))
+        if made.after is not None:
+            for key, why in changed_for_ever(made.after.config.kept, made.kept):
+                problems.add(tuple(key.split(".")), why)
+            problems.attempt("after", partial(getattr, made.after, "mapping"))
+            problems.raise_if_any()
+        return made
 
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""
@@ -138,13 +141,61 @@ class StreamConfig:
             **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
+            **({} if self.after is None else {"after": self.after.public()}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
     @cached_property
-    def genesis(self) -> str:
-        """The chain head before the first tick: SHA-256 of the stream's name and its public settings, hexadecimal."""
+    def settings(self) -> str:
+        """SHA-256 of the stream's name and its public settings, hexadecimal."""
         return hashlib.sha256(json.dumps([self.name, self.public_json()]).encode()).hexdigest()
+
+    @property
+    def genesis(self) -> str:
+        """The chain head before the first tick: :attr:`settings` of the stream that all began with."""
+        return self.lives[0].settings
+
+    @property
+    def lives(self) -> list[StreamConfig]:
+        """The configurations that the stream has had, this one last."""
+        return [*([] if self.after is None else self.after.config.lives), self]
+
+    @property
+    def cuts(self) -> list[dict[str, Any]]:
+        """Where it went on with other settings: the tick, and columns and edition before it."""
+        return [
+            {"tick": life.after.tick, "schema": life.after.config.schema.hash, "edition": life.after.config.edition}
+            for life in self.lives
+            if life.after is not None and life.after.tick is not None
+        ]
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What a successor keeps."""
+        unit = self.privacy.unit
+        return {
+            "name": self.name,
+            "state": self.state.absolute(),
+            "sink": None if self.sink is None else self.sink.path.absolute(),
+            "privacy.unit": (unit.kind, self.privacy.person, unit.max_events, unit.max_per_tick, unit.per),
+            "privacy.neighbours": self.privacy.neighbours,
+            "op": self.op,
+            **{f"clock.{key}": getattr(self.clock, key) for key in ("start", "every", "timezone", "column")},
+            "synthesizer.kind": self.synthesizer.kind,
+            "columns": self.schema.hash if self.workload is None else None,
+        }
+
+    def at(self, tick: int) -> StreamConfig:
+        """The configuration that a tick was, or will be, drawn with."""
+        after = self.after
+        return self if after is None or after.tick is None or tick >= after.tick else after.config.at(tick)
+
+    @property
+    def own_clock(self) -> Clock:
+        """The clock of its own ticks: those since the cut, if there is one."""
+        clock, since = self.clock, 0 if self.after is None else self.after.tick or 0
+        left = None if clock.horizon is None else clock.horizon - since
+        return replace(clock, start=clock.boundary(since), horizon=left, until=None) if since else clock
 
     def _public_unit(self) -> dict[str, Any]:
         """The limits of a unit of persons."""
@@ -172,10 +223,25 @@ class StreamConfig:
 
     def begun_as(self, facts: Mapping[str, Any]) -> Self:
         """The same in the edition of a stream that runs, as its public settings or one of its manifests name it."""
-        edition = facts.get("edition", 1)
+        edition, cuts = facts.get("edition", 1), list(facts.get("cuts", ()))
         if edition not in get_args(Edition):
             raise ConfigError(f"{self.name}: a later version began this stream (edition {edition}). Use that version.")
-        return replace(self, edition=edition)
+        if self.after is None:
+            return replace(self, edition=edition)
+        if len(cuts) < len(self.lives) - 1:  # it has not begun
+            return replace(self, after=replace(self.after, config=self.after.config.begun_as(facts)))
+        cut = cuts[len(self.lives) - 2]
+        before = self.after.config.begun_as({"edition": cut["edition"], "cuts": cuts[: len(self.lives) - 2]})
+        return replace(self, edition=edition, after=replace(self.after, config=before, tick=int(cut["tick"])))
+
+    def refuse_succeeded(self, facts: Mapping[str, Any]) -> None:
+        """Raise ``ConfigError`` if public settings, or a manifest, tell of a successor of this configuration."""
+        cuts = facts.get("cuts", ())
+        if len(cuts) >= len(self.lives):
+            cut = cuts[len(self.lives) - 1]["tick"]
+            raise ConfigError(
+                f"{self.name}: this stream went on with other settings at tick {cut}. Use its successor's stream.toml."
+            )
 
     def differences(self, stored: str) -> list[str]:
         """Keys whose value differs between this configuration and the :meth:`public_json` of another."""
@@ -191,7 +257,7 @@ def load(path: Path) -> StreamConfig:
     """Read ``stream.toml``. Touches no data file.
 
     Raises:
-        ConfigError: the file cannot be read, or is not a valid configuration.
+        ConfigError: the file, or one that it goes on from, cannot be read, or is not a valid configuration.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -238,6 +304,7 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
     constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
     problems.attempt("op", lambda: _of_its_own(file))
+    after = None if file.after is None else problems.attempt("after", partial(_predecessor, file, base))
     if budget is not None:
         problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
     if file.sink is not None:
@@ -273,7 +340,19 @@ def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
         "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
         "encryption": file.encryption and file.encryption.within(base),
         "publication": file.publication,
+        "after": None
+        if file.after is None or after is None
+        else After(config=after, schema=schema, values=file.after.values, fill=file.after.fill),
     }
+
+
+def _predecessor(file: File, base: Path) -> StreamConfig:
+    """The configuration that a successor goes on from."""
+    path = base / file.after.config  # type: ignore[union-attr]  # there is one
+    try:
+        return load(path)
+    except RecursionError:
+        raise ConfigError(f"config = {str(path)!r}: it goes on from itself. Name the stream that came before") from None
 
 
 def _schema(file: File, problems: Problems) -> Schema | None:

@@ -24,6 +24,10 @@ from synthstream.workload import CodeArray, IntArray
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
+# Stands for the open tick, whichever it is: rows of earlier ticks, and of no readable time, count in it. They wait
+# apart, since a successor takes none of them over.
+LATE = -1
+
 # Exact counts of rows, from their codes and weights.
 Count = Callable[[CodeArray, IntArray | None], Counts]
 
@@ -171,7 +175,7 @@ class CountsByTick:
         )
 
     def pending(self, *, first: int, open_tick: int) -> dict[int, Counts]:
-        """Counts by the tick that they wait for: their own, or the open one if that is later.
+        """Counts by the tick that they wait for: their own, or ``LATE`` for the open one if that is later.
 
         Args:
             first: those of earlier ticks, and of no readable time, are left out; 0 leaves out nothing.
@@ -179,7 +183,7 @@ class CountsByTick:
         found: dict[int, Counts] = {}
         for tick, counts in self.ticks.items():
             if tick >= first or first == 0:
-                place = max(tick, open_tick)
+                place = tick if tick >= open_tick else LATE
                 found[place] = found[place].plus(counts) if place in found else counts
         return found
 
@@ -203,7 +207,7 @@ class BatchCounting:
                 "stands in its state. Use Stream.update or `synthstream run`."
             )
         self._config, self._count, self._cells = config, count, cells
-        self._stream = config.genesis
+        self._stream = config.settings
 
     @property
     def nothing(self) -> CountsByTick:

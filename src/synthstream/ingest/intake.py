@@ -16,6 +16,7 @@ from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, SchemaError
 from synthstream.ingest.counting import (
+    LATE,
     BatchCounting,
     Count,
     CountsByTick,
@@ -194,13 +195,14 @@ class Intake:
     def pending(self, tick: int) -> Counts:
         """Exact counts that wait for a tick to close. Private."""
         if self._people is None:
-            return self._store.pending(tick)
+            return self._store.pending(tick).plus(self._store.pending(LATE))
         return self._people.counts(tick, self._count)
 
     def drop_pending(self, tick: int) -> None:
         """Forget the exact counts of a tick that has been closed; only within the transaction that closes it."""
         if self._people is None:
             self._store.drop_pending(tick)
+            self._store.drop_pending(LATE)
         else:
             self._people.close(tick)
 

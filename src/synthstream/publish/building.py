@@ -13,9 +13,10 @@ from synthstream.errors import StateCorrupt
 from synthstream.measured import Committed, Reading
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.release import Model, Release, chain_head, seed_of
-from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer
-from synthstream.synthesizers.segments import Resumed, ResumedMechanism, Segment, whole
+from synthstream.synthesizers.segments import Resumed, Segment, whole
+from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
 from synthstream.workload import FloatArray
 
 
@@ -43,24 +44,36 @@ class Builder:
         written: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._config, self._committed, self._secure = config, committed, secure
-        synthesizer = synthesizer_of(config)
-        self.named = named
-        resumed = ResumedMechanism(inner=synthesizer.mechanism, start=named or 0)
-        self._claims = [
-            claim_facts(claim_of(config, mechanism), config.privacy.budget, written=written)
-            for mechanism in (synthesizer.mechanism, resumed)
-        ]
-        self._first, self._later = synthesizer, list[Resumed]()
+        self.named, self._written, self._claims = named, written, dict[tuple[int, bool], dict[str, Any]]()
+        self._first, self._later = synthesizer_of(config.lives[0]), list[Resumed]()
+        made = {len(life.lives): synthesizer_of(life) for life in config.lives[1:]} | {1: self._first}
         for start, model in segments:
-            self._later.append(Resumed(inner=synthesizer, segment=self._segment(start, model)))
+            inner = made[len(config.at(start).lives)]
+            self._later.append(Resumed(inner=inner, segment=self._segment(start, model)))
 
     def _segment(self, start: int, model: Models) -> Segment:
-        return Segment(start=start, reading=self.whole(start - 1), model=model)
+        return Segment(start=start, reading=self._carried(start, self.whole(start - 1)), model=model)
+
+    def _carried(self, tick: int, reading: Reading) -> Reading:
+        """What was measured before a tick, over the tables that there are from it on."""
+        return carried_reading(self._config.at(tick), reading) if tick in self._cuts else reading
+
+    @property
+    def _cuts(self) -> list[int]:
+        return [cut["tick"] for cut in self._config.cuts]
+
+    def goes_on(self, start: int, base: Model) -> Models:
+        """The model that a segment goes on from, as arrays: that of the tick before it, over its own columns."""
+        arrays = whole(base).arrays()
+        if start not in self._cuts:
+            return arrays
+        return carried_model(self._config.at(start), arrays, seed=seed_of(self.previous(start), "cut"))
 
     def _go_on(self, place: int, base: Model) -> None:
         """Have a segment go on from the model that was built for the tick before it."""
         resumed = self._later[place]
-        self._later[place] = replace(resumed, segment=self._segment(resumed.start, whole(base).arrays()))
+        model = self.goes_on(resumed.start, base)
+        self._later[place] = replace(resumed, segment=self._segment(resumed.start, model))
 
     @property
     def claim(self) -> dict[str, Any]:
@@ -69,7 +82,16 @@ class Builder:
 
     def claim_at(self, tick: int) -> dict[str, Any]:
         """The claim as it stands in the chain and in the manifest of a tick."""
-        return self._claims[self.named is not None and tick >= self.named]
+        config, resumed = self._config.at(tick), self.named is not None and tick >= self.named
+        key = len(config.lives), resumed
+        if key not in self._claims:
+            self._claims[key] = promise_of(config, resumed=resumed, written=self._written).facts
+        return self._claims[key]
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        """What stands in the ledger: the claim of each of the stream's lives, the newest last."""
+        return [*(self.claim_at(cut - 1) for cut in self._cuts if cut <= self.start), self.claim]
 
     @property
     def secure(self) -> bool:
@@ -112,16 +134,16 @@ class Builder:
     def covariance(self, s: int, t: int) -> FloatArray:
         """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
 
-        Of a stream of tables. A later segment adds noise of its own to that of the tick before it.
+        Of a stream of tables, those of tick ``t``. A later segment adds noise of its own to that of the tick before it.
         """
         s, t = sorted((s, t))
-        start, tables = self.synthesizer(t).start, self._first.tables
+        start, tables = self.synthesizer(t).start, self.synthesizer(t).first.tables
         if tables is None:
             raise TypeError("streams of points have no covariance of tables")
-        if s < start:
-            return self.covariance(s, start - 1)
-        own = tables.covariance(s - start, t - start)
-        return own if start == 0 else np.asarray(self.covariance(start - 1, start - 1) + own)
+        base = self.covariance(min(s, start - 1), start - 1) if start else np.zeros(1)
+        if start in self._cuts:
+            base = carried_covariance(self._config.at(start), base)
+        return base if s < start else np.asarray(base + tables.covariance(s - start, t - start))
 
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
@@ -136,7 +158,7 @@ class Builder:
             self.previous(measured.tick),
             measured=measured,
             claim=self.claim_at(measured.tick),
-            schema=self._config.schema.hash,
+            schema=self._config.at(measured.tick).schema.hash,
             unchecked=unchecked,
         )
 
@@ -153,6 +175,8 @@ class Builder:
         """
         synthesizer, head = self.synthesizer(tick), self._of(tick).head
         model = synthesizer.fit(tick, self.measured, last, models, seed=seed_of(head, "fit"))
+        if tick in self._cuts:  # the rows of the tick before, over the columns of this one
+            last = next(resumed.base for resumed in self._later if resumed.start == tick)
         changed = None if last is None else model.moved_from(last)
         return model, replace(self.release(tick, model), changed=changed)
 
@@ -182,16 +206,18 @@ class Builder:
 
     def release(self, tick: int, model: Model) -> Release:
         """The release of a tick with a model; without ``changed``."""
-        clock, committed = self._config.clock, self._of(tick)
+        config, committed = self._config.at(tick), self._of(tick)
+        clock = config.clock
         chain = {"previous": self.previous(tick), "head": committed.head}
         starts = [resumed.start for resumed in self._later if resumed.start <= tick]
         facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
-        facts |= {"edition": self._config.edition} if self._config.edition > 1 else {}
+        facts |= {"edition": config.edition} if config.edition > 1 else {}
         facts |= {"segments": starts} if starts else {}
+        facts |= {"cuts": config.cuts} if config.cuts else {}
         facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}
         return self.synthesizer(tick).release(
-            name=self._config.name,
-            schema=self._config.schema,
+            name=config.name,
+            schema=config.schema,
             measured=self.whole(tick),
             model=model,
             start=clock.boundary(tick),
@@ -199,7 +225,7 @@ class Builder:
             facts=facts,
             secure=self._secure,
             released=committed.released,
-            covariance=None if self._config.workload is None else self.covariance,
+            covariance=None if config.workload is None else self.covariance,
         )
 
 
@@ -213,6 +239,8 @@ def from_releases(
 ) -> Builder:
     """Builds releases from what is published up to a tick, without the state; ``None``: nothing is."""
     starts, named = ([], None) if tick is None else sink.segments(tick)
-    written = [] if tick is None else [dict(sink.manifest(tick).get("claim") or {})]
+    # A claim that was written down in another life of the stream stands in the last of its releases.
+    told = [] if tick is None else [*(cut["tick"] - 1 for cut in config.at(tick).cuts), tick]
+    written = [dict(sink.manifest(t).get("claim") or {}) for t in told if t == tick or sink.place(t).is_dir()]
     segments = [(start, dict[str, Any]()) for start in starts]
     return Builder(config, committed, segments=segments, named=named, secure=secure, written=written)

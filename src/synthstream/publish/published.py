@@ -152,7 +152,7 @@ class Releases:
 
     def _check(self, builder: Builder, tick: int) -> None:
         """Raise unless a release is of this stream: measurement, claim and schema are all in the chain."""
-        manifest, schema = self._sink.manifest(tick), self.config.schema
+        manifest, schema = self._sink.manifest(tick), self.config.at(tick).schema
         same = manifest.get("name") == self.config.name and manifest.get("schema") == schema.hash
         if not same or builder.head_after(tick) != manifest["chain"]["head"]:
             raise SinkError(
@@ -164,11 +164,12 @@ class Releases:
     def _read(self, tick: int) -> Release:
         builder, manifest = self._builder(tick), self._sink.manifest(tick)
         self._check(builder, tick)
-        if self.config.workload is None:
+        config = self.config.at(tick)
+        if config.workload is None:
             _, release = builder.alone(tick)
         else:
             files = partial(self._sink.read, tick, "rows.parquet")
-            release = builder.release(tick, _Rows(files, self.config.schema, self.config.workload, manifest["rows"]))
+            release = builder.release(tick, _Rows(files, config.schema, config.workload, manifest["rows"]))
         return replace(release, changed=manifest["changed_rows"], files=partial(self._sink.read, tick))
 
 

@@ -306,13 +306,13 @@ class TableRelease(Release):
         known = {marginal: q for q, marginal in enumerate(self.measured.workload.marginals)}
         found = [known.get(marginal, -1) for marginal in workload.marginals]
         values, stderr, since, at = np.full((4, workload.cells), np.nan)
-        measured_at = self.measured.measured_at
+        measured_at, variance = self.measured.measured_at, self.measured.cell_variance()
         for place, q in zip(workload.offsets, found, strict=False):
             if q >= 0:
                 source = self.measured.workload.slice_of(self.measured.workload.marginals[q])
                 here = slice(int(place), int(place) + source.stop - source.start)
                 values[here] = self.measured.values[source]
-                stderr[here] = np.sqrt(self.measured.variance[q])
+                stderr[here] = np.sqrt(variance[source])
                 since[here] = self.measured.since[q]
                 at[here] = np.nan if measured_at is None else measured_at[q]
         ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})

@@ -104,7 +104,7 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
         say(f"belongs to other settings: {', '.join(changed)}")
         return
     builder = builder_from(config, store, secure=True)
-    if store.ledger() != [builder.claim]:
+    if store.ledger() != builder.ledger:
         say("the ledger does not match the claim of this configuration")
     try:
         Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))
@@ -217,7 +217,8 @@ def _files(sink: ParquetSink, tick: int, manifest: dict[str, Any], *, kept: bool
 def _facts(
     config: StreamConfig, builder: Builder, tick: int, manifest: dict[str, Any], previous: str | None
 ) -> Iterator[str]:
-    clock, chain = config.clock, dict(manifest.get("chain", {}))
+    config, chain = config.at(tick), dict(manifest.get("chain", {}))
+    clock = config.clock
     expected: dict[str, Any] = {
         "name": config.name,
         "tick": tick,
