@@ -7,11 +7,10 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 
-from synthstream import Stream, StreamConfig
+from synthstream import Stream
 from synthstream.errors import ConfigError, RecoveryRefused, StateError, StateMismatch, StateRolledBack
 from synthstream.forecast.planning import plan
 from synthstream.publish.published import Releases
@@ -19,46 +18,10 @@ from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import planned, succeed
 from synthstream.stream.verification import verify
-from tests.support.configs import SINK, WARD, number, source, stream_toml
+from tests.support.configs import source
 from tests.support.halves import HALF, exact, half_run
-from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, rows, text_of
-
-OLD = stream_toml(WARD, number("x", "bins = 4", high=10), SINK, epsilon=1.0, until="2026-01-05", horizon=6)
-PAID = '[[columns]]\nname = "paid"\ntype = "boolean"\n'
-NEW = stream_toml(
-    WARD.replace('"B", "C"', '"BC", "D"'),
-    number("x", "bins = 2", high=10),
-    PAID,
-    SINK,
-    '[after]\nconfig = "stream.toml"\nvalues = { ward = { B = "BC", C = "BC" } }\n',
-    epsilon=0.5,
-    until="2026-01-09",
-    horizon=20,
-)
-CUT = 4
-
-
-def written(folder: Path, text: str = OLD, name: str = "stream.toml") -> StreamConfig:
-    (folder / name).write_text(text)
-    return StreamConfig.from_toml(text, base=folder)
-
-
-def events(number: int = 400, seed: int = 1) -> pl.DataFrame:
-    frame = rows(number, seed)
-    return frame.with_columns(paid=pl.Series(np.random.default_rng(seed).random(number) < 0.3))
-
-
-def renamed(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.with_columns(ward=pl.col("ward").replace({"B": "BC", "C": "BC"}))
-
-
-def half(folder: Path, frame: pl.DataFrame, old: str = OLD) -> StreamConfig:
-    config = written(folder, old)
-    with Stream(config, gates=exact) as stream:
-        stream.update(frame)
-        list(stream.run())
-        assert stream.closed == CUT
-    return config
+from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, text_of
+from tests.support.successors import CUT, NEW, OLD, PAID, events, half, renamed, written
 
 
 def count(release: object, columns: list[str]) -> dict[object, float]:
