@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import ConfigError, SinkError
@@ -244,7 +245,9 @@ def test_describing_again_writes_nothing_and_gives_the_same_bytes(tmp_path: Path
 
 def test_a_simulation_says_so_where_people_look(tmp_path: Path) -> None:
     config = released(tmp_path, "always", secure=False)
-    for text in descriptions(config).values():
+    portals, entry = list(descriptions(config).values())[:2], yaml.safe_load(descriptions(config)["deployment.yaml"])
+    assert entry["deployment"]["product"]["name"].startswith("NOT PRIVATE")
+    for text in portals:
         found = json.loads(text)
         assert found.get("title", found["name"]).startswith("NOT PRIVATE")
         assert found["description"].startswith("NOT PRIVATE")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 from synthstream import Stream
+from synthstream.cli.app import app
+from synthstream.config.config import load
 from synthstream.errors import ConfigError, RecoveryRefused, StateError, StateMismatch, StateRolledBack
 from synthstream.forecast.planning import plan
 from synthstream.publish.published import Releases
@@ -339,3 +344,51 @@ def test_persons_pay_the_sum_and_rows_that_wait_go_on(tmp_path: Path) -> None:
     with Stream(alone, gates=exact) as stream:  # the same rows without a cut: the same persons, as often
         list(stream.run())
         assert count(stream.last, [])[()] == total
+
+
+# -- before anything is spent, and at the command line ---------------------------------------------------------------
+
+
+def test_plan_says_the_promise_of_the_whole_life_before_and_changes_nothing(tmp_path: Path) -> None:
+    half(tmp_path, events(60))
+    written(tmp_path, NEW, "new.toml")
+    before = published(tmp_path)
+    command = ["plan", str(tmp_path / "new.toml"), "--after", str(tmp_path / "stream.toml")]
+    result = CliRunner().invoke(app, command)
+    text = " ".join(result.output.split())
+    assert "over all 20 ticks, satisfy (1, 1e-09)-differential privacy for any single event" in text
+    assert "(1, 1e-09) from tick 0 on, (0.5, 1e-09) from tick 4 on: an event counts in one of them alone" in text
+    assert "All errors are those of what is counted from the cut at tick 4 on" in text
+    planned_claim = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)["claim"]
+    after = published(tmp_path)
+    assert {name: after[name] for name in before} == before
+    config = succeed(load(tmp_path / "stream.toml"), load(tmp_path / "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        stream.release()
+    manifest = json.loads((tmp_path / "releases/000004/manifest.json").read_text())
+    assert {**planned_claim, "words": ""} == {**manifest["claim"], "words": ""}
+    assert manifest["claim"]["words"].endswith(planned_claim["words"])  # stamped as simulated
+
+
+def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
+    run = partial(CliRunner().invoke, app)
+    old, new = str(tmp_path / "stream.toml"), str(tmp_path / "new.toml")
+    events().write_parquet(tmp_path / "rows-1.parquet")
+    written(tmp_path, OLD + source("rows-*.parquet"))
+    written(tmp_path, NEW + source("rows-*.parquet"), "new.toml")
+    assert run(["run", old]).exit_code == 0
+    result = run(["succeed", old, new])
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    assert "goes on" in text
+    assert "from tick 4, 2026-01-05T00:00:00+00:00" in text
+    assert "It is the largest of its parts" in text
+    assert run(["run", new]).exit_code == 0
+    assert run(["verify", new, "--rebuild"]).exit_code == 0
+    status = json.loads(run(["status", new, "--json"]).output)
+    assert (status["ticks"], status["horizon"], len(status["spent"])) == (8, 20, 2)
+    assert run(["run", old]).exit_code == 2
+    entry = yaml.safe_load((tmp_path / "releases/deployment.yaml").read_text())["deployment"]
+    assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == 1.0
+    assert "From tick 4 on it has other settings." in entry["privacy_loss"]["privacy_parameters_description"]
+    assert entry["dp_flavor"]["name"] == "Zero-concentrated DP"

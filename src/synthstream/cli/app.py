@@ -12,7 +12,7 @@ from synthstream.cli.audit import audit_command
 from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
-from synthstream.cli.plan import plan_command
+from synthstream.cli.plan import ledger_command, plan_command
 from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
@@ -32,6 +32,7 @@ COMMANDS = {
     "backup": backup_command,
     "recover": recover_command,
     "succeed": succeed_command,
+    "ledger": ledger_command,
     "audit": audit_command,
 }
 _EPILOG = """

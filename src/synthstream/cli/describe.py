@@ -7,7 +7,10 @@ from synthstream.cli.runtime import when_stopped
 
 
 def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
-    """Describe the releases for open-data portals: datapackage.json and croissant.json, beside them. `run` does so too.
+    """Describe the releases, beside them; `run` does so too.
+
+    datapackage.json and croissant.json are for open-data portals, deployment.yaml is an entry for the registry of
+    deployments that OpenDP keeps.
 
     Title, publisher, licence and the like are those of [publication] in stream.toml.
 
@@ -23,8 +26,6 @@ def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
     when_stopped(lambda: "Say the same again; releases are never touched.")
     written = describe(loaded)
     folder = None if loaded.sink is None else loaded.sink.path
-    say(
-        f"{' and '.join(DESCRIPTIONS)} in {folder} {'describe' if written else 'described already'} the newest release."
-    )
+    say(f"{', '.join(DESCRIPTIONS)} in {folder} {'describe' if written else 'described already'} the newest release.")
     if missing := wanted(loaded):
         say(f"Portals also ask for {', '.join(missing)}: say them in [publication] of {config}.")

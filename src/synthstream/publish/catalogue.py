@@ -1,6 +1,7 @@
-"""The published folder described for open-data portals: ``datapackage.json`` (Data Package 2) and ``croissant.json``.
+"""The published folder described: ``datapackage.json`` (Data Package 2) and ``croissant.json`` for open-data portals,
+``deployment.yaml`` for the registry of deployments.
 
-Both describe the newest release, from public facts alone: its files with sizes and hashes, every column, and what the
+All describe the newest release, from public facts alone: its files with sizes and hashes, every column, and what the
 releases promise. They are no part of a release: they lie beside them, and are written again when there is a newer one.
 """
 
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from synthstream.config.config import StreamConfig
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
+from synthstream.publish.deployment import deployment
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
@@ -70,7 +72,7 @@ class _Newest(NamedTuple):
 
 
 def describe(config: StreamConfig) -> bool:
-    """Write both descriptions beside the releases, if they are not there as they should be; tells whether it did.
+    """Write all descriptions beside the releases, if they are not there as they should be; tells whether it did.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
@@ -101,7 +103,7 @@ def describe(config: StreamConfig) -> bool:
 
 
 def descriptions(config: StreamConfig) -> dict[str, str]:
-    """Texts of both files by name: a pure function of the configuration and the newest release.
+    """Texts of all files by name: a pure function of the configuration and the newest release.
 
     Raises:
         ConfigError: the releases were made with other settings.
@@ -121,8 +123,8 @@ def descriptions(config: StreamConfig) -> dict[str, str]:
     except OSError as error:
         raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
     newest = _Newest(place.name, manifest, sizes)
-    found = (data_package(config, newest), croissant(config, newest))
-    return {name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=True)}
+    texts = (_text(data_package(config, newest)), _text(croissant(config, newest)), deployment(config, manifest))
+    return dict(zip(DESCRIPTIONS, texts, strict=True))
 
 
 def wanted(config: StreamConfig) -> list[str]:

@@ -27,7 +27,7 @@ from synthstream.release.release import Release
 FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
 # What tells portals of the releases, beside them; made of them, and no part of any (``synthstream.publish.catalogue``).
-DESCRIPTIONS = ("datapackage.json", "croissant.json")
+DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml")
 
 
 class Newest(NamedTuple):
