@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -131,12 +132,29 @@ class Builder:
         """What is published as measured at a tick: over all segments."""
         return self.synthesizer(tick).whole(tick, self.measured)
 
-    def covariance(self, s: int, t: int) -> FloatArray:
+    def cut_before(self, tick: int) -> int:
+        """First tick of the part, between two cuts, that holds a tick."""
+        return max((cut for cut in self._cuts if cut <= tick), default=0)
+
+    def seen(self, tick: int, *, at: int) -> Reading:
+        """What is published as measured at a tick, over the tables of a later one: see :meth:`whole`."""
+        found = self.whole(tick)
+        for cut in self._cuts:
+            found = self._carried(cut, found) if tick < cut <= at else found
+        return found
+
+    def covariance(self, s: int, t: int, *, at: int | None = None) -> FloatArray:
         """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
 
-        Of a stream of tables, those of tick ``t``. A later segment adds noise of its own to that of the tick before it.
+        Of a stream of tables: those of tick ``t``, or of the later one ``at``. A later segment adds noise of its own to
+        that of the tick before it.
         """
         s, t = sorted((s, t))
+        if at is not None:
+            found = self.covariance(s, t)
+            for cut in self._cuts:
+                found = carried_covariance(self._config.at(cut), found) if t < cut <= at else found
+            return found
         start, tables = self.synthesizer(t).start, self.synthesizer(t).first.tables
         if tables is None:
             raise TypeError("streams of points have no covariance of tables")
@@ -225,8 +243,25 @@ class Builder:
             facts=facts,
             secure=self._secure,
             released=committed.released,
-            covariance=None if config.workload is None else self.covariance,
+            covariance=None if config.workload is None else partial(self.covariance, at=tick),
+            carried=partial(self.carried, at=tick) if config.cuts else None,
         )
+
+    def carried(self, then: Release, *, at: int) -> Release:
+        """A release from before a cut, over the columns of a later tick."""
+        found = then
+        for cut in self._cuts:
+            if then.tick < cut <= at:
+                config = self._config.at(cut)
+                model = self.synthesizer(cut).first.model(self.goes_on(cut, found.model))
+                measured = carried_reading(config, found.measured)
+                found = self.synthesizer(cut).release(
+                    **{name: getattr(found, name) for name in ("name", "start", "end", "facts", "secure", "released")},
+                    schema=config.schema,
+                    measured=measured,
+                    model=model,
+                )
+        return found
 
 
 def from_releases(

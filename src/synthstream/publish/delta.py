@@ -73,6 +73,7 @@ class DeltaTable:
             self._place,
             frame.to_arrow(),
             mode="overwrite",
+            schema_mode="overwrite",  # a successor may have other columns
             configuration={
                 "delta.logRetentionDuration": _FOR_EVER,
                 "delta.deletedFileRetentionDuration": _FOR_EVER,

@@ -70,6 +70,7 @@ class Release(ABC):
         files: reads one of the release's files by its name, where it is read from what was published; rows and tables
             are then what stands there.
         covariance: see :meth:`synthstream.publish.building.Builder.covariance`; ``None`` for a stream of points.
+        carried: a release from before a cut over the columns of this one; ``None`` if there was no cut.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Release(ABC):
     changed: float | None = None
     files: Callable[[str], pl.DataFrame] | None = None
     covariance: Callable[[int, int], FloatArray] | None = None
+    carried: Callable[[Release], Release] | None = None
 
     def __repr__(self) -> str:
         stamp = "" if self.secure else f", {NOT_PRIVATE}"
@@ -281,14 +283,33 @@ class TableRelease(Release):
                 f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
                 f"{type(then).__name__}"
             )
-        if (self.name, self.schema.hash, _promise(self.facts)) != (then.name, then.schema.hash, _promise(then.facts)):
+        cut = len(then.facts.get("cuts", ()))
+        if self.name == then.name and len(self.facts.get("cuts", ())) < cut:
+            raise self._not_earlier(then)
+        one = self.name == then.name and self._began_as(then, cut)
+        if one and len(self.facts.get("cuts", ())) > cut and self.carried is not None:
+            then = self.carried(then)
+        if not one or not isinstance(then, TableRelease) or self.schema.hash != then.schema.hash:
             raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
         if then.tick >= self.tick:
-            raise SchemaError(
-                f"compare: tick {then.tick} is not earlier than tick {self.tick}; ask the later one, as in "
-                "later.compare(earlier)"
-            )
+            raise self._not_earlier(then)
         return then
+
+    def _not_earlier(self, then: Release) -> SchemaError:
+        return SchemaError(
+            f"compare: tick {then.tick} is not earlier than tick {self.tick}; ask the later one, as in "
+            "later.compare(earlier)"
+        )
+
+    def _began_as(self, then: Release, cuts: int) -> bool:
+        """Whether a release of as many cuts, and of an earlier tick, may be of this stream, as far as claims tell."""
+        ours, theirs = list(self.facts.get("cuts", ())), _promise(then.facts)
+        if len(ours) == cuts:
+            return ours == list(then.facts.get("cuts", ())) and _promise(self.facts) == theirs
+        parts = self.facts["claim"]["parts"][: cuts + 1]
+        mine = parts if cuts else [{"epsilon": parts[0]["epsilon"], "delta": parts[0]["delta"]}]
+        told = theirs["parts"] if cuts else [{"epsilon": theirs["epsilon"], "delta": theirs["delta"]}]
+        return bool(ours[cuts]["schema"] == then.schema.hash and mine == told)
 
     @cached_property
     def tables(self) -> pl.DataFrame:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts
@@ -17,7 +19,7 @@ from synthstream.schema.mapping import SchemaMapping
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Mechanism, Models
 from synthstream.synthesizers.segments import ResumedMechanism
-from synthstream.workload import FloatArray, Workload
+from synthstream.workload import CodeArray, FloatArray, Workload
 
 
 class Promise(NamedTuple):
@@ -159,6 +161,43 @@ def carried_covariance(config: StreamConfig, covariance: FloatArray) -> FloatArr
     return found
 
 
+def carried_cells(config: StreamConfig, what: str, values: FloatArray) -> FloatArray:
+    """A column of the tables of a release before the cut, over the successor's cells.
+
+    Args:
+        what: ``count``, ``measured``, ``stderr`` or ``since``; all but counts are NaN where a column was not recorded.
+    """
+    tables = _tables(config)
+    if tables is None:
+        return values
+    mapping, old, new = tables
+    found = np.full(new.cells, np.nan)
+    for marginal in new.marginals:
+        recorded = tuple(column for column in marginal if mapping.places[column] is not None)
+        source = _source(mapping, marginal)
+        if source not in old.marginals or (what != "count" and recorded != marginal):
+            continue
+        here = values[old.slice_of(source)]
+        if what == "since":
+            cells = np.full(math.prod(new.sizes[column] for column in recorded), here[0])
+        elif what == "stderr":
+            cells = np.sqrt(mapping.table(recorded, here**2, power=2))
+        else:
+            cells = mapping.table(recorded, here)
+        found[new.slice_of(marginal)] = _filled(mapping, new, marginal, recorded, cells)
+    return found
+
+
+def _filled(
+    mapping: SchemaMapping, new: Workload, marginal: tuple[int, ...], recorded: tuple[int, ...], cells: NDArray[Any]
+) -> NDArray[Any]:
+    """The cells of a table whose rows have the fill of each column that was not recorded, from those of the others."""
+    table = np.zeros([new.sizes[column] for column in marginal], dtype=cells.dtype)
+    place = tuple(slice(None) if column in recorded else mapping.fills[column] for column in marginal)
+    table[place] = cells.reshape([new.sizes[column] for column in recorded])
+    return table.reshape(-1)
+
+
 def _factor(mapping: SchemaMapping, marginal: tuple[int, ...]) -> float:
     """How many times as large the variance of a cell becomes at most."""
     shares = [share for column in marginal if (share := mapping.shares[column]) is not None]
@@ -183,6 +222,15 @@ def _tables(config: StreamConfig) -> tuple[SchemaMapping, Workload, Workload] | 
     if after is None or config.workload is None or after.config.workload is None:
         return None
     return after.mapping, after.config.workload, config.workload
+
+
+def not_recorded(config: StreamConfig, codes: CodeArray) -> CodeArray:
+    """Rows of a successor with the fill of each column that was not recorded before the cut."""
+    found = codes.copy()
+    if config.after is not None:
+        for column, place in enumerate(config.after.mapping.places):
+            found[:, column] = config.after.mapping.fills[column] if place is None else found[:, column]
+    return found
 
 
 def refuse_to_carry(config: StreamConfig) -> str:
@@ -221,12 +269,10 @@ def carried_counts(config: StreamConfig, counts: Counts) -> Counts:
     mapping, old, new = tables
     dense = counts.dense(synthesizer_of(config.after.config).cells)
     found = np.zeros(synthesizer_of(config).cells, dtype=np.int64)
-    for marginal, shape in zip(new.marginals, new.shapes, strict=True):
+    for marginal in new.marginals:
         recorded = tuple(column for column in marginal if mapping.places[column] is not None)
         values = mapping.table(recorded, dense[old.slice_of(_source(mapping, marginal))].astype(np.float64))
-        table = np.zeros(shape, dtype=np.int64)
-        place = tuple(slice(None) if column in recorded else mapping.fills[column] for column in marginal)
-        table[place] = values.round().astype(np.int64).reshape([new.sizes[column] for column in recorded])
-        found[new.slice_of(marginal)] = table.reshape(-1)
+        cells = values.round().astype(np.int64)
+        found[new.slice_of(marginal)] = _filled(mapping, new, marginal, recorded, cells)
     found[new.cells :] = dense[old.cells : old.cells + found.size - new.cells]
     return Counts.of(found)
