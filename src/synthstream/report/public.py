@@ -90,6 +90,7 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         chain=manifest["chain"],
         unchecked=[tick.tick for tick in found.ticks if tick.manifest.get("unchecked")],
         gaps=gaps(found.ticks),
+        cuts=[config.clock.boundary(cut["tick"]) for cut in found.config.cuts],
         without_rows=sum(not tick.has_rows for tick in found.ticks),
         releases=len(found.ticks),
         changes=_changes(found.ticks),
