@@ -267,6 +267,22 @@ def test_an_old_copy_of_either_state_is_refused_and_the_first_to_publish_a_tick_
     assert {name: seen[name] for name in seen if name < "000004"}.items() <= published(tmp_path / "releases").items()
 
 
+@pytest.mark.parametrize("measure", ["always", "refresh", "epochs"])
+def test_columns_change_in_every_way_of_measuring(tmp_path: Path, measure: str) -> None:
+    how = f'[synthesizer]\nkind = "table"\nmeasure = "{measure}"\n'
+    delta = "delta = 0" if measure == "epochs" else "delta = 1e-9"
+    old, new = (text.replace("delta = 1e-9", delta) for text in (OLD + how, NEW.replace("[after]", f"{how}[after]")))
+    frame = events()
+    config = succeed(half(tmp_path, frame, old), written(tmp_path, new, "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+        assert count(stream.last, []) == {(): len(frame)}
+        assert stream.last is not None
+        assert stream.last.rows().columns == ["ward", "x", "paid"]
+    assert verify(config, rebuild=True) == (8, 8, [], [])
+    assert Releases(config).last.tick == 7
+
+
 # -- one life --------------------------------------------------------------------------------------------------------
 
 
@@ -392,3 +408,15 @@ def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] == 1.0
     assert "From tick 4 on it has other settings." in entry["privacy_loss"]["privacy_parameters_description"]
     assert entry["dp_flavor"]["name"] == "Zero-concentrated DP"
+
+
+def test_a_simulation_goes_on_with_its_own_state_and_releases(tmp_path: Path) -> None:
+    run = partial(CliRunner().invoke, app)
+    old, new = str(tmp_path / "stream.toml"), str(tmp_path / "new.toml")
+    written(tmp_path)
+    written(tmp_path, NEW, "new.toml")
+    assert run(["run", old, "--simulate", "--seed", "3"]).exit_code == 0
+    assert run(["succeed", old, new, "--simulate", "--seed", "3"]).exit_code == 0
+    assert run(["run", new, "--simulate", "--seed", "3"]).exit_code == 0
+    assert len(list((tmp_path / "releases-simulated").glob("0*"))) == 8
+    assert not (tmp_path / "releases").exists()

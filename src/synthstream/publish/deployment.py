@@ -75,15 +75,18 @@ def _entry(config: StreamConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
                 "post_processing": "Rows are fitted to noisy counts, and to nothing else.",
                 "composition": f"Theorems: {', '.join(claim['theorems'])}. They rest on: {'; '.join(claim['trusts'])}.",
             },
-            "implementation": {
-                "pre_processing_eda_hyperparameter_tuning": "Columns, values, bounds and bins are public settings.",
-                "mechanisms": (
-                    f"Synthstream, synthesizer {config.synthesizer.kind}; integer noise of the discrete "
-                    f"{'Laplace' if pure else 'Gaussian'} law, sampled exactly from the system's randomness."
-                ),
-            },
+            "implementation": _implementation(config, pure=pure),
             "resources": {"sources": about.homepage},
         },
+    }
+
+
+def _implementation(config: StreamConfig, *, pure: bool) -> dict[str, str]:
+    law = "Laplace" if pure else "Gaussian"
+    return {
+        "pre_processing_eda_hyperparameter_tuning": "Columns, values, bounds and bins are public settings.",
+        "mechanisms": f"Synthstream, synthesizer {config.synthesizer.kind}; integer noise of the discrete {law} law, "
+        "sampled exactly from the system's randomness.",
     }
 
 
