@@ -52,6 +52,7 @@ DECLARED = {
     "state/disk.py": "commits",
     "state/folder.py": "who can read the state",
     "state/migration.py": "commits",
+    "schema/mapping.py": "codes of rows that wait",
     "publish/mirrors.py": "what is published elsewhere",
     "publish/postgres_table.py": "what is published elsewhere",
     "state/sums.py": "rows of the state",

@@ -205,6 +205,21 @@ def test_a_horizon_that_is_over_and_another_predecessor_are_refused(tmp_path: Pa
         succeed(old, written(tmp_path, NEW.replace("stream.toml", "other.toml"), "new.toml"), gates=exact)
     with Stream(old, gates=exact) as stream:  # nothing was changed
         assert stream.closed == CUT
+    shutil.rmtree(old.state)
+    with pytest.raises(StateError, match="There is no state"):
+        succeed(old, written(tmp_path, NEW, "new.toml"), gates=exact)
+    assert not old.state.exists()
+
+
+def test_a_part_that_has_released_nothing_has_no_successor(tmp_path: Path) -> None:
+    old = half(tmp_path, events(60))
+    shutil.rmtree(old.state)
+    adopt(old, gates=exact)
+    new = written(tmp_path, NEW, "new.toml")
+    with pytest.raises(StateError, match="a segment begins with tick 4, and has released nothing"):
+        succeed(old, new, gates=exact)
+    with pytest.raises(StateMismatch, match="has not begun"):
+        verify(new)
 
 
 def test_whether_rows_can_go_on_is_decided_by_settings_alone(tmp_path: Path) -> None:

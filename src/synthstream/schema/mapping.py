@@ -75,11 +75,14 @@ class SchemaMapping:
             if place is None or share is None:
                 found[:, column] = fill
                 continue
-            ends = np.cumsum(share, axis=1)
-            ends[:, -1] = 1.0
-            cut = not np.isin(share, (0.0, 1.0)).all()
-            at = rng.random(len(codes)) if cut else np.full(len(codes), 0.5)
-            found[:, column] = (ends[codes[:, place].astype(np.int64)] <= at[:, None]).sum(axis=1)
+            old = codes[:, place].astype(np.int64)
+            found[:, column] = share.argmax(axis=1)[old]
+            for code in np.flatnonzero(share.max(axis=1) < 1.0):
+                here = np.flatnonzero(old == code)
+                ends = np.cumsum(share[code])
+                found[here, column] = np.minimum(
+                    np.searchsorted(ends, rng.random(here.size), "right"), share.shape[1] - 1
+                )
         return found
 
 

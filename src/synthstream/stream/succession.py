@@ -77,6 +77,8 @@ def succeed(
         ConfigError: see :func:`successor_of`.
         StateError: there is no state, or nothing was released, or rows that wait cannot count over the new columns.
     """
+    if not (old.state / "store.db").exists():
+        raise StateError(f"There is no state in {old.state} to go on from. Check 'state'. Nothing was changed.")
     with Stream(old, gates=gates, seed=seed, env=env) as stream:  # what was drawn is published
         old = stream.config
         if stream.closed == 0:
@@ -88,6 +90,11 @@ def succeed(
         marked, last = store.population(), store.last()
         if marked is None or last is None or marked[0] != last.tick or store.half_drawn(last.tick + 1):
             raise StateError(f"{old.state}: another process has just drawn a tick. Say the same command again.")
+        if last.tick + 1 in [start for start, _ in store.segments()]:
+            raise StateError(
+                f"{old.name}: a segment begins with tick {last.tick + 1}, and has released nothing. Release that tick "
+                "first. Nothing was changed."
+            )
         config = successor_of(old, new, tick=last.tick + 1)
         mechanism = synthesizer_of(config).mechanism
         Ledger(budget=config.privacy.budget).charge(claim_of(config, mechanism))

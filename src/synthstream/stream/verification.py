@@ -15,7 +15,7 @@ from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import FILES, ParquetSink
 from synthstream.publish.outlets import sink_of
 from synthstream.state.store import Store
-from synthstream.stream.opening import begun, builder_from
+from synthstream.stream.opening import begun, builder_from, refuse_uncut
 from synthstream.synthesizers.assembly import claim_of
 
 # Wraps a long loop in a progress bar.
@@ -52,6 +52,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
             them did, and needs the same versions of this package and its libraries.
     """
     config, findings = begun(config), list[Fault]()
+    refuse_uncut(config)
     store, heads = None, dict[int, str]()
     try:
         if (config.state / "store.db").exists():
