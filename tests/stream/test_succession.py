@@ -13,10 +13,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from synthstream import Stream
+from synthstream import Counting, Stream
 from synthstream.cli.app import app
 from synthstream.config.config import load
-from synthstream.errors import ConfigError, RecoveryRefused, StateError, StateMismatch, StateRolledBack
+from synthstream.errors import ConfigError, CountsMismatch, RecoveryRefused, StateError, StateMismatch, StateRolledBack
 from synthstream.forecast.planning import plan
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
@@ -162,6 +162,25 @@ def test_read_again_takes_new_columns_from_the_files_and_counts_each_row_once(tm
         truth = [int((~after["paid"]).sum()), int(after["paid"].sum()), 0]
         assert stream.last is not None
         assert stream.last.table(["paid"])["measured"].to_list() == pytest.approx(truth)
+
+
+@pytest.mark.parametrize("read_again", [False, True])
+def test_a_batch_that_comes_again_after_the_cut_counts_once(tmp_path: Path, read_again: bool) -> None:
+    frame, old, new = events(), written(tmp_path), written(tmp_path, NEW, "new.toml")
+    with Stream(old, gates=exact) as stream:
+        stream.update(frame, batch_id="a")
+        counted = Counting(old).count(frame)
+        stream.add(counted, batch_id="b")
+        list(stream.run())
+    succeed(old, new, gates=exact, read_again=read_again)
+    with Stream(new, gates=exact) as stream:
+        for _ in range(2):
+            stream.update(renamed(frame), batch_id="a")
+            stream.add(Counting(new).count(renamed(frame)), batch_id="b")
+        with pytest.raises(CountsMismatch):
+            stream.add(counted)
+        list(stream.run())
+        assert count(stream.last, []) == {(): 2 * len(frame)}
 
 
 # -- what is refused -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -135,6 +135,15 @@ class CountsByTick:
             both[tick] = both[tick].plus(counts) if tick in both else counts
         kept = {tick: both[tick] for tick in sorted(both) if both[tick].cells.size}
         return type(self)(stream=self.stream, cells=self.cells, ticks=kept)
+
+    def until(self, horizon: int | None) -> CountsByTick:
+        """The same with all ticks beyond a horizon as one."""
+        if horizon is None:
+            return self
+        found = replace(self, ticks={tick: counts for tick, counts in self.ticks.items() if tick <= horizon})
+        for tick in self.ticks.keys() - found.ticks.keys():
+            found = found.merge(replace(self, ticks={horizon: self.ticks[tick]}))
+        return found
 
     def to_bytes(self) -> bytes:
         """An Arrow stream, a row per tick: ``tick``; ``cell``, null if ``count`` is a number for every cell."""

@@ -12,6 +12,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, StateError, StateMismatch
 from synthstream.ingest.counting import LATE
+from synthstream.ingest.intake import BEFORE
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.ledger import Ledger
@@ -65,8 +66,8 @@ def succeed(
     Everything happens in one transaction of the state: whoever is killed leaves either the old stream or the new one.
 
     Args:
-        read_again: forget what waits for later ticks, and which files and entries of a log were counted: all of the
-            source is read again, and rows dated from the cut on count. Left out: rows that wait go on, once each.
+        read_again: forget what waits for later ticks, and which files, batches and entries of a log were counted: all
+            of it may come again, and rows dated from the cut on count. Left out: rows that wait go on, once each.
         gates, seed, env: as for :class:`synthstream.Stream`.
 
     Returns:
@@ -125,8 +126,8 @@ def _refuse_to_move(config: StreamConfig, store: Store) -> None:
     if why:
         raise StateMismatch(
             f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again: what waits is "
-            "forgotten, all files and logs of the source are read again, and rows dated from the cut on count; rows "
-            "that were pushed and wait are lost. Nothing was changed."
+            "forgotten, all files and logs of the source are read again, and rows dated from the cut on count; push "
+            "again what was pushed and is dated so. Nothing was changed."
         )
 
 
@@ -140,10 +141,11 @@ def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
         store.drop_pending(tick)
         if tick != LATE and not read_again:
             store.add_pending(tick, carried_counts(config, counts))
+    for item in store.items("" if read_again else "batch "):
+        store.forget("ingested", item)
+        if not read_again:
+            store.put_ingested(item, BEFORE)
     if read_again:
-        for item in store.items(""):
-            if not item.startswith("batch "):
-                store.forget("ingested", item)
         store.forget("meta", _CURSOR)
 
 
