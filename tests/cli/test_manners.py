@@ -454,7 +454,7 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
     for name in ("whole", "stopped"):
         assert synthstream(*line, cwd=tmp_path / name).returncode == 0
     whole, after = (published(tmp_path / name / "releases-simulated") for name in ("whole", "stopped"))
-    assert len(whole) == 4 * 4 + 2
+    assert len(whole) == 4 * 4 + 3
     assert whole == after
 
 
