@@ -28,7 +28,7 @@ class Before(Protocol):
     @property
     def schema(self) -> Schema: ...
     @property
-    def settings(self) -> str: ...
+    def own_hash(self) -> str: ...
 
 
 C = TypeVar("C", bound=Before)
@@ -58,7 +58,7 @@ class After(Generic[C]):
 
     def public(self) -> dict[str, Any]:
         """What it adds to the public settings."""
-        return {"settings": self.config.settings, "values": self.values, "fill": self.fill}
+        return {"settings": self.config.own_hash, "values": self.values, "fill": self.fill}
 
 
 def changed_for_ever(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -146,14 +146,14 @@ class StreamConfig:
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
     @cached_property
-    def settings(self) -> str:
+    def own_hash(self) -> str:
         """SHA-256 of the stream's name and its public settings, hexadecimal."""
         return hashlib.sha256(json.dumps([self.name, self.public_json()]).encode()).hexdigest()
 
     @property
     def genesis(self) -> str:
-        """The chain head before the first tick: :attr:`settings` of the stream that all began with."""
-        return self.lives[0].settings
+        """The chain head before the first tick: :attr:`own_hash` of the stream that all began with."""
+        return self.lives[0].own_hash
 
     @property
     def lives(self) -> list[StreamConfig]:

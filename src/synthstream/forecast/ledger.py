@@ -67,14 +67,14 @@ def ledgers(configs: Sequence[tuple[Path, StreamConfig]]) -> Ledgers:
     Args:
         configs: files and what stands in them, with the cuts of their streams.
     """
-    own = {config.settings for _, config in configs}
-    before = {life.settings for _, config in configs for life in config.lives[:-1]}
+    own = {config.own_hash for _, config in configs}
+    before = {life.own_hash for _, config in configs for life in config.lives[:-1]}
     kept, left_out, seen = list[Line](), list[Path](), set[str]()
     for path, config in configs:
-        if config.settings in before & own or config.settings in seen:
+        if config.own_hash in before & own or config.own_hash in seen:
             left_out.append(path)
             continue
-        seen.add(config.settings)
+        seen.add(config.own_hash)
         kept.append(Line(path, config.name, promise_of(config)))
     groups: dict[tuple[str, str, str | None], list[Line]] = {}
     for line in kept:

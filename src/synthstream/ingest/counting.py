@@ -216,7 +216,7 @@ class BatchCounting:
                 "stands in its state. Use Stream.update or `synthstream run`."
             )
         self._config, self._count, self._cells = config, count, cells
-        self._stream = config.settings
+        self._stream = config.own_hash
 
     @property
     def nothing(self) -> CountsByTick:

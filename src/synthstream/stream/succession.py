@@ -40,7 +40,7 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
     for _, why in changed_for_ever(old.kept, new.kept):
         raise ConfigError(why)
     named = new.after.config.begun_as({"edition": old.edition, "cuts": old.cuts})
-    if named.settings != old.settings:
+    if named.own_hash != old.own_hash:
         raise ConfigError(
             f"{new.name}: [after] names another stream than {old.name}, or another version of its settings"
         )
