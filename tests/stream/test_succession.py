@@ -409,6 +409,10 @@ def test_plan_says_the_promise_of_the_whole_life_before_and_changes_nothing(tmp_
     assert "over all 20 ticks, satisfy (1, 1e-09)-differential privacy for any single event" in text
     assert "(1, 1e-09) from tick 0 on, (0.5, 1e-09) from tick 4 on: an event counts in one of them alone" in text
     assert "All errors are those of what is counted from the cut at tick 4 on" in text
+    page = tmp_path / "plan.html"
+    assert CliRunner().invoke(app, [*command, "-o", str(page)]).exit_code == 0
+    assert "epsilon 0.5 from the cut on" in page.read_text()
+    page.unlink()
     planned_claim = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)["claim"]
     after = published(tmp_path)
     assert {name: after[name] for name in before} == before
