@@ -4,7 +4,7 @@ EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-points test test-all wheel-test soak mutation bench bench-tables bench-points check docs images clean
+.PHONY: install demo demo-points test test-all wheel-test soak mutation bench bench-tables bench-points bench-peers check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -15,10 +15,10 @@ $(VENV)/ready: pyproject.toml requirements.lock
 install: $(VENV)/ready
 
 demo: $(VENV)/ready
-	$(BIN)/synthstream run examples/evictions/stream.toml
+	$(BIN)/synthstream run examples/evictions/stream.toml --yes
 
 demo-points: $(VENV)/ready
-	$(BIN)/synthstream run examples/earthquakes/stream.toml
+	$(BIN)/synthstream run examples/earthquakes/stream.toml --yes
 	$(BIN)/synthstream report examples/earthquakes/stream.toml --custodian -o examples/earthquakes/state/custodian.html
 
 # Tests start hundreds of processes; what they import is compiled once.
@@ -28,8 +28,12 @@ test test-all: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/ready
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+# What looks for barriers in pages, where npm is; tests of it are skipped elsewhere.
+$(VENV)/node_modules/axe-core/axe.min.js:
+	-npm install --silent --no-save --prefix $(VENV) axe-core@4.14.1
+
 # What make test leaves out: laws of the noise on many samples, kills, browsers, every kind with everything, a wheel.
-test-all: wheel-test
+test-all: wheel-test $(VENV)/node_modules/axe-core/axe.min.js
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
 
 # A wheel of this checkout, in a new environment in another folder.
@@ -56,6 +60,12 @@ bench-tables: $(VENV)/ready
 
 bench-points: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.points_report
+
+# Offline AIM and MST, in an environment of their own.
+bench-peers: $(VENV)/ready
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check dpmm==0.1.9
+	$(BIN)/python -m benchmarks.peers
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -9,7 +9,6 @@ TABULAR = ["--data", "adult", "--method", "marginals"]
 RUNS = [
     ["benchmarks.sampling"],
     ["benchmarks.coverage"],
-    ["benchmarks.graphical"],
     ["benchmarks.counters"],
     ["benchmarks.hypercube"],
     *(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import wasserstein_distance
 
-from synthstream.evaluate.wasserstein import normalised, w1_line
+from synthstream.evaluate.wasserstein import normalised
 from synthstream.workload import FloatArray
 
 
@@ -26,9 +27,9 @@ def w1_sliced(
         a, b: shapes ``(points_a, dimension)`` and ``(points_b, dimension)``.
         rng: for the directions, uniform on the unit sphere.
         directions: how many.
-        weights_a, weights_b: as for :func:`w1_line`.
+        weights_a, weights_b: at least 0, not all 0; left out: all equal.
 
-    Raises ``ValueError`` as :func:`w1_line` does, or if the dimensions differ.
+    Raises ``ValueError`` if there are no points, weights are none, or the dimensions differ.
     """
     if np.ndim(a) != 2 or np.ndim(b) != 2 or np.shape(a)[1] != np.shape(b)[1]:
         raise ValueError(f"points of shapes {np.shape(a)} and {np.shape(b)} are not in one space")
@@ -36,7 +37,7 @@ def w1_sliced(
         raise ValueError(f"directions must be at least 1, not {directions}")
     lines = rng.normal(size=(directions, np.shape(a)[1]))
     lines /= np.linalg.norm(lines, axis=1, keepdims=True)
-    return float(np.mean([w1_line(a @ line, b @ line, weights_a, weights_b) for line in lines]))
+    return float(np.mean([wasserstein_distance(a @ line, b @ line, weights_a, weights_b) for line in lines]))
 
 
 def histogram(points: FloatArray, bins: int, weights: FloatArray | None = None) -> FloatArray:
@@ -45,13 +46,13 @@ def histogram(points: FloatArray, bins: int, weights: FloatArray | None = None) 
     Args:
         points: shape ``(points, dimension)``, in the unit cube; a coordinate of 1 belongs to the last cell.
         bins: cells along each coordinate.
-        weights: as for :func:`w1_line`.
+        weights: at least 0, not all 0; left out: all equal.
 
     Returns:
         Shape ``(bins,) * dimension``; adds up to 1.
 
     Raises:
-        ValueError: a point lies outside, or as for :func:`w1_line`.
+        ValueError: a point lies outside, or weights are none.
 
     Example:
         >>> histogram(np.array([[0.1, 0.9], [0.2, 1.0]]), 2).tolist()

@@ -1,21 +1,24 @@
-"""What `synthstream plan` forecasts beside what is measured: evictions, Adult and earthquakes, four ticks each.
+"""What `synthstream plan` forecasts beside what is measured: all streams to tune on, and points; four ticks each.
 
     python -m benchmarks.forecast
+    python -m benchmarks.forecast --stream switch seasonal --delta 0
 
 NOT PRIVATE: this program sees the truth. It runs each stream with seeded noise, three times, tick by tick as a stream
 does, and compares root mean squares (cells, boxes) and means (tables, distances) over the runs with the forecast of
 `plan` for the same configuration. `plan` is told a rate of events, public knowledge or a round guess, and nothing else:
-35 evictions a week, 200 people of the census a tick, 1,500 earthquakes a month. Prints JSON lines, and writes
-them to results/forecast.jsonl and as a table to results/forecast.md. Three minutes on two cores.
+35 evictions a week, 200 people of the census a tick, 1,500 earthquakes a month. Prints JSON lines, puts them into
+results/forecast.jsonl in the place of older ones of the same stream, and writes results/forecast.md. All streams take
+half an hour on two cores.
 
-Adult is run twice: with delta = 1e-9, all tables at every tick; and with delta = 0, in epochs, where only tables of one
-column are measured by all of them, so that measured cells of larger ones have no single standard error.
+Streams of tables are run twice: with delta = 1e-9, at refreshes; and with delta = 0, in epochs, where only tables of
+one column are measured by all of them, so that measured cells of larger ones have no single standard error.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.data import EXAMPLES, adult_batches
+from benchmarks.data import EXAMPLES, STREAMS
 from benchmarks.environment import environment
 from synthstream.config.config import StreamConfig, load
 from synthstream.counts import Counts
@@ -32,7 +35,6 @@ from synthstream.fit.pooling import pooled
 from synthstream.forecast.planning import Forecast, plan
 from synthstream.ingest.counting import encode
 from synthstream.kernel.seeded import SeededGate
-from synthstream.measured import Measured
 from synthstream.partition import Partition
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import RowErrors, Synthesizer
@@ -42,13 +44,13 @@ from synthstream.synthesizers.simulation import points, tables
 from synthstream.synthesizers.tables import AtRefreshes, Continual
 from synthstream.workload import FloatArray, Workload
 
-SEEDS = 3
+SEEDS = 2
 RESULTS = Path(__file__).parent / "results"
 # Cells along each side of the grid that distances are measured on, exactly.
 _SIDE = 128
 
-_ADULT = """
-name = "adult"
+_TABLE = """
+name = "table"
 state = "state"
 [privacy]
 epsilon = 1.0
@@ -57,7 +59,7 @@ unit = "event"
 [clock]
 start = 2026-01-01
 every = "1d"
-horizon = {ticks}
+horizon = {horizon}
 """
 
 
@@ -78,34 +80,38 @@ class Case:
     batches: list[Any]
 
 
-def cases() -> Iterator[Case]:
-    """All streams."""
-    yield _example("evictions", "35/week", (4, 26, 104, 261))
-    for delta in (1e-9, 0.0):
-        yield _adult(delta)
-    yield _example("earthquakes", "1500/month", (3, 12, 40, 79))
+def cases(streams: Sequence[str], deltas: Sequence[float]) -> Iterator[Case]:
+    """Streams by name; ``points`` are earthquakes in a box."""
+    for name in streams:
+        if name == "points":
+            yield _points()
+            continue
+        for delta in deltas:
+            yield _tables(name, delta)
 
 
-def _example(name: str, expect: str, at: tuple[int, ...]) -> Case:
-    path = EXAMPLES / name / "stream.toml"
+def _points() -> Case:
+    path = EXAMPLES / "earthquakes" / "stream.toml"
     config = load(path)
     if config.source is None:
         raise SystemExit(f"{path} names no source")
     rows = encode(config, pl.read_parquet(config.source.path))
+    at = (3, 12, 40, 79)
     batches = [rows.codes[rows.ticks == tick] for tick in range(max(at))]
-    return Case(data=name, config=config, expect=expect, at=at, batches=batches)
+    return Case(data="points", config=config, expect="1500/month", at=at, batches=batches)
 
 
-def _adult(delta: float) -> Case:
-    stream = adult_batches("random", 200)
+def _tables(name: str, delta: float) -> Case:
+    stream = STREAMS[name](0)
     columns = [
         f'[[columns]]\nname = "c{i}"\ntype = "integer"\nmin = 0\nmax = {size - 1}\nmissing = 0\n'
         for i, size in enumerate(stream.sizes)
     ]
-    text = _ADULT.format(delta=delta, ticks=len(stream.ends)) + "".join(columns)
-    batches = np.split(stream.codes, stream.ends[:-1])
-    config, at = StreamConfig.from_toml(text), (5, 25, 100, len(stream.ends))
-    return Case(data=f"Adult, delta = {delta:g}", config=config, expect="200/tick", at=at, batches=batches)
+    config = StreamConfig.from_toml(_TABLE.format(delta=delta, horizon=stream.declared) + "".join(columns))
+    batches, ticks = np.split(stream.codes, stream.ends[:-1]), len(stream.ends)
+    at = tuple(dict.fromkeys(max(1, round(ticks * part)) for part in (0.1, 0.25, 0.5, 1)))
+    expect = f"{stream.expected:g}/tick"
+    return Case(data=f"{name}, delta = {delta:g}", config=config, expect=expect, at=at, batches=batches)
 
 
 def run(made: Synthesizer, batches: Iterable[Any], seed: int) -> Iterator[tuple[int, dict[int, Any], Any]]:
@@ -188,15 +194,11 @@ def _errors(made: Synthesizer, batches: list[Any], history: dict[int, Any], mode
         true = np.where(small, workload.count(codes), workload.count(np.concatenate(batches[:last])))
         return _of_counts(workload, known.values - true, (1, 2)) | _of_rows(workload, codes, model)
     if isinstance(made, InEpochs):
-        known = _pooled(made, history, len(batches))
+        ends = [t - 1 for t in made.mechanism.ended(len(batches)) if t != len(batches)]
+        known = pooled([*(history[t] for t in ends), history[len(batches) - 1]])
         gap = known.values - known.workload.count(codes)
         return _of_counts(known.workload, gap, (1,)) | _of_rows(made.mechanism.workload, codes, model)
     raise SystemExit(f"no errors are measured of {type(made).__name__}")
-
-
-def _pooled(made: InEpochs, history: dict[int, Any], ticks: int) -> Measured:
-    ends = [t - 1 for t in tables.ends_of_epochs(made.mechanism, ticks) if t != ticks]
-    return pooled([*(history[t] for t in ends), history[ticks - 1]])
 
 
 def _of_counts(workload: Workload, gap: FloatArray, orders: tuple[int, ...]) -> dict[str, float]:
@@ -252,13 +254,18 @@ def page(lines: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Compare, print, write."""
-    lines = []
-    for case in cases():
-        for line in compared(case):
-            lines.append({**line, **environment()})
-            print(json.dumps(lines[-1]), flush=True)
-    (RESULTS / "forecast.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (RESULTS / "forecast.md").write_text(page(lines))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stream", nargs="+", choices=[*STREAMS, "points"], default=[*STREAMS, "points"])
+    parser.add_argument("--delta", type=float, nargs="+", default=[1e-9, 0.0])
+    args = parser.parse_args()
+    path = RESULTS / "forecast.jsonl"
+    for case in cases(args.stream, args.delta):
+        mine = [{**line, **environment()} for line in compared(case)]
+        print("".join(json.dumps(line) + "\n" for line in mine), end="", flush=True)
+        known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = [*(line for line in known if line["data"] != case.data), *mine]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (RESULTS / "forecast.md").write_text(page(lines))
 
 
 if __name__ == "__main__":

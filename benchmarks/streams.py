@@ -3,6 +3,7 @@
     python -m benchmarks.streams --delta 0 1e-9 --seeds 2 --out benchmarks/results/streams.jsonl
     python -m benchmarks.streams --stream switch seasonal --delta 0 --set growth=2 --out /tmp/other.jsonl
     python -m benchmarks.streams --show benchmarks/results/streams.jsonl /tmp/other.jsonl
+    python -m benchmarks.streams --beside-peers benchmarks/results/streams.jsonl      (the table of docs/accuracy.md)
 
 Runs go on where a file ends: what is in it is not run again. ``--show`` runs nothing; with more than one file it puts
 what they have in common side by side, with the ratio to the first. How to read it: ``benchmarks.tabular``.
@@ -18,9 +19,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.beside import ratio, table
+from benchmarks.beside import quarters, ratio, table
 from benchmarks.data import STREAMS
 from benchmarks.environment import environment
+from benchmarks.peers import RESULTS as PEERS
+from benchmarks.peers import SAME_ROWS
 from benchmarks.tabular import Setting, parsed, run
 
 Line = dict[str, Any]
@@ -56,6 +59,30 @@ def shown(files: Mapping[str, Sequence[Line]]) -> str:
     return "\n".join(parts)
 
 
+def beside_peers(lines: Sequence[Line]) -> str:
+    """AvgRelL1 at each quarter, AvgWE at the end, independent columns without noise, and offline releases of all rows.
+
+    Offline methods do not see the order of rows: streams of the same rows share their figures.
+    """
+    offline = {(line["stream"], line["method"], line["delta"]): line["avg_rel_l1"] for line in read(PEERS)}
+    head = ["stream", "delta", "seeds", "25 %", "50 %", "75 %", "100 %", "AvgWE at 100 %", "independent, no noise"]
+    found = [f"| {' | '.join([*head, 'offline MST', 'offline AIM'])} |", "| --- " * (len(head) + 2) + "|"]
+    for runs in by_run(lines).values():
+        name, delta = runs[0]["stream"], runs[0]["delta"]
+        peers = [offline.get((SAME_ROWS.get(name, name), method, delta)) for method in ("mst", "aim")]
+        cells = [
+            f"`{name}`",
+            f"{delta:g}",
+            str(len(runs)),
+            *(f"{value:.3f}" for value in quarters(runs, "avg_rel_l1")),
+            f"{quarters(runs, 'avg_we')[-1]:.5f}",
+            f"{quarters(runs, 'independent_avg_rel_l1')[-1]:.3f}",
+            *("" if value is None else f"{value:.3f}" for value in peers),
+        ]
+        found.append(f"| {' | '.join(cells)} |")
+    return "\n".join(found)
+
+
 def main() -> None:
     """Run what is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -67,7 +94,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "streams.jsonl")
     parser.add_argument("--show", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument("--beside-peers", type=Path, metavar="FILE")
     args = parser.parse_args()
+    if args.beside_peers:
+        print(beside_peers(read(args.beside_peers)))
+        return
     if args.show:
         print(shown({path.stem: read(path) for path in args.show}))
         return

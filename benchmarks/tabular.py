@@ -7,7 +7,8 @@
 
 Methods: ``marginals``, our default; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
 ``independent``, columns without relations and without noise, for comparison. The number of picks follows the rule of
-Theorem 5.1 (synthstream.synthesizers.bounds.picks_rule) from public facts, unless ``--k`` says otherwise.
+Theorem 5.1 (synthstream.synthesizers.bounds.picks_rule) from public facts, of ``selective`` three at most, unless
+``--k`` says otherwise.
 
 Errors over all pairs of columns (benchmarks.metrics) of what is published: of our rows; of the papers' models, the
 expected tables, which leaves out the chance in drawing rows from them. They are means over the last ten ticks
@@ -157,7 +158,7 @@ class Private:
             return self._batches
         if self.last is None:
             return Mixture.from_arrays(self._pairs.sizes, self._models).answers(self._pairs)
-        return self._pairs.count(self.last.codes.astype(np.int32)).astype(np.float64)
+        return self.last.counts(self._pairs).astype(np.float64)
 
 
 class Independent:

@@ -27,7 +27,7 @@ from benchmarks.environment import environment
 from synthstream.config.config import load
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.fit.weights import Weights, fit_weights
-from synthstream.synthesizers.bounds import baseline_bound, picks_rule
+from synthstream.synthesizers.bounds import picks_rule, theorem_5_1
 from synthstream.workload import Workload
 
 FloatArray = NDArray[np.float64]
@@ -48,6 +48,14 @@ QUERIES = Workload(sizes=SIZES, marginals=tuple((i, j) for i in range(4) for j i
 PLACES = [(m, c) for m, cells in zip(QUERIES.marginals, QUERIES.lengths, strict=True) for c in range(int(cells))]
 
 
+def baseline_bound(
+    sizes: tuple[int, ...], *, picks: float, queries: int, events: float, ticks: int, epsilon: float, beta: float = BETA
+) -> float:
+    """The bound of Theorem 5.1, in events. Above ``events * ticks`` it says nothing: no count is ever off by more."""
+    near, far = theorem_5_1(sizes, queries, events, ticks, epsilon, beta)
+    return near / math.sqrt(picks) + far * picks
+
+
 def batch_of(exact: IntArray, gate: SeededGate, *, picks: int, events: float) -> tuple[FloatArray, FloatArray]:
     """MWEM on one batch: answers of the mean weights, and of weights refitted to all that was measured."""
     weights = Weights.uniform(SIZES, events)
@@ -60,13 +68,12 @@ def batch_of(exact: IntArray, gate: SeededGate, *, picks: int, events: float) ->
         chosen.append(best)
         values.append(noisy)
         marginal, cell = PLACES[best]
-        weights = fit_weights(SIZES, [marginal], [noisy], [1.0], events, start=weights, iterations=1, cells=[cell])
+        weights = fit_weights(SIZES, [marginal], [noisy], events, start=weights, iterations=1, cells=[cell])
         mean += weights.answers(QUERIES) / picks
     refitted = fit_weights(
         SIZES,
         [PLACES[q][0] for q in chosen],
         values,
-        np.ones(picks),
         events,
         start=weights,
         iterations=REFITS,

@@ -35,9 +35,10 @@ stream=examples/evictions/stream.toml
 "$bin/python" -c 'import sys, synthstream; assert synthstream.__file__.startswith(sys.argv[1]), synthstream.__file__' "$place/env"
 "$bin/synthstream" --version
 "$bin/synthstream" plan $stream >/dev/null
-"$bin/synthstream" run $stream --until 2011-01-15 >/dev/null
+"$bin/synthstream" run $stream --yes --until 2011-01-15 >/dev/null
 "$bin/synthstream" sample $stream -n 3
 "$bin/synthstream" report $stream -o report.html >/dev/null
 "$bin/synthstream" describe $stream >/dev/null
 "$bin/synthstream" verify $stream
+"$bin/python" -c 'from importlib.resources import files; (files("synthstream.publish") / "manifest.schema.json").read_bytes()'
 echo "The wheel works: $(basename "$place"/dist/*.whl)"

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from synthstream.privacy import Budget, Claim, Unit
     from synthstream.publish.published import Releases, releases
     from synthstream.release.release import Release
+    from synthstream.schema.binned import Datetime, Integer, Number
     from synthstream.schema.clock import Clock
-    from synthstream.schema.columns import Boolean, Category, Datetime, Integer, Number
+    from synthstream.schema.columns import Boolean, Category
     from synthstream.schema.schema import Schema
     from synthstream.stream.counting_elsewhere import Counting
     from synthstream.stream.stream import Stream, open  # noqa: A004 - synthstream.open is the name
@@ -35,10 +36,10 @@ _HOMES = {
     "Clock": "schema.clock",
     "Counting": "stream.counting_elsewhere",
     "CountsByTick": "ingest.counting",
-    "Datetime": "schema.columns",
-    "Integer": "schema.columns",
+    "Datetime": "schema.binned",
+    "Integer": "schema.binned",
     "Measured": "measured",
-    "Number": "schema.columns",
+    "Number": "schema.binned",
     "Plan": "forecast.planning",
     "Release": "release.release",
     "Releases": "publish.published",

@@ -62,6 +62,19 @@ class Group:
         """SHA-256 of the allowed combinations, hexadecimal."""
         return hashlib.sha256(np.ascontiguousarray(self.combinations, dtype="<i4").tobytes()).hexdigest()
 
+    def restricts(self, pair: Sequence[int]) -> bool:
+        """Whether two of its columns may not take all combinations of the values that each of them may take.
+
+        Example:
+            >>> group = Group.of([0, 1, 2], np.array([[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]]))
+            >>> group.restricts([0, 1]), group.restricts([1, 2]), group.restricts([0, 5])
+            (True, False, False)
+        """
+        if not set(pair) <= set(self.columns):
+            return False
+        both = self.combinations[:, [self.columns.index(c) for c in pair]]
+        return len(np.unique(both, axis=0)) < math.prod(len(np.unique(each)) for each in both.T)
+
     def places(self, codes: CodeArray) -> IntArray:
         """Which combination each row has, -1 where it is none of these; shape ``(rows,)``.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
 
 import numba
 import numpy as np
@@ -10,7 +11,21 @@ import numpy as np
 from synthstream.workload import IntArray
 
 
-class Counts(NamedTuple):
+class Private:
+    """What is exact: no array, no sequence and no number, so that nothing that plans noise or publishes can take it."""
+
+    __slots__ = ()
+    __array_ufunc__ = None  # arithmetic with arrays is refused
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(f"{self} is opened for the gate alone")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(private)"  # a line in a log would show it, or how much there is
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Counts(Private):
     """Counts by cell.
 
     Args:
@@ -27,9 +42,6 @@ class Counts(NamedTuple):
 
     cells: IntArray
     numbers: IntArray
-
-    def __repr__(self) -> str:
-        return "Counts(private)"  # a line in a log would show them
 
     @classmethod
     def of(cls, dense: IntArray) -> Self:

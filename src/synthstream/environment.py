@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -64,3 +66,34 @@ def make_folder(folder: Path, *, mode: int = 0o777) -> None:
             parent.mkdir(exist_ok=True)
             sync_parent(parent)
     folder.mkdir(mode=mode, exist_ok=True)
+
+
+def exchange(new: Path, old: Path) -> None:
+    """Two folders take each other's names in one step, so that one of them is always there under each.
+
+    Where the system cannot (an old one, or a network file system), ``old`` is renamed away first: for a moment its name
+    is gone, and :func:`exchanged` mends that if the process ends just then.
+
+    Raises ``OSError`` if it fails.
+    """
+    library, at = ctypes.CDLL(None, use_errno=True), -100  # AT_FDCWD; 2 is RENAME_EXCHANGE, and RENAME_SWAP
+    names = os.fsencode(new), os.fsencode(old)
+    if sys.platform == "darwin":
+        done = getattr(library, "renamex_np", lambda *_: -1)(*names, 2)
+    else:
+        done = getattr(library, "renameat2", lambda *_: -1)(at, names[0], at, names[1], 2)
+    if done != 0:
+        away = _away(old)
+        old.rename(away)
+        new.rename(old)
+        away.rename(new)
+
+
+def exchanged(old: Path) -> None:
+    """Put a folder back under its name if a process ended while it was renamed away."""
+    if _away(old).is_dir():
+        _away(old).rename(old if not old.exists() else old.with_name(f".writing-{old.name}-old"))
+
+
+def _away(old: Path) -> Path:
+    return old.with_name(f".away-{old.name}")

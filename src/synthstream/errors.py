@@ -130,5 +130,9 @@ class MirrorError(SinkError):
 PlaceError = MirrorError
 
 
+class RowsRepeat(UserWarning):
+    """More rows were asked for than satisfy a condition, so some are given more than once. No error."""
+
+
 class OldName(FutureWarning):
     """A section or key of ``stream.toml`` is called otherwise now; the old name still works. No error."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 
 class Names:
@@ -64,7 +64,7 @@ class SynthesizerKind(NamedTuple):
 _TABLES = ("order", "marginals", "picks")
 _ROUNDS = (*_TABLES, "events_per_tick", "fit", "queries", "score")
 SYNTHESIZERS: dict[str, SynthesizerKind] = {
-    "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth")),
+    "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population")),
     "selective": SynthesizerKind((*_ROUNDS, "counter")),
     "stream-mwem": SynthesizerKind(_ROUNDS),
     "points": SynthesizerKind(("depth", "schedule"), points=True),
@@ -81,13 +81,14 @@ Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
 
 # What the methods of paper 2 select, by which score, and what they fit: synthstream.papers.rounds.
 Queries = Literal["workloads", "single"]
-QUERIES: tuple[Queries, ...] = get_args(Queries)
 Score = Literal["corrected", "paper"]
-SCORES: tuple[Score, ...] = get_args(Score)
 FitKind = Literal["pgm", "mw"]
 
 # Files of events.
-FileKind = Literal["parquet", "csv"]
+FileKind = Literal["parquet", "csv", "jsonl"]
+
+# Ends of the names of text files that are packed.
+COMPRESSED = (".gz", ".zst")
 
 # What a mirror gets of each release.
 Content = Literal["rows", "tables"]

@@ -29,17 +29,32 @@ class Reading(Protocol):
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         """All values, and all variances, for the hash chain."""
 
+    def events(self) -> tuple[float, float] | None:
+        """How many events there are up to this tick, and the standard error; ``None`` if that was not measured."""
+
+
+def circumstances(unchecked: Sequence[str], wait: str | None) -> dict[str, Any]:
+    """What chain and manifest tell of how a tick was drawn: see :class:`Committed`. Empty, as a rule."""
+    return {key: value for key, value in {"unchecked": list(unchecked), "wait": wait}.items() if value}
+
 
 class Committed(NamedTuple):
     """One row of the public history: a tick, its released integers and the chain head after it.
 
-    ``unchecked`` names the mirrors that did not answer what they hold just before the tick was drawn.
+    ``unchecked`` names the mirrors that did not answer what they hold just before the tick was drawn, ``wait`` how long
+    after its end it was closed, if that was configured.
     """
 
     tick: int
     released: IntArray
     head: str
     unchecked: tuple[str, ...] = ()
+    wait: str | None = None
+
+    @property
+    def circumstances(self) -> dict[str, Any]:
+        """What chain and manifest tell of how it was drawn, where there is something to tell."""
+        return circumstances(self.unchecked, self.wait)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -90,6 +105,12 @@ class Measured:
     def cell_variance(self) -> FloatArray:
         """Variance of each cell, shape ``(cells,)``."""
         return np.repeat(self.variance, self.workload.lengths) if self.by_cell is None else self.by_cell
+
+    def events(self) -> tuple[float, float] | None:
+        if () not in self.workload.marginals or self.since[self.workload.marginals.index(())]:
+            return None
+        values, stderr = self.marginal(())
+        return float(values), stderr
 
     def marginal(self, columns: Sequence[int]) -> tuple[FloatArray, float]:
         """Noisy counts of one marginal in the shape of its columns, and the standard error of each cell."""
@@ -152,6 +173,9 @@ class TreeMeasured:
         """All values, and all variances, for the hash chain."""
         values = np.concatenate([[self.begun, self.total], *(b.values for b in self.blocks)])
         return values, np.array([self.variance, *(b.variance for b in self.blocks)])
+
+    def events(self) -> tuple[float, float]:
+        return self.total, float(np.sqrt(self.variance))
 
     def readings(self) -> dict[int, tuple[FloatArray, float]]:
         """By level: left minus right in its nodes, and its standard error."""
@@ -236,6 +260,9 @@ class TurnstileMeasured:
         sides = [side.numbers() for side in (self.came, self.gone)]
         return np.concatenate([values for values, _ in sides]), np.concatenate([variance for _, variance in sides])
 
+    def events(self) -> tuple[float, float]:
+        return self.total, float(np.sqrt(self.variance))
+
     def pack(self) -> IntArray:
         """All of it as int64, shape ``(n,)``, without loss."""
         came, gone = self.came.pack(), self.gone.pack()
@@ -272,6 +299,9 @@ class NodeCounts:
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         """All values, and no variance: it is not known."""
         return np.concatenate([[self.time], *self.levels]).astype(np.float64), np.zeros(0)
+
+    def events(self) -> tuple[float, float]:
+        return float(self.time), 0.0
 
     def readings(self) -> dict[int, tuple[FloatArray, float]]:
         """By level: noisy counts of its nodes; NaN for a standard error."""

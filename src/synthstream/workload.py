@@ -63,10 +63,7 @@ class Workload:
     def all_up_to(cls, order: int, *, sizes: Sequence[int]) -> Workload:
         """The total and all marginals of 1 to ``order`` columns."""
         columns = range(len(sizes))
-        return cls(
-            sizes=tuple(sizes),
-            marginals=tuple(m for k in range(order + 1) for m in combinations(columns, k)),
-        )
+        return cls(sizes=tuple(sizes), marginals=tuple(m for k in range(order + 1) for m in combinations(columns, k)))
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:

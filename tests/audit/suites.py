@@ -20,7 +20,7 @@ from scipy.stats import chisquare
 
 from synthstream import Stream
 from synthstream.errors import BudgetExceeded
-from synthstream.evaluate.audit import audit, audit_counter
+from synthstream.evaluate.audit import audit
 from synthstream.evaluate.lower_bounds import delta_of
 from synthstream.evaluate.verdict import verdict
 from synthstream.kernel import gate
@@ -37,6 +37,7 @@ from tests.audit.deaths import durability, interrupted_ticks, redraws
 from tests.audit.streams import ROWS, SIGNED, configured, extended, finished, seen
 from tests.support import epochs, marginals
 from tests.support.aligned import PURE, Aligned
+from tests.support.audits import audit_counter
 from tests.support.children import noise_of_a_child
 from tests.support.choices import law as choice_law
 from tests.support.counters import kary_noise_is_a_factorisation_with_the_claimed_sensitivity, run

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from synthstream import StreamConfig
 from synthstream.cli.app import app
-from synthstream.evaluate.audit import Audit, Finding, OfCounter, audit, audit_counter, spanned
+from synthstream.evaluate.audit import Audit, Finding, OfCounter, audit, spanned
 from synthstream.evaluate.lower_bounds import delta_of, epsilon_of, epsilon_seen, lattice, limits, mu_seen
 from synthstream.evaluate.trials import readings, trials
 from synthstream.evaluate.verdict import facts, verdict
@@ -23,6 +23,7 @@ from synthstream.papers.counters import Binary, Hybrid
 from synthstream.synthesizers.contract import CounterTarget
 from synthstream.testing.gates import ExactGate
 from tests.audit.broken.noise import halved_gaussian_noise, halved_noise
+from tests.support.audits import audit_counter
 from tests.support.counters import COUNTERS, name
 from tests.support.visits import TOML
 

@@ -34,12 +34,14 @@ class View:
         selector: where it begins: the top of the first element that fits.
         width, height: of the screen, in CSS pixels.
         colours: ``light`` or ``dark``.
+        picked: of the explorer, as its address has it.
     """
 
     selector: str = "body"
     width: int = 1120
     height: int = 1280
     colours: str = "light"
+    picked: str = ""
 
 
 # Name of the picture, page, and the views that stand in it side by side.
@@ -53,6 +55,15 @@ PICTURES: dict[str, tuple[str, tuple[View, ...]]] = {
             View(width=375, height=780),
             View(width=375, height=780, selector="#map", colours="dark"),
             View(width=375, height=780, selector="#columns"),
+        ),
+    ),
+    "explorer": ("explorer", (View(height=1640, picked="column=1&with=0&beside=1&from2=2011-01-01&to2=2015-01-02"),)),
+    "explorer-phone": (
+        "explorer",
+        (
+            View(width=375, height=780, picked="column=3&every=year"),
+            View(width=375, height=780, picked="column=3&every=year", selector="#series", colours="dark"),
+            View(width=375, height=780, picked="column=1&with=0&from=2015-01-01&to=2016-01-01", selector="#bars"),
         ),
     ),
     "plan": ("plan", (View(height=1560),)),
@@ -74,9 +85,11 @@ def pages(folder: Path, site: Path) -> dict[str, Path]:
     for example in ("evictions", "earthquakes"):
         config = EXAMPLES / example / "stream.toml"
         if not any((config.parent / "releases").glob("[0-9]*")):
-            _synthstream("run", str(config))
+            _synthstream("run", str(config), "--yes")
         found[example] = folder / f"{example}.html"
         _synthstream("report", str(config), "-o", str(found[example]))
+    _synthstream("publish", str(EXAMPLES / "evictions" / "stream.toml"), str(folder / "site"))
+    found["explorer"] = folder / "site" / "latest" / "explorer.html"
     if "--output" in _synthstream("plan", "--help"):
         found["plan"] = folder / "plan.html"
         _synthstream("plan", str(EXAMPLES / "evictions" / "stream.toml"), "-o", str(found["plan"]))
@@ -98,7 +111,9 @@ def shot(driver: Any, path: Path, view: View, *, sharpness: float) -> Image.Imag
     """One view of a page."""
     size(driver, view.width, view.height, scale=sharpness)
     scheme(driver, view.colours)
-    driver.get(path.as_uri())
+    driver.get("about:blank")
+    driver.get(path.as_uri() + (f"#{view.picked}" if view.picked else ""))
+    time.sleep(2 if view.picked else 0)  # for the charts that scripts draw
     top = driver.execute_script(
         "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return b.top + scrollY;", view.selector
     )

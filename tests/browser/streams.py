@@ -100,6 +100,8 @@ def page(folder: Path, kind: str) -> Path | None:
         if "--output" not in CliRunner().invoke(app, ["plan", "--help"], env={"COLUMNS": "200"}).output:
             return None
         command = ["plan", str(folder / "stream.toml"), "-o", str(output)]
+    elif kind == "check":
+        command = ["check", str(folder / "stream.toml"), str(folder / "calls.parquet"), "-o", str(output)]
     else:
         extra = ["--custodian"] if kind == "custodian" else []
         command = ["report", str(folder / "stream.toml"), "-o", str(output), *extra]

@@ -27,13 +27,13 @@ def test_the_whole_story(folder: Path) -> None:
     assert "With probability 95%, no cell of any table of one release is off by more" in plan.stdout
     assert not (folder / "state").exists()
 
-    run = synthstream("run", "stream.toml", cwd=folder)
+    run = synthstream("run", "stream.toml", "--yes", cwd=folder)
     assert run.returncode == 0, run.stderr
     assert "1 new file(s) counted, 5 new release(s); 5 in all of 8 paid for." in run.stdout
     assert "Spent: epsilon = 1, delta = 1e-09" in run.stdout
     assert "synthstream sample" in run.stdout
 
-    again = synthstream("run", "stream.toml", cwd=folder)
+    again = synthstream("run", "stream.toml", "--yes", cwd=folder)
     assert "0 new file(s) counted, 0 new release(s); 5 in all" in again.stdout
     assert "Nothing was due: tick 5 ends 2026-01-07" in again.stdout
 
@@ -117,14 +117,14 @@ def test_a_broken_file_is_named_and_nothing_is_counted(
         visits([1]).drop("ward").write_parquet(path)
     else:
         path.write_bytes(content)
-    result = synthstream("run", "stream.toml", cwd=folder)
+    result = synthstream("run", "stream.toml", "--yes", cwd=folder)
     assert result.returncode == status
     released = "0 new file(s) counted, 5 new release(s)" in result.stdout
     assert released == (status == 1)  # what a file holds decides about no release, unless no header fits
     assert says in result.stderr
     assert "Traceback" not in result.stderr
     visits([1, 1]).write_parquet(path)
-    assert synthstream("run", "stream.toml", cwd=folder).returncode == 0
+    assert synthstream("run", "stream.toml", "--yes", cwd=folder).returncode == 0
 
 
 CANARY = "XCANARYX"
@@ -135,9 +135,9 @@ def test_no_output_carries_a_value_of_a_row(folder: Path) -> None:
         {"when": [datetime(2026, 1, 1)] * 2, "ward": [CANARY] * 2, "age": [CANARY] * 2, "more": [CANARY] * 2}
     )
     odd.write_parquet(folder / "visits-2.parquet")
-    outputs = [synthstream("run", "stream.toml", cwd=folder), synthstream("status", "stream.toml", cwd=folder)]
+    outputs = [synthstream("run", "stream.toml", "--yes", cwd=folder), synthstream("status", "stream.toml", cwd=folder)]
     odd.write_parquet(folder / "visits-1.parquet")
-    outputs.append(synthstream("run", "stream.toml", cwd=folder))
+    outputs.append(synthstream("run", "stream.toml", "--yes", cwd=folder))
     for result in outputs:
         assert CANARY not in result.stdout + result.stderr
     for path in (folder / "releases").rglob("*.*"):
@@ -145,16 +145,16 @@ def test_no_output_carries_a_value_of_a_row(folder: Path) -> None:
 
 
 def test_an_edited_config_shows_in_the_status(folder: Path) -> None:
-    synthstream("run", "stream.toml", cwd=folder)
+    synthstream("run", "stream.toml", "--yes", cwd=folder)
     (folder / "stream.toml").write_text(TOML.replace("horizon = 8", "horizon = 80"))
     status = synthstream("status", "stream.toml", cwd=folder).stdout
     assert "differs from the running stream in clock.horizon" in status
     assert "8 paid for" in status
-    assert "successor" in synthstream("run", "stream.toml", cwd=folder).stderr
+    assert "successor" in synthstream("run", "stream.toml", "--yes", cwd=folder).stderr
 
 
 def test_where_nothing_can_be_written(folder: Path) -> None:
-    synthstream("run", "stream.toml", cwd=folder)
+    synthstream("run", "stream.toml", "--yes", cwd=folder)
     result = synthstream("sample", "stream.toml", "-o", "nowhere/rows.csv", cwd=folder)
     assert result.returncode == 2
     assert "there is no folder nowhere" in result.stderr

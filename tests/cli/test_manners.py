@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,7 +30,8 @@ from tests.support.streams import configured, published, rows
 
 # Not pydantic: typer itself reads switches with it.
 HEAVY = {"numpy", "polars", "numba", "scipy", "pyarrow", "pandas", "sqlite3", "jinja2"}
-LINES = [["schema", "init"], *([name] for name in COMMANDS if name != "schema")]
+GROUPS = {"schema": ("init",), "source": ("list", "accept", "retire")}
+LINES = [f"{name} {word}".split() for name in COMMANDS for word in GROUPS.get(name, ("",))]
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ finally:
     asked = {"_SYNTHSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": "synthstream s", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | asked)  # noqa: S603
-    assert result.stdout.split() == ["schema", "status", "sample", "succeed"]
+    assert result.stdout.split() == ["schema", "status", "sample", "series", "succeed", "source"]
     assert result.stderr == "[]\n"
 
 
@@ -121,9 +123,9 @@ finally:
 
 
 def test_quiet_prints_nothing_and_verbose_says_what_is_being_done(folder: Path) -> None:
-    run = synthstream("run", "-q", "stream.toml", cwd=folder)
+    run = synthstream("run", "-q", "stream.toml", "--yes", cwd=folder)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
-    for line in (["run"], ["verify"], ["describe"], ["status"], ["backup", "-o", "copy"]):
+    for line in (["run", "--yes"], ["verify"], ["describe"], ["status"], ["backup", "-o", "copy"]):
         result = synthstream(line[0], "stream.toml", *line[1:], "--quiet", cwd=folder)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert json.loads(synthstream("status", "-q", "--json", "stream.toml", cwd=folder).stdout)["ticks"] == 4
@@ -149,14 +151,14 @@ def test_what_verbose_says_depends_on_no_row(tmp_path: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         configured(folder, "always", until="2026-01-05")
         rows(number, 1).write_parquet(folder / "rows-1.parquet")
-        result = synthstream("run", "-v", "stream.toml", cwd=folder)
+        result = synthstream("run", "-v", "stream.toml", "--yes", cwd=folder)
         said.append((result.returncode, result.stdout, result.stderr))
     assert said[0] == said[1]
     assert f"reading {tmp_path / 'same'}/rows-1.parquet" in said[0][2]
     assert "closing tick 3" in said[0][2]
 
 
-@pytest.mark.parametrize(("command", "timed"), [(run_command, False), (plan_command, True)])
+@pytest.mark.parametrize(("command", "timed"), [(partial(run_command, yes=True), False), (plan_command, True)])
 def test_the_bar_of_progress_tells_no_time_where_rows_are_at_work(
     folder: Path,
     command: Callable[[Path], None],
@@ -181,14 +183,15 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     before = status()
     assert (before["started"], before["ticks"], before["due"], before["spent"]) == (False, 0, 4, [])
     assert before["claim"]["epsilon"] == 2.0
-    synthstream("run", "-q", "stream.toml", cwd=folder)
+    synthstream("run", "-q", "stream.toml", "--yes", cwd=folder)
     after = status()
     assert list(before) == list(after) == list(status("--simulate"))
     assert after["spent"] == [after["claim"]]
     manifest = json.loads((Path(after["last"]["folder"]) / "manifest.json").read_text())
     assert after["claim"] == manifest["claim"]
     assert (after["last"]["head"], after["last"]["end"]) == (manifest["chain"]["head"], manifest["end"])
-    assert after["next"] == {"tick": 4, "end": "2026-01-06T00:00:00+00:00"}
+    end = "2026-01-06T00:00:00+00:00"
+    assert after["next"] == {"tick": 4, "end": end, "closes": end}
     assert [after[key] for key in ("backup", "lost", "complete", "changed")] == [False, False, False, []]
     synthstream("backup", "stream.toml", "-o", "copy", cwd=folder)
     shutil.rmtree(folder / "state")
@@ -204,7 +207,7 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
 def test_status_says_when_a_stream_is_complete(tmp_path: Path) -> None:
     configured(tmp_path, "always", until="2026-01-13")
     rows(100, 1).write_parquet(tmp_path / "rows-1.parquet")
-    assert synthstream("run", "stream.toml", cwd=tmp_path).returncode == 0
+    assert synthstream("run", "stream.toml", "--yes", cwd=tmp_path).returncode == 0
     found = json.loads(synthstream("status", "stream.toml", "--json", cwd=tmp_path).stdout)
     assert (found["complete"], found["next"], found["due"], found["ticks"]) == (True, None, 0, 12)
 
@@ -224,8 +227,8 @@ def test_no_colour_where_none_is_wanted(folder: Path, monkeypatch: pytest.Monkey
 def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
     nothing = synthstream("verify", "stream.toml", cwd=folder)
     assert (nothing.returncode, "nothing to verify" in nothing.stderr) == (2, True)
-    synthstream("run", "stream.toml", cwd=folder)
-    assert synthstream("run", "stream.toml", cwd=folder).returncode == 0  # nothing was due
+    synthstream("run", "stream.toml", "--yes", cwd=folder)
+    assert synthstream("run", "stream.toml", "--yes", cwd=folder).returncode == 0  # nothing was due
     shutil.rmtree(folder / "state")
     alone = synthstream("verify", "stream.toml", "--json", cwd=folder)
     assert alone.returncode == 0
@@ -258,6 +261,8 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("recover stream.toml", "say --adopt or --republish"),
         ("recover stream.toml --republish", "There is no state"),
         ("describe stream.toml", "no release yet"),
+        ("publish stream.toml site", "no release yet"),
+        ("publish stream.toml .", "neither may lie in the other"),
         ("audit stream.toml --confidence 2", "between 0 and 1"),
     ],
 )
@@ -277,17 +282,17 @@ import json, shutil
 from pathlib import Path
 from tests.support.command import synthstream
 here = Path.cwd()
-def run(command):
-    done = synthstream(command, "stream.toml", cwd=here)
+def run(*words):
+    done = synthstream(*words, "stream.toml", cwd=here)
     return done.returncode, done.stderr
 Path("stream.toml").chmod(0o000)
 unread = run("plan")
 Path("stream.toml").chmod(0o600)
 Path("rows-1.parquet").chmod(0o000)
-uncounted = run("run")
+uncounted = run("run", "--yes")
 shutil.rmtree("state")
 here.chmod(0o500)
-unwritten = run("run")
+unwritten = run("run", "--yes")
 here.chmod(0o700)
 print(json.dumps([unread, uncounted, unwritten]))
 """
@@ -317,12 +322,12 @@ def test_what_nobody_foresaw_is_told_without_what_it_says(folder: Path, monkeypa
 
 def test_a_description_that_cannot_be_written_loses_no_release(folder: Path) -> None:
     (folder / "releases/datapackage.json").mkdir(parents=True)
-    result = synthstream("run", "stream.toml", cwd=folder)
+    result = synthstream("run", "stream.toml", "--yes", cwd=folder)
     assert result.returncode == 2
     assert "All releases are published" in result.stderr
     assert len(list((folder / "releases").glob("0*"))) == 4
     (folder / "releases/datapackage.json").rmdir()
-    assert synthstream("run", "stream.toml", cwd=folder).returncode == 0
+    assert synthstream("run", "stream.toml", "--yes", cwd=folder).returncode == 0
     assert (folder / "releases/croissant.json").exists()
 
 
@@ -335,7 +340,7 @@ def test_a_description_that_cannot_be_written_loses_no_release(folder: Path) -> 
     ],
 )
 def test_whoever_reads_a_little_and_leaves_sees_no_traceback(folder: Path, command: str) -> None:
-    synthstream("run", "stream.toml", cwd=folder)
+    synthstream("run", "stream.toml", "--yes", cwd=folder)
     line = f"set -o pipefail; {sys.executable} -c '{MAIN}' {command} | true"
     result = subprocess.run(["/bin/bash", "-c", line], cwd=folder, capture_output=True, text=True)  # noqa: S603
     assert result.stderr == ""
@@ -454,7 +459,7 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
     for name in ("whole", "stopped"):
         assert synthstream(*line, cwd=tmp_path / name).returncode == 0
     whole, after = (published(tmp_path / name / "releases-simulated") for name in ("whole", "stopped"))
-    assert len(whole) == 4 * 4 + 3
+    assert len(whole) == 4 * 5 + 4
     assert whole == after
 
 
@@ -470,7 +475,7 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
 def test_ctrl_c_stops_every_command_with_a_word_on_how_things_stand(
     folder: Path, line: str, module: str, owner: str, says: str, real: bool
 ) -> None:
-    synthstream("run", "stream.toml", cwd=folder)
+    synthstream("run", "stream.toml", "--yes", cwd=folder)
     if "republish" in line:
         shutil.rmtree(folder / "releases/000003")
     if "adopt" in line:
@@ -504,7 +509,7 @@ def stopped(*arguments, **settings):
     return step(*arguments, **settings)
 module.Marginals.step = stopped
 """
-    command = [sys.executable, "-c", code + MAIN, "run", "stream.toml"]
+    command = [sys.executable, "-c", code + MAIN, "run", "stream.toml", "--yes"]
     result = subprocess.run(command, cwd=folder, capture_output=True, text=True)  # noqa: S603
     assert result.returncode == manners.STOPPED
     assert (

@@ -32,7 +32,7 @@ def test_no_output_is_written_over_what_matters(tmp_path: Path, words: list[str]
     (tmp_path / "stream.toml").write_text(TOML)
     visits([1, 2] * 50).write_parquet(tmp_path / "visits-1.parquet")
     (tmp_path / "notes.html").write_text("my notes")
-    assert synthstream("run", "stream.toml", cwd=tmp_path).returncode == 0
+    assert synthstream("run", "stream.toml", "--yes", cwd=tmp_path).returncode == 0
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     done = synthstream(words[0], "stream.toml", *words[1:], cwd=tmp_path)
     assert done.returncode == 2
@@ -44,9 +44,9 @@ def test_a_weak_budget_is_said_before_anything_is_published(tmp_path: Path) -> N
     (tmp_path / "stream.toml").write_text(TOML.replace("epsilon = 1.0", "epsilon = 50.0"))
     visits([1, 2]).write_parquet(tmp_path / "visits-1.parquet")
     assert "promises next to nothing" in synthstream("plan", "stream.toml", cwd=tmp_path).stdout
-    first = synthstream("run", "stream.toml", cwd=tmp_path).stdout
+    first = synthstream("run", "stream.toml", "--yes", cwd=tmp_path).stdout
     assert first.index("promises next to nothing") < first.index("5 ticks are over") < first.index("new release(s)")
-    assert "promises" not in synthstream("run", "stream.toml", cwd=tmp_path).stdout
+    assert "promises" not in synthstream("run", "stream.toml", "--yes", cwd=tmp_path).stdout
 
 
 def test_without_a_place_for_compiled_loops_commands_still_work(tmp_path: Path) -> None:

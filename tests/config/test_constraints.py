@@ -9,48 +9,18 @@ import pytest
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
+from tests.support.configs import category, number, stream_toml
 
-HEAD = """\
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-start = 2026-01-01
-every = "1d"
-horizon = 8
-[[columns]]
-name = "zip"
-type = "category"
-values = ["1", "2", "3"]
-[[columns]]
-name = "city"
-type = "category"
-values = ["A", "B"]
-missing = "B"
-[[columns]]
-name = "urban"
-type = "boolean"
-missing = false
-[[columns]]
-name = "start"
-type = "integer"
-min = 0
-max = 9
-bins = 5
-[[columns]]
-name = "end"
-type = "integer"
-min = 0
-max = 9
-bins = 5
-[[columns]]
-name = "at"
-type = "datetime"
-part = "hour"
-"""
+HEAD = stream_toml(
+    category("zip", "1", "2", "3"),
+    category("city", "A", "B") + 'missing = "B"\n',
+    '[[columns]]\nname = "urban"\ntype = "boolean"\nmissing = false\n',
+    number("start", "bins = 5", kind="integer", high=9),
+    number("end", "bins = 5", kind="integer", high=9),
+    '[[columns]]\nname = "at"\ntype = "datetime"\npart = "hour"\n',
+    column=None,
+    until=None,
+)
 ALLOWED = '\n[[constraints]]\ncolumns = ["zip", "city"]\nallowed = [[1, "A"], ["2", "A"], ["3", "B"], ["3", "A"]]\n'
 LOOKUP = '\n[[constraints]]\ncolumn = "urban"\nfunction_of = "city"\nlookup = { A = true, B = "false" }\n'
 ORDER = '\n[[constraints]]\nless_or_equal = ["start", "end"]\n'

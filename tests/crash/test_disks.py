@@ -179,7 +179,8 @@ def test_two_first_openings_at_once_leave_one_stream(folder: Path) -> None:
 
 def test_the_command_line_shows_no_traceback_of_a_full_disk(folder: Path) -> None:
     """The process's own limit on the size of files stops every write of the store."""
-    command = [sys.executable, "-c", "from synthstream.cli.app import main; main()", "run", str(folder / "stream.toml")]
+    main = "from synthstream.cli.app import main; main()"
+    command = [sys.executable, "-c", main, "run", str(folder / "stream.toml"), "--yes"]
     done = subprocess.run(  # noqa: S603
         ["/bin/sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *command], capture_output=True, text=True, check=False
     )

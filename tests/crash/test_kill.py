@@ -59,7 +59,15 @@ def prepared(folder: Path, kind: str) -> Path:
 
 
 def start(config: Path, *switches: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", "from synthstream.cli.app import main; main()", "run", str(config), *switches]
+    command = [
+        sys.executable,
+        "-c",
+        "from synthstream.cli.app import main; main()",
+        "run",
+        str(config),
+        "--yes",
+        *switches,
+    ]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
 
 
@@ -105,7 +113,7 @@ def test_killed_again_and_again_it_ends_the_same(tmp_path: Path, kind: str, swit
             break
     assert process.returncode == 0
     assert kills >= 4
-    assert len(seen) == 4 * (TICKS if KINDS[kind][0] == "evictions" else TICKS - 1)
+    assert len(seen) == (5 * TICKS if KINDS[kind][0] == "evictions" else 4 * (TICKS - 1))
     if switches:
         whole = prepared(tmp_path / "whole", kind)
         assert start(whole, *switches).wait(timeout=120) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +23,18 @@ TICKS = 30
 PER_FILE = 6
 START = datetime(2026, 1, 1)
 
-_TABLE = stream_toml(WARD, number("age", "bins = 3"), source("source/*.parquet"), until="2026-01-31", horizon=30)
-_PURE = _TABLE.replace("delta = 1e-9", "delta = 0").replace(
-    "[source]", '[[columns]]\nname = "new"\ntype = "boolean"\n[synthesizer]\nkind = "table"\npicks = 1\n[source]'
-)
-_POINTS = (
-    _TABLE.replace("delta = 1e-9", "delta = 0")
-    .replace("epsilon = 1.0", "epsilon = 4.0")
-    .replace('type = "category"\nvalues = ["A", "B", "C"]', 'type = "number"\nmin = 0\nmax = 3\nmissing = 0')
-    .replace("bins = 3", "missing = 0")
-    .replace("[source]", '[synthesizer]\nkind = "points"\ndepth = 8\n[source]')
+_SOURCE = source("source/*.parquet")
+_AGE = number("age", "bins = 3")
+_MONTH = partial(stream_toml, until="2026-01-31", horizon=30)
+_TABLE = _MONTH(WARD, _AGE, _SOURCE)
+_PURE = _MONTH(WARD, _AGE, '[[columns]]\nname = "new"\ntype = "boolean"\n[synthesizer]\npicks = 1\n', _SOURCE, delta=0)
+_POINTS = _MONTH(
+    number("ward", "missing = 0", high=3),
+    number("age", "missing = 0"),
+    '[synthesizer]\nkind = "points"\ndepth = 8\n',
+    _SOURCE,
+    epsilon=4.0,
+    delta=0,
 )
 KINDS = {
     "table": _TABLE + SINK + "keep = 3\n",

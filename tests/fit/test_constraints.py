@@ -17,6 +17,7 @@ from synthstream.fit.aims import aims
 from synthstream.fit.population import Population, fit
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, Workload
+from tests.support.configs import number, stream_toml
 
 SIZES = (4, 3, 2, 3, 2)
 
@@ -54,9 +55,9 @@ def test_no_row_ever_violates_a_constraint(
 ) -> None:
     groups, rng = joined(listed), np.random.default_rng(len(listed))
     workload, rows = Workload.all_up_to(order, sizes=SIZES), None
-    for tick, number in enumerate(numbers):
+    for tick, events in enumerate(numbers):
         # The truth violates them, and so may the rows that a stream begins with.
-        true = rng.integers(0, SIZES, (number, 5)).astype(np.int32)
+        true = rng.integers(0, SIZES, (events, 5)).astype(np.int32)
         if rows is None and fresh:
             rows = Population.of(workload, true)
         rows = fit(noisy(workload, true, sigma=3, seed=tick), start=rows, seed=tick, memory=memory, groups=groups)
@@ -160,53 +161,21 @@ def test_too_many_combinations_are_refused() -> None:
         joined(wide)
 
 
-CONFIG = """\
-name = "stays"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-start = 2026-01-01
-every = "1d"
-horizon = 8
-[[columns]]
-name = "start"
-type = "TYPE"
-min = 0
-max = 10
-bins = 4
-[[columns]]
-name = "middle"
-type = "TYPE"
-min = 0
-max = 10
-bins = 3
-[[columns]]
-name = "end"
-type = "TYPE"
-min = 0
-max = 10
-bins = 5
-[[constraints]]
-less_or_equal = ["start", "middle"]
-[[constraints]]
-less_or_equal = ["middle", "end"]
-"""
-
-
 @pytest.mark.parametrize("kind", ["number", "integer", "datetime"])
 def test_an_order_holds_within_bins(kind: str, tmp_path: Path) -> None:
-    text = CONFIG.replace("TYPE", kind)
-    if kind == "datetime":
-        text = text.replace("min = 0", "min = 2026-01-01").replace("max = 10", "max = 2026-01-11")
+    low, high = ("2026-01-01", "2026-01-11") if kind == "datetime" else (0, 10)
+    columns = [
+        number(name, f"bins = {bins}", kind=kind, low=low, high=high)
+        for name, bins in (("start", 4), ("middle", 3), ("end", 5))
+    ]
+    orders = [f'[[constraints]]\nless_or_equal = ["{a}", "{b}"]\n' for a, b in (("start", "middle"), ("middle", "end"))]
+    text = stream_toml(*columns, *orders, column=None, until=None)
     config = StreamConfig.from_toml(text, base=tmp_path)
     (group,) = config.constraints.groups
     codes = np.repeat(group.combinations, 20, axis=0)
     rows = config.schema.decode(codes, np.random.default_rng(0))
     start, middle, end = (rows[name] for name in ("start", "middle", "end"))
-    for low, high in ((start, middle), (middle, end), (start, end)):
-        assert (low <= high).fill_null(value=True).all()
+    for before, after in ((start, middle), (middle, end), (start, end)):
+        assert (before <= after).fill_null(value=True).all()
     assert np.array_equal(config.schema.encode(rows), codes)
     assert 0 < (start == middle).sum() < 0.3 * rows.height

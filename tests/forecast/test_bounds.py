@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,12 +22,12 @@ from synthstream.privacy import Budget
 from synthstream.synthesizers.bounds import (
     BETA,
     CellNoise,
-    baseline_bound,
     bound,
     noise_of,
     of_an_epoch,
     of_running_counts,
     picks_rule,
+    theorem_5_1,
 )
 from synthstream.synthesizers.contract import Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
@@ -193,11 +194,10 @@ def test_any_budget_has_a_bound(epsilon: float, delta: float, horizon: int | Non
 def test_the_rule_for_picks_minimises_the_bound_of_theorem_5_1() -> None:
     sizes, facts = (4, 4, 4), {"queries": 60, "events": 20_000.0, "ticks": 5, "epsilon": 2.0}
     best = picks_rule(sizes, **facts)  # type: ignore[arg-type]
-    bounds = {k: baseline_bound(sizes, picks=k, **facts) for k in range(1, 61)}  # type: ignore[arg-type]
+    near, far = theorem_5_1(sizes, **facts, beta=BETA)  # type: ignore[arg-type]
+    bounds = {k: near / math.sqrt(k) + far * k for k in range(1, 61)}
     assert min(bounds, key=bounds.__getitem__) == pytest.approx(best, abs=1)
     assert picks_rule(sizes, queries=3, events=1e9, ticks=5, epsilon=2.0) == 3
     assert picks_rule(sizes, queries=3, events=1e-9, ticks=5, epsilon=2.0) == 1
     with pytest.raises(ValueError, match="above 0"):
         picks_rule(sizes, queries=3, events=0, ticks=5, epsilon=2.0)
-    with pytest.raises(ValueError, match="picks"):
-        baseline_bound(sizes, picks=0, **facts)  # type: ignore[arg-type]

@@ -156,7 +156,7 @@ def test_epochs_are_stepped_at_their_ends_and_their_errors_fall_with_the_budget(
     mechanism = Epochs(
         workload=Workload.all_up_to(2, sizes=SIZES), budget=Budget(epsilon=0.3, delta=0.0), horizon=None, picks=3
     )
-    assert tables.ends_of_epochs(mechanism, 100) == [t + 1 for t in range(100) if mechanism.ends(t)]
+    assert mechanism.ended(100) == [t + 1 for t in range(100) if mechanism.ends(t)]
     found = tables.in_epochs(InEpochs(mechanism=mechanism), shape(), ticks=[1, 10, 100], events_per_tick=100)
     assert sorted(found) == [1, 10, 100]
     louder = replace(mechanism, budget=Budget(epsilon=4.0, delta=0.0))

@@ -47,7 +47,8 @@ def test_sums_are_tight_and_nothing_is_added_across_units_and_relations(files: l
     assert both.epsilon == pytest.approx(epsilon_for(2 * float(single.rho), delta=1e-9))
     assert 1.3 < both.epsilon < 1.5  # less than the 2 that simply add up, at a smaller delta
     assert both.plain == (2.0, 2e-9)
-    assert (sums["pure",].epsilon, sums["pure",].delta) == (pytest.approx(0.5), 0.0)
+    assert sums["pure",].epsilon == pytest.approx(0.5)
+    assert sums["pure",].delta == 0
 
 
 def test_the_command_lists_and_adds_up_and_writes_nothing(files: list[Path], tmp_path: Path) -> None:
@@ -77,4 +78,5 @@ def test_a_stream_that_went_on_is_counted_once(tmp_path: Path) -> None:
     with Stream(new, gates=exact) as stream:
         stream.release()
     (total,) = ledgers([(paths[1], begun(load(paths[1])))] * 2).sums
-    assert (total.epsilon, total.streams) == (pytest.approx(1.0, rel=1e-6), ("visits",))
+    assert total.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert total.streams == ("visits",)

@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -324,7 +325,7 @@ def test_rows_survive_as_bytes() -> None:
     }
     assert found["tick"].to_list() == [3, 3]
     with pytest.raises(ValueError, match="without people"):
-        arrivals(rows._replace(people=None), open_tick=0, key=b"k" * 32)
+        arrivals(replace(rows, people=None), open_tick=0, key=b"k" * 32)
 
 
 # -- planted bugs: each is a way to choose rows that looks right ------------------------------------------------------

@@ -40,7 +40,7 @@ def written(*paths: Path, number: int = 50) -> None:
 
 def run(folder: Path, *options: str) -> str:
     """What the program says; its status must be 0."""
-    done = CliRunner().invoke(app, ["run", str(folder / "stream.toml"), *options])
+    done = CliRunner().invoke(app, ["run", str(folder / "stream.toml"), "--yes", *options])
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -48,7 +48,7 @@ def run(folder: Path, *options: str) -> str:
 def refused(folder: Path) -> str:
     """What the program says when it stops; nothing may have been released by that."""
     before = sorted((folder / "releases").glob("0*"))
-    done = CliRunner().invoke(app, ["run", str(folder / "stream.toml")])
+    done = CliRunner().invoke(app, ["run", str(folder / "stream.toml"), "--yes"])
     assert done.exit_code == 2, done.output
     assert sorted((folder / "releases").glob("0*")) == before
     with Stream(load(folder / "stream.toml")) as stream:

@@ -64,7 +64,7 @@ def test_the_command_publishes_first_and_then_tells(tmp_path: Path) -> None:
     configured(tmp_path, "always")
     rows(60, 1).write_parquet(tmp_path / "rows-1.parquet")
     (tmp_path / "rows-0.parquet").write_bytes(BROKEN)
-    command = ["run", str(tmp_path / "stream.toml"), "--until"]
+    command = ["run", str(tmp_path / "stream.toml"), "--yes", "--until"]
     found = CliRunner().invoke(app, [*command, "2026-01-03"])
     assert found.exit_code == FOUND
     assert found.output.index("2 new release(s)") < found.output.index("rows-0.parquet cannot be read as parquet")
@@ -115,7 +115,7 @@ def test_what_is_away_stops_a_run_before_a_tick_is_closed(tmp_path: Path, away: 
     place = {"folder": "gone/rows-*.parquet", "file": "gone.parquet", "unreadable": "rows-*.parquet"}[away]
     (tmp_path / "stream.toml").write_text(text_of("always").replace("rows-*.parquet", place))
     (tmp_path / "rows-1.parquet").mkdir()  # the system cannot read it, whatever it holds
-    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-04"])
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-04"])
     assert found.exit_code == 2
     assert not (tmp_path / "releases" / "000000").exists()
     with opened(StreamConfig.from_toml((tmp_path / "stream.toml").read_text(), base=tmp_path / "x")) as stream:
@@ -205,7 +205,7 @@ def test_a_column_that_no_file_has_stops_the_first_run(tmp_path: Path) -> None:
     """Headers are public, and whoever writes the configuration is told before a tick is spent."""
     (tmp_path / "stream.toml").write_text(TOML.replace('name = "ward"', 'name = "wart"'))
     visits([1, 2]).write_parquet(tmp_path / "visits-1.parquet")
-    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml")])
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes"])
     assert found.exit_code == 2
     assert "wart" in found.output
     assert "No tick was closed" in found.output
@@ -214,6 +214,6 @@ def test_a_column_that_no_file_has_stops_the_first_run(tmp_path: Path) -> None:
 
 def test_a_pattern_that_nothing_fits_is_told_at_the_first_run(tmp_path: Path) -> None:
     (tmp_path / "stream.toml").write_text(TOML)
-    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml")])
+    found = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes"])
     assert found.exit_code == 0
     assert "no file fits" in " ".join(found.output.split())

@@ -57,7 +57,7 @@ def test_files_are_as_ever(tmp_path: Path) -> None:
         ('kind = "kafka"\ntopic = "a b"', "source.topic"),
         ('kind = "postgres"\ntable = "t"\nsequence = "i"\nservice = "a b"', "source.service"),
         ('kind = "postgres"\ntable = "t"\nsequence = "i"\npassword = "p"', "there is no such key"),
-        ('kind = "mysql"', "must be one of parquet, csv, postgres, kafka"),
+        ('kind = "mysql"', "must be one of parquet, csv, jsonl, postgres, kafka"),
     ],
 )
 def test_keys_that_do_not_go_together_are_told(tmp_path: Path, source: str, says: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from synthstream.config.sources import Dialect
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import FileKind
@@ -54,7 +55,7 @@ def test_csv_rows_have_their_place(tmp_path: Path, text: bytes, expected: list[t
 def test_with_multiline_a_cell_in_quotation_marks_may_hold_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(b'a,b\n"x,y","two\nlines"\n1,"2\n3,4\n')
-    found = replace(source(path), multiline=True).read(path, chunk_rows=100)
+    found = replace(source(path), dialect=Dialect(multiline=True)).read(path, chunk_rows=100)
     assert pl.concat(found).rows() == [("x,y", "two\nlines"), ("1", "2\n3,4\n")]
 
 

@@ -340,7 +340,7 @@ def test_simulated_parts_of_signed_events_end_as_rows_grow() -> None:
     """Where rows come evenly: at a tenth more, as is expected of the errors that are forecast."""
     m = mechanism(signed=True, horizon=400)
     stepped = tables._stepped(m, 400)
-    assert set(tables.ends_of_epochs(m, 400)) < set(stepped)
+    assert set(m.ended(400)) < set(stepped)
     assert max(b / a for a, b in itertools.pairwise(stepped) if a > 20) < 1.16
     weights = np.diff([0, *stepped]) / 400
     expected = InEpochs(mechanism=m).expected_variance(399)

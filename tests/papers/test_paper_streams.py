@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.forecast.planning import plan
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
+from synthstream.kinds import Edition
 from synthstream.papers.fit.rounds import Rounds
+from synthstream.privacy import Budget
+from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.testing.gates import ExactGate
+from synthstream.workload import Workload
 from tests.support.selective import DAYS, TOML, Interrupted, Mortal, config, mortal_system, visits
 
 KINDS = [("selective", "mw"), ("selective", "pgm"), ("stream-mwem", "mw"), ("stream-mwem", "pgm")]
@@ -183,3 +188,15 @@ def test_the_plan_explains_and_forecasts(tmp_path: Path, kind: str) -> None:
     assert found.claim.fits(StreamConfig.from_toml(TOML, base=tmp_path).privacy.budget)
     assert all(np.isfinite(value) for f in found.forecasts for value in f.stderr.values())
     assert json.loads(config(tmp_path, kind, text=text).public_json())["synthesizer.events_per_tick"] == 400
+
+
+def test_the_rule_gives_the_main_algorithm_three_picks_at_most() -> None:
+    """Streams of edition 1 keep the rule alone, and so does the baseline."""
+
+    def picks(kind: str, edition: Edition) -> int:
+        settings = SynthesizerConfig(kind=kind, events_per_tick=1e9)
+        workload, budget = Workload.all_up_to(2, sizes=(2, 3, 4, 5)), Budget(epsilon=1.0, delta=0.0)
+        made = synthesizer_for(settings, workload=workload, budget=budget, horizon=10, edition=edition)
+        return int(made.mechanism.picks)  # type: ignore[attr-defined]
+
+    assert [picks("selective", 2), picks("selective", 1), picks("stream-mwem", 2)] == [3, 6, 6]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from synthstream.counts import Counts
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.select import GRID, l1_scores
-from synthstream.kinds import COUNTERS, QUERIES, SCORES, FitKind, Queries, Score
+from synthstream.kinds import COUNTERS, FitKind, Queries, Score
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.rounds import Mixture, Rounds
@@ -90,8 +90,8 @@ def test_the_claim_spends_the_budget_and_not_more(
 
 @pytest.mark.sparing(4)
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("queries", QUERIES)
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("queries", get_args(Queries))
+@pytest.mark.parametrize("score", get_args(Score))
 @pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
 def test_worst_path_cost_of_one_event_on_exhaustive_neighbours(
     make: Any, queries: Queries, score: Score, budget: Budget
@@ -120,8 +120,8 @@ def test_worst_path_cost_of_one_event_on_exhaustive_neighbours(
 
 
 @pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize("queries", QUERIES)
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("queries", get_args(Queries))
+@pytest.mark.parametrize("score", get_args(Score))
 @pytest.mark.parametrize("budget", [PURE, APPROXIMATE])
 def test_worst_path_cost_of_one_event_in_the_place_of_another(
     make: Any, queries: Queries, score: Score, budget: Budget

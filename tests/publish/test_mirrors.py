@@ -106,7 +106,7 @@ def test_the_command_tells_of_a_mirror_that_fails_when_all_releases_are_out(tmp_
     (tmp_path / "stream.toml").write_text(text_of("always") + MIRROR)
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / "rows").write_text("in the way")
-    command = ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-04", *more]
+    command = ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-04", *more]
     refused = CliRunner().invoke(app, command)
     assert (refused.exit_code, "with --unchecked" in refused.output) == (2, True)
     assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"

@@ -18,7 +18,7 @@ from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.history import history_of
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
-from synthstream.stream.stream import system_gate
+from synthstream.stream.opening import system_gate
 from synthstream.stream.succession import succeed
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import text_of

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from synthstream import Stream, StreamConfig
+from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
@@ -25,11 +26,12 @@ from synthstream.evaluate.custodian_page import custodian_page
 from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
-from synthstream.report.association import beyond_noise, cramers_v, nonnegative, pairs
+from synthstream.report.association import chance_of, cramers_v, pairs, seen
 from synthstream.report.page import check_place, render, write_page
 from synthstream.report.places import axes_of
 from synthstream.report.public import public_page
 from synthstream.report.theorems import STATEMENTS
+from synthstream.testing.gates import ExactGate
 from tests.support import streams
 
 # A text that no page may hold: it is in the rows alone, never in the configuration.
@@ -168,7 +170,8 @@ def test_links_lead_to_files_with_the_hashes_of_the_manifest(
         place.mkdir(exist_ok=True)
         links = Reader(public_page(config, place / "r.html", progress=quiet)).all("a")
         files = {link["data-file"]: link["href"] or "" for link in links if "data-file" in link}
-        assert set(files) == {"rows.parquet", "tables.parquet", "measured.parquet", "manifest.json"}
+        assert set(files) == {*manifest["files"], "manifest.json"}
+        assert ("series.parquet" in files) == (config.workload is not None)
         for name, href in files.items():
             content = (place / unquote(href)).read_bytes()
             if name in manifest["files"]:
@@ -182,7 +185,7 @@ def test_a_folder_with_odd_characters_is_linked(tmp_path: Path) -> None:
     page = public_page(config, tmp_path / "r.html", progress=quiet)
     check_self_contained(page)
     hrefs = [link["href"] or "" for link in Reader(page).all("a") if "data-file" in link]
-    assert len(hrefs) == 4
+    assert len(hrefs) == 5
     for href in hrefs:
         assert (tmp_path / unquote(href)).is_file()
 
@@ -356,33 +359,41 @@ def test_noise_is_seldom_called_an_association_and_a_real_one_is_seen() -> None:
         for _ in range(600):
             noise = rng.normal(0, 50, shape) if law == "gaussian" else rng.laplace(0, 50 / np.sqrt(2), shape)
             rows, columns = (np.maximum(8000 * s + rng.normal(0, 30, s.size), 1) for s in (p, q))
-            found = beyond_noise(
+            found = chance_of(
                 8000 * np.outer(p, q) + noise,
                 stderr=50,
                 rows=rows,
                 columns=columns,
                 kurtosis=0 if law == "gaussian" else 3,
             )
-            beyond.append(found > 1)
-        assert np.mean(beyond) < 0.03, (shape, law)
+            beyond.append(found)
+        for limit, most in ((0.2, 0.26), (0.01, 0.03), (0.0005, 0.006)):
+            assert np.mean(np.array(beyond) < limit) < most, (shape, law, limit)
     table = 8000 * np.outer([0.5, 0.5], [0.5, 0.5]) + 2000 * np.array([[1, -1], [-1, 1]])
-    assert beyond_noise(table, stderr=50, rows=np.full(2, 4000.0), columns=np.full(2, 4000.0)) > 1
+    assert chance_of(table, stderr=50, rows=np.full(2, 4000.0), columns=np.full(2, 4000.0)) < 1e-9
 
 
 def test_too_small_a_standard_error_would_be_noticed() -> None:
     rng = np.random.default_rng(6)
     even = np.full(6, 1000.0)
     found = [
-        beyond_noise(np.full((6, 6), 6000 / 36) + rng.normal(0, 50, (6, 6)), stderr=25, rows=even, columns=even) > 1
+        chance_of(np.full((6, 6), 6000 / 36) + rng.normal(0, 50, (6, 6)), stderr=25, rows=even, columns=even) < 0.01
         for _ in range(200)
     ]
     assert np.mean(found) > 0.9
 
 
+def test_of_many_pairs_of_noise_hardly_one_is_called_an_association() -> None:
+    rng, called = np.random.default_rng(7), 0
+    for _ in range(200):
+        called += sum(seen(list(rng.uniform(size=231))))
+    assert called < 40  # one of 20 families has one; each test by itself at 1 % would call 462
+    assert sum(seen([1e-6] * 5 + list(rng.uniform(0.1, 1, 226)))) == 5
+
+
 def test_cramers_v_of_known_tables() -> None:
     assert cramers_v(np.array([[30.0, 10.0], [10.0, 30.0]])) == pytest.approx(0.5)
     assert cramers_v(np.array([[30.0, 10.0], [0.0, 0.0]])) is None
-    assert nonnegative(np.array([3.0, -1.0, 2.0]), total=4.0).sum() == pytest.approx(4.0)
 
 
 def test_pairs_of_a_stream_that_has_one(tmp_path: Path) -> None:
@@ -636,3 +647,33 @@ def test_the_style_sheet_names_each_colour_in_both_schemes() -> None:
         assert lightness in (sorted(lightness), sorted(lightness, reverse=True)), "a sequence grows in lightness alone"
     rest = style.replace(light, "").replace(dark, "").split("<body")[0]
     assert not re.findall(r"#[0-9a-fA-F]{3,8}\b(?=[;} ])", rest), "colours come from the palette alone"
+
+
+def test_what_came_in_each_step_is_drawn_with_bands(made: dict[str, StreamConfig], tmp_path: Path) -> None:
+    for kind in ("always", "epochs"):
+        page = public_page(made[kind], tmp_path / "r.html", progress=quiet)
+        assert "What came every day" in page
+        assert ("the total alone has numbers" in page) == (kind == "epochs")
+        assert "a year before" not in page  # the stream is a week old
+    assert "What came" not in public_page(made["points"], tmp_path / "r.html", progress=quiet)
+
+
+def test_the_newest_step_stands_beside_last_years(tmp_path: Path) -> None:
+    text = streams.text_of("always").replace('every = "1d"', 'every = "1mo"').replace("2026-01-09", "2025-06-01")
+    config = StreamConfig.from_toml(
+        text.replace("horizon = 12", "horizon = 24").replace("2026-01-01", "2024-01-01"), base=tmp_path
+    )
+    when = [datetime(2024, 1, 15) + timedelta(days=30.4 * (i % 17)) for i in range(3400)]
+    pl.DataFrame({"when": when, "ward": ["A"] * 3400, "x": [1.0] * 3400}).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config, gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    beside = Releases(config).beside_last_year()
+    one = beside.filter(pl.col("value") == "A").row(0, named=True)
+    assert (one["start"], one["start_then"]) == (datetime(2025, 5, 1), datetime(2024, 5, 1))
+    assert (one["measured"], one["then"], one["difference"]) == pytest.approx((200, 200, 0), abs=0.5)
+    apart = (one["stderr"] ** 2 + one["stderr_then"] ** 2) ** 0.5  # nearly: what two steps share is little
+    assert one["stderr_difference"] != apart
+    assert one["stderr_difference"] == pytest.approx(apart, rel=0.01)
+    page = public_page(config, tmp_path / "r.html", progress=quiet)
+    assert "From 2025-05-01 to 2025-06-01, beside the same a year before" in page
+    assert "ward: A" in page

@@ -75,7 +75,7 @@ def _by_command(folder: Path, pair: Pair, batches: Batches, gates: Callable[[int
         patch.setitem(defaults, "gates", gates)
         for number, (rows, moment) in enumerate(zip(batches, pair.moments, strict=True)):
             write_file(folder, number, rows, pair.columns, pair.way)
-            exits.append(_exit("run", str(path), "--until", moment))
+            exits.append(_exit("run", str(path), "--yes", "--until", moment))
         exits.append(_exit("status", str(path)))
         if "[sink]" in pair.text:
             exits.append(_exit("sample", str(path), "-n", "5", "--seed", "1"))

@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.clock import Clock
-from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.coordinates import Coordinate
 
 START = datetime(2026, 1, 1)

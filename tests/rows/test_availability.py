@@ -119,7 +119,8 @@ def told(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
 def released(config: Path, how: How, until: str, capfd: pytest.CaptureFixture[str]) -> str:
     """Count, and close what is due; the operator's own output."""
     if how != "python":
-        return "\n".join(told(capfd, "run", str(config), "--until", until, *(["--follow"] if how == "follow" else [])))
+        more = ["--follow"] if how == "follow" else []
+        return "\n".join(told(capfd, "run", str(config), "--yes", "--until", until, *more))
     with Stream(StreamConfig.from_toml(config.read_text(), base=config.parent)) as stream:
         try:
             for _ in stream.run(until=datetime.fromisoformat(until).replace(tzinfo=UTC)):

@@ -192,7 +192,8 @@ def watched(folder: Path, text: str, feed: Feed, capfd: pytest.CaptureFixture[st
 
     seen = observe(folder, run, capfd)
     assert seen.ending == "returned None"
-    assert len(seen.files) == 1 + 8 * 5  # a folder, and for each tick a folder with four files
+    files = 4 if config.workload is None else 5
+    assert len(seen.files) == 1 + 8 * (1 + files)  # a folder, and for each tick a folder with its files
     return seen
 
 
@@ -203,7 +204,7 @@ def assert_same(bad: Observed, plain: Observed, marks: list[str]) -> None:
     assert list(bad.files) == list(plain.files)
     everything = "\n".join(bad.texts())
     assert [mark for mark in marks if mark in everything] == []
-    assert len(json.loads(bad.files["releases/000007/manifest.json"][1] or b"")["files"]) == 3
+    assert len(json.loads(bad.files["releases/000007/manifest.json"][1] or b"")["files"]) >= 3
 
 
 def in_two_halves(frames: list[Any]) -> Feed:

@@ -55,6 +55,21 @@ def test_early_and_far_rows() -> None:
     )
 
 
+def test_a_wait_is_a_length_of_time_whatever_the_wall_clock_does() -> None:
+    c = Clock(start=datetime(2026, 3, 28), every="1d", column="at", horizon=None, timezone="Europe/Berlin", wait="2d")
+    assert c.closes(0) == datetime(2026, 3, 30, 23, tzinfo=UTC)  # 48 hours after midnight; that night had one fewer
+    assert [c.over(c.closes(0) - timedelta(seconds=s)) for s in (0, 1)] == [1, 0]
+    assert c.over(datetime(2026, 5, 1, tzinfo=UTC), until=datetime(2026, 3, 30)) == 2
+
+
+@pytest.mark.parametrize("wait", ["0d", "3", "3 d", "1mo", "-1d", "3661d", ""])
+def test_a_wait_that_is_none_is_told(wait: str) -> None:
+    with pytest.raises(ConfigError, match=r"clock\.wait = "):
+        Clock(start=datetime(2026, 1, 1), every="1d", column="at", horizon=None, wait=wait)
+    with pytest.raises(ConfigError, match=r"clock\.wait: needs clock\.column"):
+        Clock(start=datetime(2026, 1, 1), every="1d", horizon=None, wait="1d")
+
+
 def test_times_with_a_zone_are_converted() -> None:
     c = clock("1d", start=datetime(2026, 1, 1), zone="America/New_York")
     assert ticks(c, datetime(2026, 1, 2, 3, tzinfo=UTC)) == [0]

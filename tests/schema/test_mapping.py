@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from synthstream.errors import ConfigError
-from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.binned import Datetime, Integer, Number
+from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.mapping import SchemaMapping, mapping_of
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, Workload

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing.parametric import series
 
+from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.clock import Clock
-from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.schema.columns import Boolean, Category, Column
 
 COLUMNS: list[Column] = [
     Category(name="x", values=("a", "1", "true")),

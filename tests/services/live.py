@@ -63,7 +63,7 @@ def follower(began: float, arguments: list[str]) -> None:
 
         PostgresSource._writers = lambda self, table: frozenset()  # type: ignore[method-assign]
     stream.open = opened  # type: ignore[assignment]
-    sys.argv = ["synthstream", "run", *arguments]
+    sys.argv = ["synthstream", "run", "--yes", *arguments]
     try:
         cli.main()
     finally:

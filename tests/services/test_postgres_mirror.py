@@ -669,7 +669,7 @@ def test_the_command_makes_all_releases_and_says_what_is_wrong(
 ) -> None:
     prepared(tmp_path, "")
     (tmp_path / "stream.toml").write_text(text_of("always") + mirror(schema))
-    command = ["run", str(tmp_path / "stream.toml"), "--until", "2026-01-04"]
+    command = ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-04"]
     with monkeypatch.context() as patch:
         patch.setenv("PGPASSWORD", "CANARY")
         for _ in range(2):

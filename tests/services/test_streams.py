@@ -188,7 +188,7 @@ def test_no_output_tells_how_many_rows_came(feed: Feed, tmp_path: Path, monkeypa
         folder.mkdir()
         config_of(feed, folder)
         monkeypatch.chdir(folder)
-        done = CliRunner().invoke(app, ["run", "stream.toml", "--until", "2026-01-03"])
+        done = CliRunner().invoke(app, ["run", "stream.toml", "--yes", "--until", "2026-01-03"])
         assert done.exit_code == 0
         outputs.append(re.sub(str(folder), "", done.output))
         assert b'"place"' not in b"".join(path.read_bytes() for path in (folder / "releases").rglob("*.json"))
@@ -204,7 +204,7 @@ def test_a_follower_stops_when_told_to(server: Any, tmp_path: Path, number: sign
     (tmp_path / "stream.toml").write_text((tmp_path / "stream.toml").read_text().replace("= 30", '= "unbounded"'))
     text = (tmp_path / "stream.toml").read_text().replace('"1d"', '"1y"').replace("2026-01-01", "2024-01-01")
     (tmp_path / "stream.toml").write_text(text)
-    line = command("run", "stream.toml", "--follow", "--poll", "100ms")
+    line = command("run", "stream.toml", "--yes", "--follow", "--poll", "100ms")
     environment = os.environ | feed.environment() | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(  # noqa: S603
         line, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -357,7 +357,7 @@ def test_the_command_counts_on_spark(spark: SparkSession, tmp_path: Path) -> Non
 
     config = configured(tmp_path, "always")
     files(tmp_path, count=1)
-    done = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--engine", "spark"])
+    done = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--engine", "spark", "--yes"])
     assert done.exit_code == 0, done.output
     assert "1 new file(s) counted, 8 new release(s)" in done.output
     with Stream(config) as stream:
@@ -371,7 +371,7 @@ def test_the_command_asks_about_files_that_seem_to_be_moved(spark: SparkSession,
     def said(path: str, more: str = "", *options: str, status: int = 0) -> str:
         text = text_of("always").replace('path = "rows-*.parquet"', f'path = "{path}/*.parquet"{more}')
         (tmp_path / "stream.toml").write_text(text)
-        done = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--engine", "spark", *options])
+        done = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--engine", "spark", "--yes", *options])
         assert done.exit_code == status, done.output
         return done.output
 

@@ -116,7 +116,7 @@ def test_the_command_line_leaves_no_core_dump(tmp_path: Path) -> None:
     code = """
 import resource, sys
 from synthstream.cli.app import main
-for words in (["status"], ["run"], ["backup", "-o", "copy"]):
+for words in (["status"], ["run", "--yes"], ["backup", "-o", "copy"]):
     resource.setrlimit(resource.RLIMIT_CORE, (4096, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     sys.argv = ["synthstream", *words, "stream.toml"]
     try:
@@ -127,7 +127,7 @@ for words in (["status"], ["run"], ["backup", "-o", "copy"]):
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
     left = [line for line in done.stdout.splitlines() if line.startswith("core ")]
-    assert left == ["core status 4096", "core run 0", "core backup -o copy 0"]
+    assert left == ["core status 4096", "core run --yes 0", "core backup -o copy 0"]
 
 
 # -- what is left in its files ---------------------------------------------------------------------------------------

@@ -93,3 +93,11 @@ def test_what_is_no_length_of_time_is_told(text: str, capsys: pytest.CaptureFixt
         seconds_of(text)
     assert caught.value.code == 2
     assert f"--poll {text}: use a number" in capsys.readouterr().err
+
+
+def test_a_run_that_nobody_iterates_is_told(tmp_path: Path) -> None:
+    with Stream(configured(tmp_path, "always")) as stream:
+        with pytest.warns(RuntimeWarning, match="not iterated: nothing was counted or released"):
+            stream.run()
+        assert stream.closed == 0
+        assert len(list(stream.run())) == stream.closed == 8

@@ -367,7 +367,7 @@ def test_killed_anywhere_it_ends_the_same(tmp_path: Path, kind: str) -> None:
     whole = begun(configured(tmp_path / "whole", text), seeded, 1)
     work(whole, Env())
     expected = files(tmp_path / "whole" / "releases")
-    assert len(expected) == 20
+    assert len(expected) == 25
     step = {"table, zcdp": 4, "selective": 9}[kind]
     for last in range(3, 400, step):
         folder = tmp_path / f"k{last}"
@@ -419,7 +419,7 @@ def test_the_command_line_speaks_of_persons(tmp_path: Path) -> None:
     crowd(1).write_parquet(tmp_path / "visits-1.parquet")
     config = str(tmp_path / "stream.toml")
     said = []
-    for command in (["plan", config], ["run", config], ["status", config]):
+    for command in (["plan", config], ["run", config, "--yes"], ["status", config]):
         found = CliRunner().invoke(app, command)
         assert found.exit_code == 0, found.output
         said.append(found.output)

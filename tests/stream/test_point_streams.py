@@ -21,42 +21,20 @@ from synthstream.kernel.seeded import SeededGate
 from synthstream.release.points import PointRelease
 from synthstream.stream.stream import Stream
 from synthstream.workload import IntArray
+from tests.support.configs import SINK, number, source, stream_toml
 
-TOML = """
-name = "places"
-state = "state"
-[privacy]
-epsilon = 4.0
-delta = 0
-unit = "event"
-[clock]
-column = "when"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-21
-horizon = 20
-[[columns]]
-name = "lat"
-type = "number"
-min = 30
-max = 40
-missing = 30
-[[columns]]
-name = "lon"
-type = "number"
-min = -120
-max = -100
-missing = -120
-[synthesizer]
-kind = "points"
-depth = 12
-[source]
-kind = "parquet"
-path = "rows.parquet"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
+TOML = stream_toml(
+    number("lat", "missing = 30", low=30, high=40),
+    number("lon", "missing = -120", low=-120, high=-100),
+    '[synthesizer]\nkind = "points"\ndepth = 12\n',
+    source("rows.parquet"),
+    SINK,
+    name="places",
+    epsilon=4.0,
+    delta=0,
+    until="2026-01-21",
+    horizon=20,
+)
 
 
 def rows(number: int = 4000, seed: int = 0) -> pl.DataFrame:
@@ -277,7 +255,7 @@ def test_from_the_command_line(folder: Path) -> None:
         return result.output
 
     assert "W1: how far points are off" in said("plan")
-    assert "20 new release(s)" in said("run")
+    assert "20 new release(s)" in said("run", "--yes")
     assert "20 release(s)" in said("status")
     assert "lat,lon" in said("sample", "-n", "3")
     with synthstream.open(folder / "stream.toml") as stream:

@@ -72,7 +72,7 @@ def test_neighbours_with_aligned_noise_cannot_be_told_apart(tmp_path: Path, row:
     one = observe(tmp_path / "one", base, aligned.record)
     two = observe(tmp_path / "two", pl.concat([base, extra]), aligned.replay)
     assert one == two
-    assert len(one[0]) == 20
+    assert len(one[0]) == 25
 
 
 def test_the_coupling_test_sees_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

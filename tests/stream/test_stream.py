@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -33,6 +34,7 @@ from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from tests.support.visits import TOML, exact, finish, seeded, total, visits
 
+NEW_YORK = ZoneInfo("America/New_York")
 Open = Callable[..., Stream]
 
 
@@ -61,7 +63,7 @@ def test_files_become_releases(folder: Path, config: StreamConfig) -> None:
     assert manifest["claim"]["epsilon"] == 1.0
     assert manifest["end"].startswith("2026-01-06")
     assert 0 <= manifest["changed_rows"] <= 1
-    assert set(manifest["files"]) == {"rows.parquet", "tables.parquet", "measured.parquet"}
+    assert set(manifest["files"]) == {"rows.parquet", "tables.parquet", "measured.parquet", "series.parquet"}
 
 
 def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfig) -> None:
@@ -77,6 +79,7 @@ def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfi
     assert found["stderr"] == pytest.approx(np.sqrt(release.measured.variance[-1]))
     published = pl.read_parquet(folder / "releases" / "000004" / "tables.parquet")
     names = ["column_1", "value_1", "column_2", "value_2", "count", "measured", "stderr", "since", "measured_at"]
+    names += ["start", "end"]
     assert published.columns == names
     assert len(published) == 1 + 5 + 5 + 25
     assert published.row(0)[:4] == (None,) * 4
@@ -117,7 +120,7 @@ def test_stopping_anywhere_changes_no_release(folder: Path, gate: Callable[[int]
                         break
         paths = sorted((folder / name).rglob("*.*"))
         results.append({str(p.relative_to(folder / name)): p.read_bytes() for p in paths})
-    assert len(results[0]) == 20
+    assert len(results[0]) == 25
     assert results[0] == results[1]
 
 
@@ -163,7 +166,7 @@ def test_a_sink_that_failed_is_caught_up_in_order(folder: Path, monkeypatch: pyt
                 assert stream.closed == 2
             finish(stream)
         results.append({p.parent.name + p.name: p.read_bytes() for p in (folder / name).rglob("*.*")})
-    assert len(results[0]) == 20
+    assert len(results[0]) == 25
     assert results[0] == results[1]
 
 
@@ -276,7 +279,7 @@ def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: 
 def test_the_clock_closes_ticks_and_nothing_else(config: StreamConfig) -> None:
     with Stream(config, gates=exact, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
         finish(stream)
-        with pytest.raises(TickNotOver, match="Tick 5 ends at 2026-01-07"):
+        with pytest.raises(TickNotOver, match="Tick 5 ends 2026-01-07"):
             stream.release()
         assert stream.due(until=datetime(2026, 1, 9, 23, tzinfo=UTC)) == 3
         for _ in range(3):
@@ -577,11 +580,14 @@ def test_a_failed_commit_can_be_tried_again(config: StreamConfig, monkeypatch: p
         assert stream.closed == 1
 
 
-def test_until_is_a_moment_and_without_a_zone_it_is_utc(config: StreamConfig) -> None:
-    with Stream(config) as stream:
+def test_until_is_a_moment_and_without_a_zone_it_is_on_the_clocks_wall(folder: Path) -> None:
+    zoned = StreamConfig.from_toml(TOML.replace("[clock]", '[clock]\ntimezone = "America/New_York"'), base=folder)
+    with Stream(zoned, env=At(datetime(2030, 1, 1, tzinfo=UTC))) as stream:
         with pytest.raises(TypeError, match="until: must be a datetime, not str"):
             stream.release(until="2026-01-02")  # type: ignore[arg-type]
-        assert stream.due(until=datetime(2026, 1, 3)) == stream.due(until=datetime(2026, 1, 3, tzinfo=UTC))
+        found = [stream.due(until=datetime(2026, 1, 3, 2, tzinfo=zone)) for zone in (None, NEW_YORK, UTC)]
+        assert found == [2, 2, 1]
+        assert [release.tick for release in stream.follow(until=datetime(2026, 1, 3))] == [0, 1]
 
 
 def test_a_closed_stream_says_so(folder: Path, config: StreamConfig) -> None:

@@ -7,6 +7,7 @@ import shutil
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -29,7 +30,7 @@ from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, 
 from tests.support.successors import CUT, NEW, OLD, PAID, events, half, renamed, written
 
 
-def count(release: object, columns: list[str]) -> dict[object, float]:
+def count(release: object, columns: list[str]) -> dict[Any, float]:
     assert isinstance(release, TableRelease)
     table = release.table(columns)
     keys = table.select(columns).rows() if columns else [()]
@@ -51,6 +52,7 @@ def test_rows_that_wait_go_on_exactly_once_and_late_ones_never(tmp_path: Path) -
         stream.update(more)
         list(stream.run())
         release = stream.last
+    assert isinstance(release, TableRelease)
     after = more.filter(pl.col("when") >= datetime(2026, 1, 1 + CUT))
     whole = pl.concat([renamed(frame), after])
     assert count(release, []) == {(): len(whole)}
@@ -70,19 +72,21 @@ def test_rows_that_wait_go_on_exactly_once_and_late_ones_never(tmp_path: Path) -
 # -- what may count, and what may not --------------------------------------------------------------------------------
 
 
-def through(folder: Path, before: pl.DataFrame, after: pl.DataFrame, **options: bool) -> list[dict[object, float]]:
+def through(
+    folder: Path, before: pl.DataFrame, after: pl.DataFrame, *, read_again: bool = False
+) -> list[dict[Any, float]]:
     """Tables of the ward after each tick: ``before`` comes to the old stream, ``after`` to the successor."""
     folder.mkdir()
     old = half(folder, before)
-    succeed(old, written(folder, NEW, "new.toml"), gates=exact, **options)
+    succeed(old, written(folder, NEW, "new.toml"), gates=exact, read_again=read_again)
     with Stream(written(folder, NEW, "new.toml"), gates=exact) as stream:
         stream.update(after)
         list(stream.run())
     return [count(release, ["ward"]) for release in Releases(written(folder, NEW, "new.toml"))]
 
 
-def difference(ours: list[dict[object, float]], theirs: list[dict[object, float]]) -> list[dict[object, float]]:
-    found = []
+def difference(ours: list[dict[Any, float]], theirs: list[dict[Any, float]]) -> list[dict[Any, int]]:
+    found = list[dict[Any, int]]()
     for own, other in zip(ours, theirs, strict=True):
         apart = {
             key: round(own[key] - other[key]) for key in own.keys() | other.keys() if own.get(key) != other.get(key)
@@ -106,7 +110,8 @@ def test_the_attackers_event_counts_on_one_side_alone_whenever_it_comes(tmp_path
     base = events(60).select(COLUMNS)
     later = renamed(events(60, 2)).select(COLUMNS)
     without = through(tmp_path / "without", base, later)
-    always, second = [{("A",): 1}] * 8, [{}] * CUT + [{("A",): 1}] * 4
+    always = [{("A",): 1}] * 8
+    second = [dict[Any, int]()] * CUT + [{("A",): 1}] * 4
     first = [{}, *always[1:]]
     for name, x, sides, expected in [
         ("old", event(2), "old", first),  # before the cut: in the old part, for ever
@@ -430,7 +435,7 @@ def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     events().write_parquet(tmp_path / "rows-1.parquet")
     written(tmp_path, OLD + source("rows-*.parquet"))
     written(tmp_path, NEW + source("rows-*.parquet"), "new.toml")
-    assert run(["run", old]).exit_code == 0
+    assert run(["run", old, "--yes"]).exit_code == 0
     result = run(["succeed", old, new])
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())

@@ -37,7 +37,7 @@ def test_what_a_snapshot_forgot_is_not_drawn_again(tmp_path: Path, kind: str) ->
         run(config, LATE)
     assert drawn(config) == (EARLY, 0)
     assert published(tmp_path / "s/releases") == before
-    found = CliRunner().invoke(app, ["run", str(config.base / "stream.toml"), "--unchecked"])
+    found = CliRunner().invoke(app, ["run", str(config.base / "stream.toml"), "--yes", "--unchecked"])
     assert (found.exit_code, drawn(config)) == (2, (EARLY, 0)), "a mirror that answers always stops"
 
 

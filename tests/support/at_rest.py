@@ -16,23 +16,9 @@ from synthstream.kernel.seeded import SeededGate
 from synthstream.state.store import Store
 from synthstream.testing.environments import At
 from synthstream.workload import IntArray
+from tests.support.configs import WARD, stream_toml
 
-TOML = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 1.0
-delta = 1e-9
-unit = "event"
-[clock]
-start = 2026-01-01
-every = "1d"
-horizon = 8
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B", "C"]
-"""
+TOML = stream_toml(WARD, column=None, until=None)
 
 
 def opened(folder: Path, *, toml: str = TOML, days: int = 5) -> Stream:

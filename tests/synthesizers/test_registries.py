@@ -15,47 +15,25 @@ from synthstream.cli.app import app
 from synthstream.kernel.counters import Served
 from synthstream.kernel.counters import register as register_counter
 from synthstream.synthesizers.assembly import register
+from tests.support.configs import AGE, SINK, category, source, stream_toml
 
-TOML = """
-name = "visits"
-state = "state"
-[privacy]
-epsilon = 5.0
-delta = 0.0
-unit = "event"
-[clock]
-column = "day"
-start = 2026-01-01
-every = "1d"
-until = 2026-01-10
-horizon = 20
-[[columns]]
-name = "ward"
-type = "category"
-values = ["A", "B"]
-[[columns]]
-name = "age"
-type = "number"
-min = 0
-max = 100
-bins = 4
-[synthesizer]
-kind = "independent"
-order = 1
-counter = "sevens"
-[source]
-kind = "parquet"
-path = "visits.parquet"
-[sink]
-kind = "parquet"
-path = "releases"
-"""
+TOML = stream_toml(
+    category("ward", "A", "B"),
+    AGE,
+    '[synthesizer]\nkind = "independent"\norder = 1\ncounter = "sevens"\n',
+    source("visits.parquet"),
+    SINK,
+    epsilon=5.0,
+    delta=0.0,
+    until="2026-01-10",
+    horizon=20,
+)
 
 
 @pytest.fixture(name="config")
-def stream_toml(tmp_path: Path) -> Path:
+def written(tmp_path: Path) -> Path:
     days = [f"2026-01-{1 + i % 9:02d}" for i in range(900)]
-    rows = {"day": days, "ward": ["A", "B", "A"] * 300, "age": [10.0, 60.0, 90.0] * 300}
+    rows = {"when": days, "ward": ["A", "B", "A"] * 300, "age": [10.0, 60.0, 90.0] * 300}
     pl.DataFrame(rows).write_parquet(tmp_path / "visits.parquet")
     (tmp_path / "stream.toml").write_text(TOML)
     return tmp_path / "stream.toml"
@@ -69,7 +47,7 @@ def said(*words: object) -> str:
 
 def test_kinds_from_outside_go_all_the_way(config: Path, tmp_path: Path) -> None:
     assert json.loads(said("plan", config, "--json"))["claim"]["theorems"] == ["marginals", "nodes"]
-    said("run", config)
+    said("run", config, "--yes")
     said("sample", config, "-n", "50", "-o", tmp_path / "rows.parquet")
     assert pl.read_parquet(tmp_path / "rows.parquet").height == 50
     said("report", config, "-o", tmp_path / "report.html")

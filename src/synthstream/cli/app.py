@@ -9,10 +9,14 @@ import typer
 from typer.core import TyperGroup
 
 from synthstream.cli.audit import audit_command
+from synthstream.cli.check import check_command
+from synthstream.cli.corrections import forget_command, source_accept, source_list, source_retire
 from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
 from synthstream.cli.plan import ledger_command, plan_command
+from synthstream.cli.publish import publish_command
+from synthstream.cli.questions import series_command, table_command
 from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
@@ -23,26 +27,36 @@ from synthstream.cli.status import status_command
 COMMANDS = {
     "schema": None,
     "plan": plan_command,
+    "check": check_command,
     "run": run_command,
     "status": status_command,
     "sample": sample_command,
+    "table": table_command,
+    "series": series_command,
     "report": report_command,
+    "publish": publish_command,
     "describe": describe_command,
     "verify": verify_command,
     "backup": backup_command,
     "recover": recover_command,
     "succeed": succeed_command,
     "ledger": ledger_command,
+    "source": None,
+    "forget": forget_command,
     "audit": audit_command,
 }
 _EPILOG = """
 The usual order:
   synthstream schema init trips.parquet -o stream.toml
   synthstream plan stream.toml
+  synthstream check stream.toml      what the private rows would do to it; private
   synthstream run stream.toml        again whenever a tick has ended
   synthstream status stream.toml
   synthstream sample stream.toml -n 1000 -o rows.parquet
+  synthstream table stream.toml zone hour
+  synthstream series stream.toml zone --every 1mo
   synthstream report stream.toml -o report.html
+  synthstream publish stream.toml site
 
 Exit status:
   0    done, also if nothing was due
@@ -68,6 +82,8 @@ app = typer.Typer(
 )
 schema_app = typer.Typer(no_args_is_help=True, help="Draft a configuration: schema init.")
 
+source_app = typer.Typer(no_args_is_help=True, help="Files that were counted: list, accept as they are now, retire.")
+
 
 def _version(value: bool) -> None:
     if value:
@@ -87,6 +103,10 @@ def _global(
 
 
 app.add_typer(schema_app, name="schema")
+app.add_typer(source_app, name="source")
+source_app.command("list")(mannered(source_list))
+source_app.command("accept")(mannered(source_accept))
+source_app.command("retire")(mannered(source_retire))
 schema_app.command("init")(mannered(schema_init))
 for _name, _command in COMMANDS.items():
     if _command is not None:

@@ -17,6 +17,8 @@ from synthstream.cli import runtime as manners
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from synthstream.forecast.warnings import Caution
+
 T = TypeVar("T")
 
 ConfigPath = Annotated[Path, typer.Argument(help="The stream's configuration, stream.toml.", show_default=False)]
@@ -73,11 +75,20 @@ def warn(shown: Console) -> None:
     shown.print("NOT PRIVATE: simulated noise; folders end in -simulated.", style="bold red")
 
 
-def check_output(config: Path, output: Path, *, page: bool) -> None:
+def cautioned(shown: Console, cautions: Iterable[Caution]) -> None:
+    """Print warnings."""
+    for caution in cautions:
+        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
+
+
+def check_output(config: Path, output: Path, *, page: bool, in_state: bool | None = None) -> None:
     """Raise ``ConfigError`` unless a file can be written without harm to the stream.
 
     Not over the configuration or a file of the source, and not among the releases, real or simulated. A page ends in
-    ``.html``, and replaces pages alone; other files stay out of the state too.
+    ``.html``, and replaces pages alone.
+
+    Args:
+        in_state: whether it may lie in the state; left out: pages may, other files may not.
     """
     from synthstream.config.config import load
     from synthstream.errors import ConfigError
@@ -95,7 +106,7 @@ def check_output(config: Path, output: Path, *, page: bool) -> None:
                 f"-o {output}: lies in the folder of releases, which holds releases alone. Put it beside it, as in "
                 f"{one.sink.path.parent / output.name}."
             )
-        if not page and place.is_relative_to(one.state.resolve()):
+        if not (page if in_state is None else in_state) and place.is_relative_to(one.state.resolve()):
             raise ConfigError(f"-o {output}: lies in {one.state}, which is the program's own. Name another place.")
     if page and output.suffix not in (".html", ".htm"):
         raise ConfigError(f"-o {output}: a page's name ends in .html.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.cli.common import ConfigPath, Simulate, Unchecked, bar, console, no_core_dump, note, program, warn
+from synthstream.cli.common import (
+    ConfigPath,
+    Simulate,
+    Unchecked,
+    bar,
+    cautioned,
+    console,
+    no_core_dump,
+    note,
+    program,
+    warn,
+)
 from synthstream.cli.follow import follow_command, seconds_of
 from synthstream.cli.runtime import fail, when_stopped
 from synthstream.errors import MirrorError, SynthstreamError
@@ -19,6 +30,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from synthstream.stream.stream import Stream
+
+
+NewFiles = Annotated[bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", help="Open a stream that was never opened, without asking: that spends its budget.")
+]
 
 
 class Engine(StrEnum):
@@ -32,7 +49,7 @@ def run_command(
     config: ConfigPath,
     until: Annotated[
         str | None,
-        typer.Option(help="Close ticks that ended before this time (ISO), in place of the clock's."),
+        typer.Option(help="Close ticks that ended before this time (ISO, in the clock's zone), in place of now."),
     ] = None,
     simulate: Simulate = False,
     engine: Annotated[
@@ -43,30 +60,32 @@ def run_command(
         bool, typer.Option("--follow", help="Go on: count what comes, and release each tick when it is over.")
     ] = False,
     poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
-    new_files: Annotated[
-        bool, typer.Option("--new-files", help="Files that seem to be moved hold new events: count them.")
-    ] = False,
+    new_files: NewFiles = False,
     unchecked: Unchecked = False,
+    yes: Yes = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
 
+    The first time it asks: opening a stream spends its budget for good. Where nobody can answer it needs --yes.
     Ctrl-C is safe at any moment; the same command goes on.
     If nothing is due, that is no error: say it from cron as often as you like.
 
     Examples:
-    synthstream run stream.toml
+    synthstream run stream.toml --yes
     synthstream run -q stream.toml
     synthstream run stream.toml --follow --poll 30s
     synthstream run stream.toml --simulate --seed 1
     """
     stream: Stream | None = None
     when_stopped(lambda: _stopped(0 if stream is None else stream.new))
+    from synthstream.cli.asking import ask_first
     from synthstream.stream import stream as streams
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
     moment = moment_of(until)
     shown = console()
     no_core_dump()
+    asked = not simulate and ask_first(shown, config, until=moment, yes=yes)
     note(f"opening {config}")
     with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
         stream = opened
@@ -76,15 +95,16 @@ def run_command(
         if follow:
             if new_files:
                 stream.ingest(new_files=True)
-            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=partial(_described, stream))
+            released = partial(_described, stream, shown, set())
+            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=released)
             return
         upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
         files = _counted(stream, engine, new_files=new_files)
         first, due = stream.closed, max(0, upto - stream.closed)
-        _announced(shown, stream, first, due)
+        _announced(shown, stream, first, due, asked=asked)
         failed = _released(stream, due, moment)
-        _described(stream)
         _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
+        _described(stream, shown, set())
         _told(stream, failed)
 
 
@@ -102,16 +122,16 @@ def _unchecked(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: [[mirror]] {mirror} could not be asked what it holds; manifests say so.", style="bold")
 
 
-def _announced(shown: Console, stream: Stream, first: int, due: int) -> None:
-    """What ought to be known before anything is published, and how much will be."""
+def _announced(shown: Console, stream: Stream, first: int, due: int, *, asked: bool) -> None:
+    """What ought to be known before anything is published, and how much will be; who was asked knows it."""
     if first == 0:
-        _before_the_first(shown, stream)
-    if due > 1:
+        _before_the_first(shown, stream, asked=asked)
+    if due > 1 and not asked:
         end = stream.config.clock.boundary(first + due).isoformat()
         shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
 
 
-def _before_the_first(shown: Console, stream: Stream) -> None:
+def _before_the_first(shown: Console, stream: Stream, *, asked: bool) -> None:
     """What ought to be known before anything is published."""
     from synthstream.ingest.counting import files_of
 
@@ -120,8 +140,7 @@ def _before_the_first(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: source.path = {source.path}: no file fits this pattern yet.", style="bold")
     from synthstream.forecast.warnings import weak_budget
 
-    for caution in weak_budget(stream.config):
-        shown.print(f"Warning: {caution.about}: {caution.words}", style="bold")
+    cautioned(shown, [] if asked else weak_budget(stream.config))
 
 
 def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
@@ -163,10 +182,18 @@ def _stopped(new: int) -> str:
     return f"{releases} published. Run the same command again to go on; nothing counts twice."
 
 
-def _described(stream: Stream) -> None:
-    """Bring what portals read up to date. The releases are out: a failure here takes nothing back."""
+def _described(stream: Stream, shown: Console, told: set[str]) -> None:
+    """Bring what portals read up to date, and say what stands out in the releases, each thing once.
+
+    The releases are out: a failure here takes nothing back.
+    """
     if stream.config.sink is None or not stream.closed:
         return
+    from synthstream.forecast.noticing import noticed
+
+    cautions = [caution for caution in noticed(stream.config) if caution.about not in told]
+    cautioned(shown, cautions)
+    told |= {caution.about for caution in cautions}
     from synthstream.publish.catalogue import describe
 
     note("describing the releases for portals")
@@ -191,7 +218,7 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: i
     if horizon is not None and closed >= horizon:
         console.print("The horizon is reached: this stream is complete. `synthstream succeed` goes on with more.")
     elif new == 0:
-        console.print(f"Nothing was due: tick {closed} ends {loaded.clock.boundary(closed + 1).isoformat()}.")
+        console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.")
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""
         console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")
@@ -199,11 +226,10 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: i
 
 
 def moment_of(text: str | None) -> datetime | None:
-    """A moment from the command line; UTC, unless it says otherwise."""
+    """A moment from the command line; without a zone it is on the clock's wall."""
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise SystemExit(fail(f"--until {text}: not an ISO date or time. Example: --until 2016-01-02")) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

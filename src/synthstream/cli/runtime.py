@@ -20,7 +20,7 @@ from typing import Annotated, Any
 
 import typer
 
-from synthstream.errors import FilesLeftOut, OldName, SynthstreamError
+from synthstream.errors import FilesLeftOut, OldName, RowsRepeat, SynthstreamError
 
 DONE, FOUND, REFUSED, UNEXPECTED, STOPPED, UNREAD = 0, 1, 2, 70, 130, 141
 
@@ -98,19 +98,20 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def _notices() -> Iterator[None]:
-    """Say each old name of a section or key once, on the error stream, but for ``--quiet``."""
+    """Say each old name of a section or key, and that rows repeat, once, on the error stream, but for ``--quiet``."""
     said = set[str]()
     with warnings.catch_warnings():
         others = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if category is not OldName:
+            if category not in (OldName, RowsRepeat):
                 others(message, category, *where, **more)
             elif not quiet() and str(message) not in said:
                 said.add(str(message))
                 typer.echo(f"Note: {message}.", err=True)
 
-        warnings.simplefilter("always", OldName)
+        for category in (OldName, RowsRepeat):
+            warnings.simplefilter("always", category)
         warnings.showwarning = show
         yield
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from synthstream.cli.common import AsJson, ConfigPath, Simulate, console, program, warn
+from synthstream.cli.common import AsJson, ConfigPath, Simulate, cautioned, console, program, warn
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,20 +25,24 @@ def status_command(config: ConfigPath, simulate: Simulate = False, as_json: AsJs
     synthstream status stream.toml --json
     """
     from synthstream.config.config import load
+    from synthstream.forecast.noticing import noticed
     from synthstream.publish.outlets import simulated
 
     loaded = load(config)
-    found = facts(simulated(loaded) if simulate else loaded, simulate=simulate)
+    loaded = simulated(loaded) if simulate else loaded
+    found, cautions = facts(loaded, simulate=simulate), noticed(loaded)
     if as_json:
+        found["warnings"] = [caution._asdict() for caution in cautions]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif not found["started"]:
         _print_absent(console(), found, config)
     else:
         _print(console(), found, config)
+        cautioned(console(), cautions)
 
 
 def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
-    """What ``status --json`` prints (docs/command-line.md). The keys are always all there.
+    """What ``status --json`` prints (docs/command-line.md), but for warnings. The keys are always all there.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
@@ -47,6 +51,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         StateError: there is a state, and it cannot be read.
     """
     from synthstream.environment import REAL
+    from synthstream.schema.clock import due
     from synthstream.state.store import Store
     from synthstream.stream.opening import begun
     from synthstream.synthesizers.succession import promise_of
@@ -80,9 +85,9 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "spent": ledger,
         "ticks": ticks,
         "horizon": horizon,
-        "due": 0 if complete else max(0, clock.ended_before(min(clock.latest(now), now)) - ticks),
+        "due": 0 if complete else max(0, due(clock, until=None, now=now) - ticks),
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
-        "next": None if end is None else {"tick": ticks, "end": end},
+        "next": None if end is None else {"tick": ticks, "end": end, "closes": clock.closes(ticks).isoformat()},
         "changed": changed,
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
@@ -120,5 +125,5 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
         return
     shown.print(f"Next     tick {found['next']['tick']} ends {found['next']['end']}")
     if found["due"]:
-        over = datetime.fromisoformat(found["next"]["end"]).date().isoformat()
+        over = datetime.fromisoformat(found["next"]["closes"]).date().isoformat()
         shown.print(f"Due      {found['due']} tick(s) are over, the first since {over}: {program()} run {config}")

@@ -15,9 +15,9 @@ from synthstream.schema.schema import Schema
 
 
 class AfterSection(Section):
-    """Keys of [after]."""
+    """Keys of [after]. In the settings for readers ``config`` is all of the old settings."""
 
-    config: Place
+    config: Place | dict[str, Any]
     values: dict[str, dict[str, str]] = Field(default_factory=dict)
     fill: dict[str, str] = Field(default_factory=dict)
 

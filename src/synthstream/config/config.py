@@ -5,38 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self, get_args
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from synthstream.config.after import After, changed_for_ever
-from synthstream.config.constraints import NOTHING, Known, constraints_of
+from synthstream.config.after import After, AfterSection, changed_for_ever
+from synthstream.config.assembling import check_sound_sections, objects
+from synthstream.config.constraints import NOTHING, Known
+from synthstream.config.declared import columns_of
 from synthstream.config.keys import keys_by_section
-from synthstream.config.mirrors import check_mirror, lie_apart
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sections import (
-    AnyColumn,
-    ClockSection,
-    File,
-    PrivacyConfig,
-    PrivacySection,
-    column_of,
-    coordinate_of,
-)
+from synthstream.config.sections import File, PrivacyConfig
+from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
-from synthstream.config.sources import Files, FilesConfig, LogConfig
-from synthstream.config.synthesis import STORED, SynthesizerConfig, partition_of, workload_of
+from synthstream.config.sources import FilesConfig, LogConfig
+from synthstream.config.synthesis import STORED, SynthesizerConfig
 from synthstream.errors import ConfigError
-from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition
-from synthstream.privacy import EVENT, Unit
+from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
-from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -51,6 +43,7 @@ class StreamConfig:
         log: a table or topic to count, in place of files.
         constraints: which combinations of values are possible.
         after: the stream that it goes on from.
+        settings: the public part as TOML, for readers of the releases.
 
     Example:
         >>> text = '''
@@ -82,6 +75,7 @@ class StreamConfig:
     edition: Edition = NEWEST
     constraints: Known = NOTHING
     after: After[StreamConfig] | None = None
+    settings: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
@@ -110,15 +104,56 @@ class StreamConfig:
             file = File.model_validate(data, context=folder)
         except ValidationError as error:
             problems.add_validation(error)
-            _check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
+            check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
-        made = cls(**_objects(file, folder, problems))
+        made = cls(**objects(file, folder, problems, _predecessor))
+        before = None
         if made.after is not None:
             for key, why in changed_for_ever(made.after.config.kept, made.kept):
                 problems.add(tuple(key.split(".")), why)
             problems.attempt("after", partial(getattr, made.after, "mapping"))
             problems.raise_if_any()
-        return made
+            before = made.after.config.settings
+        return replace(made, settings=settings_text(data, folder, before=before))
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        frame: Any = None,
+        columns: Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]] = (),
+        base: Path | None = None,
+        **sections: Any,
+    ) -> Self:
+        """A configuration from keywords: the keys and sections of ``stream.toml``, as Python has them.
+
+        Args:
+            frame: its columns are those of the stream: a polars, pandas or pyarrow frame, or a polars schema. Types and
+                the categories of an ``Enum`` are looked at; no value of any row.
+            columns: sections ``[[columns]]``; with a frame, by column, what its types do not declare.
+            base: see :meth:`from_toml`.
+            sections: ``name``, ``state``, ``privacy``, ``clock``, and so on.
+
+        Raises:
+            ConfigError: all that is wrong with it.
+            SchemaError: a column of the frame is a category whose list occurred, or declares no values.
+
+        Example:
+            >>> import polars as pl
+            >>> from datetime import date
+            >>> StreamConfig.of(
+            ...     name="visits", state="state", privacy={"epsilon": 1.0, "delta": 0.0, "unit": "event"},
+            ...     clock={"start": date(2026, 1, 1), "every": "1d", "horizon": 365},
+            ...     frame=pl.Schema({"ward": pl.Enum(["A", "B"]), "age": pl.Int64}),
+            ...     columns={"age": {"min": 0, "max": 99, "bins": 10}},
+            ... ).workload.cells
+            60
+        """
+        if frame is not None:
+            columns = columns_of(
+                frame, columns if isinstance(columns, Mapping) else {one["name"]: one for one in columns}
+            )
+        return cls.from_toml(toml_of({**sections, "columns": list(columns)}), base=base, origin="keywords")
 
     def public_json(self) -> str:
         """Canonical JSON of all that defines the releases: privacy, clock without ``until``, columns, synthesizer."""
@@ -138,7 +173,7 @@ class StreamConfig:
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
-            **({"source.multiline": True} if self.source is not None and self.source.multiline else {}),
+            **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
             **({} if self.after is None else {"after": self.after.public()}),
@@ -254,11 +289,13 @@ class StreamConfig:
 
 
 def load(path: Path) -> StreamConfig:
-    """Read ``stream.toml``. Touches no data file.
+    """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 
     Raises:
         ConfigError: the file, or one that it goes on from, cannot be read, or is not a valid configuration.
     """
+    if (path / SETTINGS).is_file():  # a folder of releases
+        path = path / SETTINGS
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -268,133 +305,14 @@ def load(path: Path) -> StreamConfig:
     return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path))
 
 
-# -- checks that need more than one key ------------------------------------------------------------------------------
-
-
-def _check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]], problems: Problems) -> None:
-    """Note what is impossible in the sections whose shape is right, beside others whose shape is wrong."""
-    tops = {loc[0] for loc in broken}
-    if "privacy" not in tops:
-        privacy = PrivacySection.model_validate(data["privacy"])
-        problems.attempt("privacy", privacy.budget)
-        problems.attempt("privacy.unit", privacy.check_limits)
-    clock = None if "clock" in tops else ClockSection.model_validate(data["clock"])
-    if clock is not None:
-        problems.attempt("clock", clock.clock)
-    timezone = clock.timezone if clock else "UTC"
-    synthesizer = None if "synthesizer" in tops else data.get("synthesizer", {})
-    kind = None if synthesizer is None else synthesizer.get("kind", SynthesizerConfig().kind)
-    for i, raw in enumerate([] if ("columns",) in broken else data["columns"]):
-        if not any(loc[:2] == ("columns", i) for loc in broken):
-            column = TypeAdapter[AnyColumn](AnyColumn).validate_python(raw)
-            if kind in SYNTHESIZERS and SYNTHESIZERS[kind].points:
-                problems.attempt(f"columns.{i}", partial(coordinate_of, column, 1))
-            elif kind is not None or column.type != "number":  # without its kind, nobody knows what a number needs
-                problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
-
-
-def _objects(file: File, base: Path, problems: Problems) -> dict[str, Any]:
-    """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems."""
-    budget = problems.attempt("privacy", file.privacy.budget)
-    clock = problems.attempt("clock", file.clock.clock)
-    unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema, kind = _schema(file, problems), file.synthesizer.kind
-    workload = None
-    if schema is not None and not file.synthesizer.points:
-        workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
-    constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
-    problems.attempt("op", lambda: _of_its_own(file))
-    after = None if file.after is None else problems.attempt("after", partial(_predecessor, file, base))
-    if budget is not None:
-        problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
-    if file.sink is not None:
-        problems.attempt("sink.path", partial(lie_apart, base, file.state, file.sink.path))
-    for i, mirror in enumerate(file.mirror):
-        problems.attempt(f"mirror.{i}", partial(check_mirror, file, base, mirror))
-    if file.encryption is not None:
-        releases = None if file.sink is None else file.sink.path
-        problems.attempt("encryption", partial(file.encryption.check, base, file.state, releases))
-    problems.raise_if_any()
-    if budget is None or clock is None or unit is None or schema is None:
-        raise problems.error()
-    person, source = file.privacy.unit, None if file.source is None else file.source.within(base)
-    return {
-        "name": file.name,
-        "state": base / file.state,
-        "base": base,
-        "privacy": PrivacyConfig(
-            budget=budget,
-            unit=unit,
-            person=None if person == "event" else person.person,
-            neighbours=file.privacy.neighbours,
-        ),
-        "clock": clock,
-        "op": file.op,
-        "schema": replace(schema, in_order=constraints.in_order),
-        "workload": workload,
-        "constraints": constraints,
-        "synthesizer": file.synthesizer,
-        "source": source if isinstance(source, Files) else None,
-        "log": None if isinstance(source, Files) else source,
-        "sink": file.sink and file.sink.within(base),
-        "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
-        "encryption": file.encryption and file.encryption.within(base),
-        "publication": file.publication,
-        "after": None
-        if file.after is None or after is None
-        else After(config=after, schema=schema, values=file.after.values, fill=file.after.fill),
-    }
-
-
-def _predecessor(file: File, base: Path) -> StreamConfig:
-    """The configuration that a successor goes on from."""
-    path = base / file.after.config  # type: ignore[union-attr]  # there is one
+def _predecessor(section: AfterSection, base: Path) -> StreamConfig:
+    """The configuration that a successor goes on from: a file, or, in settings for readers, what stands in them."""
+    said = section.config
+    if isinstance(said, dict):
+        return StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config")
     try:
-        return load(path)
+        return load(base / said)
     except RecursionError:
-        raise ConfigError(f"config = {str(path)!r}: it goes on from itself. Name the stream that came before") from None
-
-
-def _schema(file: File, problems: Problems) -> Schema | None:
-    """The columns; ``None``, and problems noted, if they cannot be."""
-    points, partition = file.synthesizer.points, None
-    if points:
-        partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
-    columns: list[Column] = []
-    for i, section in enumerate(file.columns):
-        read: Callable[[], Column] = partial(column_of, section, file.clock.timezone)
-        if points:
-            read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
-        if (column := problems.attempt(f"columns.{i}", read)) is not None:
-            columns.append(column)
-    if len(columns) < len(file.columns):
-        return None
-    return problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
-
-
-def _of_its_own(file: File) -> None:
-    """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
-    if file.op is not None and file.op in [column.name for column in file.columns]:
         raise ConfigError(
-            f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"
-        )
-    if file.op is not None and file.op == file.clock.column:
-        raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
-
-
-def _unit(file: File, clock: Clock | None) -> Unit:
-    """Who is protected."""
-    file.privacy.check_limits()
-    person = file.privacy.unit
-    if person == "event":
-        return EVENT
-    if file.synthesizer.kind == "hypercube":
-        raise ConfigError(
-            'kind = "hypercube" publishes the exact number of events, so it cannot protect persons, who may bring more '
-            'events or fewer; use kind = "points", or unit = "event"'
-        )
-    for name, key in ((file.op, "op"), (file.clock.column, "the column of [clock]")):
-        if person.person == name:
-            raise ConfigError(f"person = {name!r} is {key} too. Name the column that holds each person's key")
-    period = None if person.per is None or clock is None else clock.ticks_in(person.per)
-    return Unit(kind="person", period=period, **person.model_dump(exclude={"person"}))
+            f"config = {str(base / said)!r}: it goes on from itself. Name the stream that came before"
+        ) from None

@@ -15,10 +15,12 @@ from pydantic import Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from synthstream.config.keys import Section, Words
-from synthstream.config.problems import Problems, nearest
+from synthstream.config.problems import Problems
 from synthstream.constraints import MOST_COMBINATIONS, Group, joined
 from synthstream.errors import ConfigError
-from synthstream.schema.columns import Binned, Column, Datetime
+from synthstream.schema.binned import Binned, Datetime
+from synthstream.schema.columns import Column
+from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray
 
@@ -94,11 +96,7 @@ NOTHING = Known()
 
 
 def constraints_of(
-    sections: Sequence[ConstraintSection],
-    kind: str,
-    schema: Schema,
-    base: Path,
-    problems: Problems,
+    sections: Sequence[ConstraintSection], kind: str, schema: Schema, base: Path, problems: Problems
 ) -> Known:
     """Groups of columns and their allowed combinations; problems are noted.
 
@@ -170,9 +168,20 @@ def _read(section: ConstraintSection, schema: Schema, base: Path) -> tuple[list[
     return columns, codes
 
 
+def inlined(section: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """A section as it was read, with the content of its CSV file in place of the path."""
+    found = dict(section)
+    for key, names in (("allowed", ("columns",)), ("lookup", ("column", "function_of"))):
+        if isinstance(section.get(key), str):
+            asked = [name for of in names for name in ([section[of]] if isinstance(section[of], str) else section[of])]
+            rows = _from_file(base / Path(section[key]).expanduser(), asked, key)
+            found[key] = rows if key == "allowed" else {of: value for value, of in rows}
+    return found
+
+
 def _place(name: str, key: str, schema: Schema) -> int:
     if name not in schema.names:
-        raise ConfigError(f"in {key}, {name!r} is not a column.{nearest(name, schema.names)} Name one of [[columns]]")
+        raise ConfigError(f"in {key}, {name!r} is not a column.{like(name, schema.names)} Name one of [[columns]]")
     return schema.names.index(name)
 
 
@@ -208,7 +217,7 @@ def _code(column: Column, value: Any, key: str) -> int:
             number = np.nan
         if column.edges[0] <= number < column.edges[-1]:
             return int(np.searchsorted(column.edges, number, side="right")) - 1
-    near = nearest(text, column.labels) or f" Its values are {', '.join(column.labels[:5])}"
+    near = like(text, column.labels) or f" Its values are {', '.join(column.labels[:5])}"
     raise ConfigError(f"{key}: {text!r} is not a value of {column.name!r}.{near}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from synthstream.errors import ConfigError
+from synthstream.schema.conditions import like
 
 # Stands in a draft where a person must fill in what is publicly known.
 PUBLIC_BOUND = "TODO-public"
@@ -145,7 +145,7 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     found = detail.get("input")
     if kind == "extra_forbidden":
         top = " It stands at the top of the file, before the first section." if last == "op" else ""
-        return f"{key}: there is no such key here.{top or nearest(last, known)} Allowed: {', '.join(known)}"
+        return f"{key}: there is no such key here.{top or like(last, known)} Allowed: {', '.join(known)}"
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
     if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
@@ -157,7 +157,7 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
         told = detail.get("ctx", {})
         tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
         words = re.findall(r"'([^']+)'", str(expected))
-        return f"{key} = {tag!r}: must be one of {', '.join(words)}.{nearest(str(tag), words)}"
+        return f"{key} = {tag!r}: must be one of {', '.join(words)}.{like(str(tag), words)}"
     hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
         kind, ""
     )
@@ -178,12 +178,6 @@ def _why(key: str) -> str:
         "values": "; list the publicly known values",
         "horizon": '; a number of ticks, or "unbounded"',
     }.get(key, "")
-
-
-def nearest(word: str, known: Sequence[str]) -> str:
-    """A question that names the most similar of some words; empty if none is similar."""
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _key_lines(text: str) -> dict[Path, int]:

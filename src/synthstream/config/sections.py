@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
 from synthstream.config.after import AfterSection
 from synthstream.config.constraints import ConstraintSection
-from synthstream.config.keys import Name, Place, Section, Time, Words
+from synthstream.config.keys import Name, Place, Section, Time
+from synthstream.config.keys import Words as _Values
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
 from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.schema.binned import Datetime, Integer, Number, Part
 from synthstream.schema.clock import Clock, known_zone
-from synthstream.schema.columns import Boolean, Category, Column, Datetime, Integer, Number, Part
+from synthstream.schema.columns import Boolean, Category, Column, Words
 from synthstream.schema.coordinates import Coordinate
+
+_T = TypeVar("_T")
+_Strictly = Annotated[_T, Strict()]
 
 
 class PersonSection(Section):
@@ -90,6 +95,7 @@ class ClockSection(Section):
     every: str
     until: Time | None = None
     timezone: str = "UTC"
+    wait: str | None = None
     horizon: Literal["unbounded"] | int
 
     def clock(self) -> Clock:
@@ -103,41 +109,87 @@ class ClockSection(Section):
         return clock
 
 
-class _Category(Section):
-    type: Literal["category"]
+class _Column(Section):
+    """Keys of any column."""
+
     name: str
-    values: Words
+    source: Name | None = Field(default=None, alias="from")
+    label: Name | None = None
+    description: Name | None = None
+    unit: Name | None = None
+
+    @property
+    def read_from(self) -> str:
+        """The column of private rows that it is read from."""
+        return self.name if self.source is None else self.source
+
+    @property
+    def words(self) -> Words:
+        """What people are told of it."""
+        return Words(label=self.label, description=self.description, unit=self.unit)
+
+
+class _Category(_Column):
+    type: Literal["category"]
+    values: _Values
     missing: str | None = None
     other: str | None = None
 
 
-class _Boolean(Section):
+class _Boolean(_Column):
     type: Literal["boolean"]
-    name: str
     missing: bool | None = None
 
 
-class _Integer(Section):
+class _Integer(_Column):
     type: Literal["integer"]
-    name: str
     min: int
     max: int
     bins: int | None = None
+    width: int | None = None
+    scale: Literal["log"] | None = None
+    cuts: Annotated[tuple[_Strictly[int], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
     missing: int | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_edges(cls, keys: Any) -> Any:
+        return _spread(keys, end=1)
 
-class _Number(Section):
+
+class _Number(_Column):
     type: Literal["number"]
-    name: str
     min: float
     max: float
     bins: int | None = None
+    scale: Literal["log"] | None = None
+    cuts: Annotated[tuple[_Strictly[float], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
     missing: float | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_edges(cls, keys: Any) -> Any:
+        return _spread(keys, end=0)
 
-class _Datetime(Section):
+
+def _spread(keys: Any, *, end: int) -> Any:
+    """Keys of a column with ``edges``, and the others that follow from them; what contradicts is found later.
+
+    Args:
+        end: how far the end of the last bin lies above ``max``.
+    """
+    edges = keys.get("edges") if isinstance(keys, dict) else None
+    if not isinstance(edges, list) or not edges:
+        return keys
+    few = len(edges) < 2 and "max" not in keys
+    if few or not all(isinstance(one, int | float) for one in (*edges, keys.get("max", 0))):
+        return keys
+    cuts = [*edges, keys["max"] + end] if "max" in keys else edges
+    return {"min": cuts[0], "max": cuts[-1] - end, "bins": len(cuts) - 1, **keys, "edges": cuts}
+
+
+class _Datetime(_Column):
     type: Literal["datetime"]
-    name: str
     part: Part | None = None
     min: Time | None = None
     max: Time | None = None
@@ -176,7 +228,7 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
     Raises:
         ConfigError, SchemaError: there is no such column.
     """
-    settings = section.model_dump(exclude={"type"})
+    settings = section.model_dump(exclude={"type", "label", "description", "unit"})
     if section.type == "number" and section.bins is None:
         raise ConfigError(
             'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '
@@ -186,7 +238,7 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
         settings["timezone"] = timezone
     elif section.type == "datetime" and not known_zone(settings["timezone"]):
         raise ConfigError(f'timezone = {section.timezone!r}: not a known zone; use a name such as "UTC"')
-    return _MADE[section.type](**settings)
+    return _MADE[section.type](words=section.words, **settings)
 
 
 def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:
@@ -200,8 +252,16 @@ def coordinate_of(section: AnyColumn, bits: int) -> Coordinate:
             f'type = "{section.type}": a stream of points takes numbers only. Leave this column out, or use '
             'kind = "table"'
         )
-    if section.bins is not None:
+    if section.bins is not None or section.scale is not None:
         raise ConfigError("bins: has no effect in a stream of points, whose columns are cut as fine as the data allow")
     if section.missing is None:
         raise ConfigError("missing: say as which number missing cells count; points have no cell for them")
-    return Coordinate(name=section.name, min=section.min, max=section.max, missing=section.missing, bits=bits)
+    return Coordinate(
+        name=section.name,
+        source=section.source,
+        words=section.words,
+        min=section.min,
+        max=section.max,
+        missing=section.missing,
+        bits=bits,
+    )

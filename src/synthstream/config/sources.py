@@ -2,19 +2,104 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr
+from pydantic_core import PydanticCustomError
 from typing_extensions import override
 
 from synthstream.config.keys import Name, Place, Section, Service
+from synthstream.errors import ConfigError
 from synthstream.kinds import FileKind
+from synthstream.schema.dialects import holds
 
 
 def _normal(path: str) -> str:
     return os.path.normpath(os.path.expanduser(path))
+
+
+_ASCII = bytes(range(128)).decode("ascii")
+
+
+def _encoding(name: str) -> str:
+    """A name of an encoding in which no byte can change how the bytes after a line end are read."""
+    try:
+        known = codecs.lookup(name).name.removesuffix("-sig")
+        table = getattr(import_module(f"encodings.{known.replace('-', '_')}"), "decoding_table", "")
+    except (LookupError, ImportError):
+        known, table = "", ""
+    if known not in ("utf-8", "iso8859-1", "ascii") and table[:128] != _ASCII:
+        raise PydanticCustomError(
+            "encoding", 'use "utf-8", or one with a byte for each character, such as "windows-1252" or "iso-8859-15"'
+        )
+    return known
+
+
+def _header(value: object) -> int | tuple[str, ...]:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1000:
+        return value
+    if isinstance(value, list | tuple) and value and all(isinstance(name, str) and name for name in value):
+        return tuple(str(name) for name in value)
+    raise PydanticCustomError(
+        "header", "say in which line the names stand, as in 1; or, of files without names, list them in their order"
+    )
+
+
+def _formats(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found = value if isinstance(value, dict) and value else dict(value) if isinstance(value, tuple) else {"*": value}
+    forms: dict[str, Any] = {name: (one,) if isinstance(one, str) else one for name, one in found.items()}
+    for one in forms.values():
+        if not isinstance(one, list | tuple) or not one or not all(isinstance(form, str) for form in one):
+            raise PydanticCustomError("formats", "say a form such as %d.%m.%Y, a list of forms, or a table by column")
+        wrong = [form for form in one if holds(form) is None]
+        if wrong or len({"%z" in form for form in one}) > 1:
+            raise PydanticCustomError(
+                "formats",
+                "{form}: no form of a date, or of an hour with its minutes; or some of several have %z, and some have "
+                "none. Write it as in %d.%m.%Y or %H:%M; a number of hours alone is an integer",
+                {"form": repr((wrong or one)[0])},
+            )
+    return tuple((name, tuple(one)) for name, one in forms.items())
+
+
+_SIGN = r"[^\r\n\x00\w]"
+_GROUPS = Literal[
+    "", ".", ",", " ", "'", "\N{NO-BREAK SPACE}", "\N{NARROW NO-BREAK SPACE}", "\N{RIGHT SINGLE QUOTATION MARK}"
+]
+Formats = Annotated[tuple[tuple[str, tuple[str, ...]], ...], PlainValidator(_formats)]
+
+
+class Dialect(Section):
+    """How a CSV file writes what it holds. All of it is public, and may change while a stream runs, but ``multiline``.
+
+    Args:
+        delimiter: stands between cells.
+        quote: stands around a cell that holds a delimiter; empty: nothing does.
+        encoding: of its bytes.
+        header: in which line, from 1, the names of the columns stand; or the names themselves, if no line has them.
+        decimal: stands before the fraction of a number.
+        thousands: stands between groups of three digits; empty: nothing does.
+        multiline: whether a cell in quotation marks may hold line ends.
+    """
+
+    delimiter: Annotated[str, Field(pattern=f"^{_SIGN}$")] = ","
+    quote: Annotated[str, Field(pattern=f"^{_SIGN}?$")] = '"'
+    encoding: Annotated[str, AfterValidator(_encoding)] = "utf-8"
+    header: Annotated[int | tuple[str, ...], PlainValidator(_header)] = 1
+    decimal: Literal[".", ","] = "."
+    thousands: _GROUPS = ""
+    multiline: bool = False
+
+    def check(self) -> None:
+        """Raise ``ConfigError`` unless its signs can be told apart."""
+        for one, other in (("delimiter", "quote"), ("decimal", "thousands")):
+            if getattr(self, one) == getattr(self, other):
+                raise ConfigError(f"{other}: is {one} too; they must differ")
 
 
 class Files(Section):
@@ -41,23 +126,53 @@ class Files(Section):
         """
         return self._root
 
+    @property
+    def dialect(self) -> Dialect:
+        """How its text is written, if it is CSV."""
+        return Dialect()
+
+    @property
+    def formats(self) -> Mapping[str, tuple[str, ...]]:
+        """In which forms texts write times, by column; ``*`` stands for all others. Where none is: ISO 8601."""
+        return {}
+
 
 class ParquetFiles(Files):
     """Parquet files to count."""
 
     kind: Literal["parquet"]
-    multiline: ClassVar[bool] = False
 
 
-class CsvFiles(Files):
-    """CSV files to count.
+class TextFiles(Files):
+    """Files of texts.
 
     Args:
-        multiline: whether a cell in quotation marks may hold line ends.
+        datetime_format: in which forms texts write times, the first that fits: for all, or by the column's name.
     """
 
+    datetime_format: Formats = ()
+
+    @property
+    @override
+    def formats(self) -> Mapping[str, tuple[str, ...]]:
+        return dict(self.datetime_format)
+
+
+class CsvFiles(TextFiles, Dialect):
+    """CSV files to count."""
+
     kind: Literal["csv"]
-    multiline: bool = False
+
+    @property
+    @override
+    def dialect(self) -> Dialect:
+        return self
+
+
+class JsonFiles(TextFiles):
+    """Files to count with an object of JSON in each line. A key that a line lacks is a missing cell."""
+
+    kind: Literal["jsonl"]
 
 
 class PostgresConfig(Section):
@@ -99,6 +214,6 @@ class KafkaConfig(Section):
         return f"kafka {self.topic}"
 
 
-FilesConfig = ParquetFiles | CsvFiles
+FilesConfig = ParquetFiles | CsvFiles | JsonFiles
 LogConfig = PostgresConfig | KafkaConfig
 SourceConfig = Annotated[FilesConfig | LogConfig, Field(discriminator="kind")]

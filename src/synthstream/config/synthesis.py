@@ -10,11 +10,11 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from synthstream.config.keys import Section, Words
-from synthstream.config.problems import nearest
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import EVENT, Budget, Unit
+from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -30,6 +30,8 @@ _DEEPEST_POINTS = 26
 Measuring = Literal["auto", "always", "refresh", "epochs"]
 
 _REFRESH_GROWTH = 1.1
+# Synthetic rows at most, where nothing is said.
+MOST_ROWS = 1_000_000
 # Refreshes remember the counts of each one: with more cells, all tables are measured at every tick.
 _MOST_REFRESHED = 250_000
 
@@ -63,6 +65,8 @@ class SynthesizerConfig(Section):
         picks: tables to choose in an epoch, or at a tick; left out: 10 for kind ``table`` (edition 1: as many as
             columns), by :func:`synthstream.synthesizers.bounds.picks_rule` for the others.
         events_per_tick: a public guess for that rule.
+        population: synthetic rows at most, which stand for more events each where there are more; left out: a million
+            (edition 1: no limit).
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
     """
 
@@ -74,6 +78,7 @@ class SynthesizerConfig(Section):
     measure: Measuring = "auto"
     growth: float = Field(default=1.5, ge=1.01, le=100)
     picks: int | None = Field(default=None, ge=1)
+    population: int | None = Field(default=None, ge=1000)
     events_per_tick: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     fit: FitKind = "pgm"
     queries: Queries = "workloads"
@@ -112,7 +117,7 @@ class SynthesizerConfig(Section):
 
     def public(self) -> dict[str, Any]:
         """All settings but which tables there are, under the names that the chains of streams begin with."""
-        settings = self.model_dump(exclude={"order", "marginals"})
+        settings = self.model_dump(exclude={"order", "marginals", *({"population"} if self.population is None else ())})
         return {STORED.get(key, key): value for key, value in settings.items()}
 
     def check(self, budget: Budget) -> None:
@@ -179,7 +184,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
     for names in section.marginals:
         for name in names:
             if name not in schema.names:
-                raise ConfigError(f"{name!r} is not a column.{nearest(name, schema.names)}")
+                raise ConfigError(f"{name!r} is not a column.{like(name, schema.names)}")
         found.append(tuple(sorted({schema.names.index(name) for name in names})))
     if not any(found):
         raise ConfigError('list at least one table, as in [["ward", "age"]]')

@@ -1,4 +1,4 @@
-"""NOT PRIVATE. Comparisons with the true data, for the custodian alone; what it writes is stamped.
+"""NOT PRIVATE. Looks at private rows, and comparisons with the true data, for the custodian alone; all is stamped.
 
 It sees the true data. Only the command line imports it.
 """

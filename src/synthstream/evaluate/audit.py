@@ -197,32 +197,6 @@ class OfDraws:
         )
 
 
-def audit_counter(
-    counter: Counter,
-    *,
-    multiplier: float,
-    runs: int = 100_000,
-    ticks: int = 64,
-    confidence: float = 0.999,
-    gate: Gate | None = None,
-) -> Finding:
-    """Lower bound for one cell of a counter, whose claim is epsilon, or mu, of 1 / ``multiplier``.
-
-    Example:
-        >>> from synthstream.kernel.counters import Simple
-        >>> from synthstream.kernel.seeded import SeededGate
-        >>> finding = audit_counter(Simple(noise="laplace"), multiplier=1.0, runs=2000, gate=SeededGate(0))
-        >>> 0.6 < finding.seen <= finding.claimed == 1.0
-        True
-    """
-    name = f"one cell of the counter {type(counter).__name__.lower()}"
-    one = np.ones(1)
-    target = CounterTarget(name=name, counter=counter, multipliers=one * multiplier, moved=one)
-    return OfCounter(target, ticks).audit(
-        gate or SystemGate(), runs=runs, alpha=1 - confidence, progress=lambda _: None
-    )
-
-
 def spanned(counter: Counter, ticks: int) -> int:
     """So many ticks, or all that there are."""
     return ticks if counter.horizon is None else min(ticks, counter.horizon)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from scipy.stats import wasserstein_distance
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
@@ -22,7 +23,8 @@ from synthstream.evaluate.custodian import (
     truth_of_points,
     truth_of_tables,
 )
-from synthstream.evaluate.wasserstein import w1_grid, w1_line
+from synthstream.evaluate.wasserstein import w1_grid
+from synthstream.evaluate.yardsticks import yardsticks
 from synthstream.publish.history import Cells, History, Steps, Tick, history_of
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
@@ -33,7 +35,7 @@ from synthstream.schema.cells import cells
 from synthstream.schema.columns import Category
 from synthstream.schema.coordinates import Coordinate
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.workload import FloatArray, IntArray
+from synthstream.workload import FloatArray, IntArray, Workload
 
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
 
@@ -88,6 +90,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "events": truth.events,
         "counted": int(total[0]) if total is not None else _counted(found, true),
         "summary": [*(_summary(_words(o), listed[-1]) for o, listed in by_order.items()), *_in_epochs(found, truth)],
+        "yardsticks": [_yardsticks(workload, true, newest, order) for order in by_order if order],
         "charts": [_over_time(order, listed) for order, listed in by_order.items() if len(listed) > 1],
         "worst": _worst(found, true, newest),
         "cards": [_card(found, i, true, newest) for i in range(len(workload.sizes)) if (i,) in workload.marginals],
@@ -105,6 +108,12 @@ def _words(order: int) -> str:
     return {0: "The total", 1: "Tables of one column", 2: "Tables of two columns"}.get(
         order, f"Tables of {order} columns"
     )
+
+
+def _yardsticks(workload: Workload, true: IntArray, newest: Cells, order: int) -> list[str]:
+    found = yardsticks(workload, true, newest, order=order)
+    bars = "–" if found.coverage is None else f"{100 * found.coverage:.1f} %"
+    return [_words(order), f"{found.k_marginal:.0f}", f"{100 * found.impossible:.1f} %", bars]
 
 
 def _in_epochs(found: History, truth: Truth) -> list[list[str]]:
@@ -198,7 +207,7 @@ def _card(found: History, position: int, true: IntArray, newest: Cells) -> dict[
     head = bars if len(bars) <= _LISTED + 2 else bars[:_LISTED]
     gap = np.abs(newest.count[here] - true[here]).sum() / 2
     return {
-        "name": column.name,
+        "name": column.title,
         "kind": f"{kind_of(column)}; {number(float(gap))} of {number(int(true[here].sum()))} events misplaced",
         "chart": bar_chart(head, more=bars[len(head) :], title="Synthetic and true"),
     }
@@ -223,6 +232,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "events": truth.events,
         "counted": int(true.sum()),
         "summary": [],
+        "yardsticks": [],
         "charts": [chart for chart in [_distances(found, truth, shape, progress)] if chart is not None],
         "worst": None,
         "cards": cards,
@@ -235,7 +245,7 @@ def _point_card(column: Coordinate, synthetic: FloatArray, true: FloatArray) -> 
     pairs = zip(coarse(column, synthetic), coarse(column, true), strict=True)
     bars = [Bar(label=label, value=round(value), at=there) for (label, value), (_, there) in pairs]
     return {
-        "name": column.name,
+        "name": column.title,
         "kind": f"{number(float(np.abs(synthetic - true).sum() / 2))} of {number(float(true.sum()))} events misplaced",
         "chart": bar_chart(bars, title="Synthetic and true"),
     }
@@ -299,7 +309,7 @@ def _forecasts(found: History, ticks: Sequence[Tick]) -> list[Series]:
 def _distance(synthetic: FloatArray, true: FloatArray, shape: tuple[int, ...]) -> float:
     if len(shape) == 1:
         centres = (np.arange(shape[0]) + 0.5) / shape[0]
-        return w1_line(centres, centres, np.maximum(synthetic, 0), np.maximum(true, 0))
+        return float(wasserstein_distance(centres, centres, np.maximum(synthetic, 0), np.maximum(true, 0)))
     side = min(*shape, _SIDE)
     pair = [np.maximum(_coarse(part.reshape(shape), side), 0) for part in (synthetic, true)]
     return w1_grid(pair[0], pair[1])

@@ -65,7 +65,7 @@ class Ahead:
         events, workload = max(events, 1.0), self.workload
         if self.rows is None or self.rows.number == 0:
             return np.asarray(np.repeat(events / workload.lengths, workload.lengths))
-        tables = np.asarray(workload.count(self.rows.codes.astype(np.int32)) * (events / self.rows.number))
+        tables = np.asarray(self.rows.counts(workload) * (events / self.rows.number))
         known = self.known() if self.known is not None and singles.size else None
         if known is None or known.rows is not None or self.variance is None:
             return tables

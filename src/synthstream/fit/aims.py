@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,15 @@ class Earlier(NamedTuple):
     measured: Measured
     shared: FloatArray
     signed: bool = False
+
+    def of_rows(self, each: int) -> Earlier:
+        """The same in rows, of which each stands for some number of events."""
+        return self._replace(measured=of_rows(self.measured, each), shared=self.shared / each**2)
+
+
+def of_rows(measured: Measured, each: int) -> Measured:
+    """What was measured, counted in rows, of which each stands for some number of events."""
+    return replace(measured, values=measured.values / each, variance=measured.variance / each**2)
 
 
 class _Known(NamedTuple):
@@ -129,7 +139,7 @@ def aims(
         cells[part] = table.reshape(-1)
     for joint in known.joints:
         _use_tables(joint, workload, cells, rows)
-    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints))
+    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total)
 
 
 def _use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:

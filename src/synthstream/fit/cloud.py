@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -75,27 +75,14 @@ class Cloud:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it but the partition, for the store."""
-        single = {"total_variance": self.total_variance, "moving": self.moving}
-        return {
-            "masses": self.masses,
-            "plain": self.plain,
-            "plain_errors": self.plain_errors,
-            "errors": self.errors,
-            **{key: np.array(n) for key, n in single.items()},
-        }
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)[1:]}
 
     @classmethod
     def from_arrays(cls, partition: Partition, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The cloud whose :meth:`arrays` these are."""
-        return cls(
-            partition=partition,
-            masses=arrays["masses"],
-            plain=arrays["plain"],
-            plain_errors=arrays["plain_errors"],
-            errors=arrays["errors"],
-            total_variance=float(arrays["total_variance"]),
-            moving=float(arrays["moving"]),
-        )
+        kept: dict[str, Any] = {field.name: arrays[field.name] for field in fields(cls)[1:]}
+        single = {name: float(kept[name]) for name in ("total_variance", "moving")}
+        return cls(partition=partition, **kept | single)
 
     def plus(self, other: Cloud) -> Cloud:
         """The masses of both, over the nodes of the finer one. How far mass moves is that of ``other``."""

@@ -70,14 +70,7 @@ class _Layout(NamedTuple):
 
 
 def move(
-    codes: CodeArray,
-    aim: Targets,
-    variance: FloatArray,
-    workload: Workload,
-    *,
-    kept: int,
-    effort: Effort,
-    state: int,
+    codes: CodeArray, aim: Targets, variance: FloatArray, workload: Workload, *, kept: int, effort: Effort, state: int
 ) -> FloatArray:
     """Search from ``codes``, which change in place; gives their tables less the targets, shape ``(cells,)``.
 

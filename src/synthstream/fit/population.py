@@ -6,6 +6,7 @@ release to release, so that readers see small changes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -15,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.constraints import Group
-from synthstream.fit.aims import Earlier, aims
+from synthstream.fit.aims import Earlier, aims, of_rows
 from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.proposals import propose
 from synthstream.fit.randomness import below, draw, step
-from synthstream.fit.targets import MEMORY, Targets, targets
+from synthstream.fit.targets import MEMORY, SMALLEST, Targets, targets, total_of
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -31,32 +32,45 @@ _GROWN = 16
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Population:
-    """Integer rows.
+    """Integer rows, which stand for events.
 
     Args:
         workload: sizes of the columns.
         codes: shape ``(rows, columns)``, the smallest unsigned type that holds all codes.
+        weights: for how many events each row stands, int64, shape ``(rows,)``; ``None``: for one.
     """
 
     workload: Workload
     codes: NDArray[Any]
+    weights: IntArray | None = None
 
     @classmethod
-    def of(cls, workload: Workload, codes: CodeArray) -> Self:
-        """Rows in the smallest type."""
-        return cls(workload=workload, codes=codes.astype(np.min_scalar_type(max(workload.sizes) - 1)))
+    def of(cls, workload: Workload, codes: CodeArray, *, events: int | None = None) -> Self:
+        """Rows in the smallest type, which stand for some number of events: all for as many, the first for one more or
+        less where that is no whole number.
+        """
+        codes, rows, weights = codes.astype(np.min_scalar_type(max(workload.sizes) - 1)), len(codes), None
+        if events is not None and rows and events != rows:
+            each = round(events / rows)
+            weights = np.full(rows, each, dtype=np.int64)
+            weights[: abs(events - each * rows)] += np.sign(events - each * rows)
+        return cls(workload=workload, codes=codes, weights=weights)
 
     def __repr__(self) -> str:
         return f"Population({self.number:,} rows, {len(self.workload.sizes)} columns)"
 
     @property
     def number(self) -> int:
-        """Number of rows."""
-        return len(self.codes)
+        """Number of events that the rows stand for."""
+        return len(self.codes) if self.weights is None else int(self.weights.sum())
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The rows, for the store."""
-        return {"codes": self.codes}
+        return {"codes": self.codes} | ({} if self.weights is None else {"weights": self.weights})
+
+    def counts(self, workload: Workload) -> IntArray:
+        """Events over all cells of a workload, shape ``(cells,)``."""
+        return workload.count(self.codes.astype(np.int32), self.weights)
 
     def moved_from(self, before: Population) -> float:
         return changed_share(before.codes, self.codes)
@@ -64,7 +78,7 @@ class Population:
     def table(self, columns: Sequence[int]) -> IntArray:
         """Counts of the rows over some columns, in the shape of their sizes."""
         single = Workload(sizes=self.workload.sizes, marginals=(tuple(columns),))
-        return single.count(self.codes.astype(np.int32)).reshape(single.shapes[0])
+        return self.counts(single).reshape(single.shapes[0])
 
 
 def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
@@ -120,6 +134,7 @@ def fit(
     fresh: bool | None = None,
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
+    most: int | None = None,
 ) -> Population:
     """Rows for a measurement. Deterministic: the same measurement, start and seed give the same rows.
 
@@ -136,6 +151,8 @@ def fit(
         then: what was measured when tables of several columns were, if that was not at this tick: ``measured`` has
             the same tables. Edition 1 knows nothing of it.
         groups: public constraints: every row has one of their combinations. Edition 1 has none.
+        most: so many rows at most; where there are more events, each stands for a whole number of them, as many as it
+            takes. ``None``, and edition 1: a row for each event.
 
     Raises:
         ValueError: ``start`` has columns of other sizes, or the edition has no constraints.
@@ -146,6 +163,11 @@ def fit(
     if groups and edition == 1:
         raise ValueError("groups: edition 1 of the fit has no constraints")
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
+    each = 1
+    if most is not None and edition > 1:
+        each = max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
+    if each > 1:
+        measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
     aim = (
         targets(measured, start=before, memory=memory)
         if edition == 1
@@ -166,7 +188,7 @@ def fit(
     else:
         effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
         move(codes, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
-    return Population.of(workload, codes)
+    return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None)
 
 
 def _effort(*, first: bool, fresh: bool | None, memory: float, grown: float) -> Effort:

@@ -43,6 +43,7 @@ class Targets(NamedTuple):
         cells: expected counts over all cells of the workload, shape ``(cells,)``.
         errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; edition 2 alone.
         joints: expected counts of the allowed combinations of each group of columns; edition 2 alone.
+        events: number of rows, before it is rounded; edition 2 alone.
     """
 
     rows: int
@@ -50,6 +51,7 @@ class Targets(NamedTuple):
     cells: FloatArray
     errors: FloatArray = _NONE
     joints: tuple[Joint, ...] = ()
+    events: float = 0.0
 
 
 class Past(NamedTuple):

@@ -10,12 +10,14 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import numpy as np
+import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.forecast.rates import Rate
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
 from synthstream.privacy import Budget, Claim
+from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
 from synthstream.schema.dates import moments_of, until
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
@@ -166,6 +168,12 @@ class Plan:
         # Measured: evictions 324 MB with 0.6 MB of state, earthquakes 429 MB with 25 MB.
         return 300_000_000 + 5 * self.state_bytes
 
+    def _repr_html_(self) -> str:
+        """How a notebook shows it: the promise, and the expected errors of one measured cell."""
+        lines = [{"after": f.asked, "events": round(f.events)} | _stderr_of(f) for f in self.forecasts]
+        with pl.Config(tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+            return framed(self.name, "a plan: nothing is spent", self.words, body=pl.DataFrame(lines)._repr_html_())
+
     def facts(self) -> dict[str, Any]:
         """All of it for JSON."""
         return {
@@ -188,6 +196,11 @@ class Plan:
             "cautions": [{"about": c.about, "words": c.words} for c in self.cautions],
             "notes": list(self.notes),
         }
+
+
+def _stderr_of(forecast: Forecast) -> dict[str, float]:
+    of = {0: "total", 1: "one column"}
+    return {f"stderr, {of.get(k, f'{k} columns')}": round(error, 1) for k, error in forecast.stderr.items()}
 
 
 def plan(

@@ -1,9 +1,11 @@
-"""What to think about before a stream is opened: from its configuration and its forecast alone."""
+"""What to think about before a stream is opened: from its configuration and its forecast alone.
+
+What shows in releases, once there are some, says :mod:`synthstream.forecast.noticing`.
+"""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
@@ -11,6 +13,7 @@ from typing import NamedTuple, Protocol
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.rates import Rate
 from synthstream.privacy import Claim
+from synthstream.schema.naming import names_a_person
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
 from synthstream.workload import Workload
 
@@ -25,13 +28,6 @@ _LOST = 0.5
 # What an unbounded horizon may cost without a word.
 _DEARER = 1.05
 
-# Words in the names of columns that are keys of persons.
-_KEYS = """
-id ids uid uuid guid person persons people patient rider user customer client member passenger driver employee student
-pupil subscriber account citizen resident tenant household email phone ssn mrn passport imsi msisdn
-"""
-_PERSON = frozenset(_KEYS.split())
-
 
 class Caution(NamedTuple):
     """A warning.
@@ -39,10 +35,12 @@ class Caution(NamedTuple):
     Args:
         about: key of the configuration.
         words: what is wrong, and what to do, in plain sentences.
+        chance: with what probability, at most, noise alone shows what is said; ``None`` if nothing noisy is.
     """
 
     about: str
     words: str
+    chance: float | None = None
 
 
 class Foreseen(Protocol):
@@ -96,17 +94,6 @@ def weak_budget(config: StreamConfig) -> list[Caution]:
             )
         )
     return found
-
-
-def names_a_person(column: str) -> bool:
-    """Whether a column's name sounds like the key of a person.
-
-    Example:
-        >>> [names_a_person(name) for name in ("rider_id", "PatientNr", "Customer", "Owner Move In", "paid")]
-        [True, True, True, False, False]
-    """
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", column)
-    return not _PERSON.isdisjoint(word.lower() for word in words)
 
 
 def _person_columns(config: StreamConfig) -> list[Caution]:
@@ -237,6 +224,11 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
         notes.append(
             f"The budget covers {horizon:,} ticks. What was asked for later ticks is forecast for the "
             f"last one ({moments[horizon]})."
+        )
+    if config.clock.wait is not None:
+        notes.append(
+            f"Each tick is closed {config.clock.wait} after its end. Rows that come until then count in their own "
+            "tick, later ones in the tick that is open when they come."
         )
     if config.op is not None and config.synthesizer.kind == "points":
         notes.append(

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Self, TypeVar
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -14,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
-from synthstream.counts import Counts
+from synthstream.counts import Counts, Private
 from synthstream.errors import ConfigError, CountsMismatch
 from synthstream.ingest.files import FileSource
+from synthstream.ingest.lines import kind_of
 from synthstream.schema.clock import FURTHEST
 from synthstream.schema.coercion import Frame, polars_frame, signs, texts
 from synthstream.workload import CodeArray, IntArray
@@ -32,7 +34,8 @@ LATE = -1
 Count = Callable[[CodeArray, IntArray | None], Counts]
 
 
-class PrivateRows(NamedTuple):
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class PrivateRows(Private):
     """Rows in numbers.
 
     Args:
@@ -46,9 +49,6 @@ class PrivateRows(NamedTuple):
     ticks: IntArray
     weights: IntArray | None = None
     people: pl.Series | None = None
-
-    def __repr__(self) -> str:
-        return "PrivateRows(private)"  # a line in a log would show them, or how many there are
 
     def content(self) -> tuple[bytes, ...]:
         """All that decides what these rows count for, as bytes."""
@@ -65,10 +65,15 @@ class PrivateRows(NamedTuple):
         return PrivateRows(self.codes[kept], self.ticks[kept], weights, people)
 
 
-def columns_of(config: StreamConfig) -> tuple[str, ...]:
-    """Every column that a frame must have: those of the schema, the time, the op, the person."""
-    extra = [name for name in (config.clock.column, config.op, config.privacy.person) if name is not None]
-    return tuple(dict.fromkeys([*config.schema.names, *extra]))
+def columns_of(config: StreamConfig, *, away: bool = False, dated: bool = False) -> tuple[str, ...]:
+    """Every column that a frame must have: those of the schema, the time, the op, the person.
+
+    Args:
+        away: of rows that are taken away, which need no op, and no time unless they are ``dated``.
+    """
+    when = (None if away and not dated else config.clock.column, None if away else config.op)
+    extra = [name for name in (*when, config.privacy.person) if name is not None]
+    return tuple(dict.fromkeys([*config.schema.read_from, *extra]))
 
 
 def files_of(config: StreamConfig) -> FileSource | None:
@@ -76,17 +81,41 @@ def files_of(config: StreamConfig) -> FileSource | None:
     source = config.source
     if source is None:
         return None
-    return FileSource(kind=source.kind, path=source.path, columns=columns_of(config), multiline=source.multiline)
+    columns, forms = columns_of(config), source.formats
+    times = {config.clock.column, *(column.read_from for column in config.schema.columns if column.type == "datetime")}
+    return FileSource(
+        kind=source.kind,
+        path=source.path,
+        columns=columns,
+        dialect=source.dialect,
+        numbers=frozenset(column.read_from for column in config.schema.columns if column.type in ("integer", "number")),
+        formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
+    )
 
 
-def encode(config: StreamConfig, frame: Frame) -> PrivateRows:
+def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:
+    """How one file is read, wherever it lies: as the source's own are; its name says of which kind it is."""
+    files = files_of(config) or FileSource(kind="csv", path=path, columns=columns_of(config))
+    return replace(files, kind=kind_of(path), path=path, **more)
+
+
+def encode(config: StreamConfig, frame: Frame, *, away: bool = False, dated: bool = False) -> PrivateRows:
     """Rows of a frame in numbers. Total: no row can raise.
 
     Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
-    and no number. That looks at each row alone. Raises ``SchemaError`` if a column is missing.
+    and no number. That looks at each row alone.
+
+    Args:
+        away: each row takes an event away, and no op is read.
+        dated: of these, their own time is read; left out: they count at the tick that is open then.
+
+    Raises:
+        SchemaError: a column is missing.
     """
-    codes, ticks = config.schema.encode(frame), config.clock.ticks_of(frame)
-    weights = None if config.op is None else signs(polars_frame(frame, [config.op])[config.op])
+    codes, weights = config.schema.encode(frame), None
+    ticks = np.full(len(codes), -1, dtype=np.int64) if away and not dated else config.clock.ticks_of(frame)
+    if config.op is not None:
+        weights = -np.ones_like(ticks) if away else signs(polars_frame(frame, [config.op])[config.op])
     if config.privacy.person is None:
         return PrivateRows(codes, ticks, weights)
     keys, missing = texts(polars_frame(frame, [config.privacy.person])[config.privacy.person])
@@ -107,7 +136,7 @@ def counted(rows: PrivateRows, *, count: Count) -> Iterator[tuple[int, Counts]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountsByTick:
+class CountsByTick(Private):
     """Exact counts of rows, by tick. Private.
 
     However rows are split, and in whatever order the parts are merged, the whole is the same, and so are its bytes.

@@ -1,19 +1,30 @@
-"""A first stream.toml from a file's column types. No value of any row is read."""
+"""A first stream.toml from what is known of columns without reading a row."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from synthstream.config.problems import PUBLIC_BOUND
 from synthstream.errors import SourceError
-from synthstream.ingest.files import cells_of
+from synthstream.ingest.codebooks import (
+    Codebook,
+    Known,
+    of_header,
+    of_parquet,
+    of_table_schema,
+)
+from synthstream.ingest.lines import kind_of
 from synthstream.schema.coercion import require
+from synthstream.schema.dialects import holds
+from synthstream.schema.naming import identifies, names_a_person
 
-_HEAD = """# A draft from the column types of {file}; no value was read.
+_POSTGRES = "postgres:"
+
+_HEAD = """# A draft from what is known of the columns of {file}; no row was read.
 # Replace every {todo} by what is publicly known, never by what the data show. Drop columns that nobody needs.
 name = "{name}"
 state = "state"                     # exact counts live here: keep it as secret as the data
@@ -22,12 +33,14 @@ state = "state"                     # exact counts live here: keep it as secret 
 epsilon = {todo}               # the promise; 1.0 is common
 delta = 1e-9                        # 0 asks for pure epsilon-DP
 unit = "event"                      # one row is protected, not one person: see docs/limits.md
-# unit = {{ person = "column", max_events = 20 }}   # protects a person; of each, at most so many rows count
+# unit = {{ person = {person}, max_events = 20 }}   # protects a person; of each, at most so many rows count
 
 [clock]
 {column}start = {todo}                 # a date, such as 2026-01-01
-# Times are read as ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00. What cannot be read counts in the open tick.
+# Times are read as ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00, unless datetime_format in [source] says
+# otherwise. What cannot be read counts in the open tick.
 every = "1w"
+# wait = "3d"                       # how long rows may be late, and still count in their own tick
 # until = {todo}               # where the data end; left out, ticks are closed up to today, and paid for
 horizon = {todo}               # how many ticks the budget covers, or "unbounded"
 
@@ -35,9 +48,7 @@ horizon = {todo}               # how many ticks the budget covers, or "unbounded
 kind = "table"
 {points}
 [source]
-kind = "{kind}"
-path = "{place}"
-
+{source}
 [sink]
 kind = "parquet"
 path = "releases"
@@ -49,84 +60,131 @@ _UNKNOWN_CLOCK = f"""column = {PUBLIC_BOUND}                # which column holds
                                     # Without one, remove this line: rows then count when they are first seen
 """
 
+_UNKNOWN_TYPE = f"type = {PUBLIC_BOUND}                  # category (with values), boolean, integer, number or datetime"
+
 # Stands below ``kind`` if it may as well be the other one.
 _POINTS = """# kind = "points"                   # all columns are numbers: points in a box, as fine as data allow. Each
                                     # column then has type "number", and missing = ... in place of bins
 """
 
 
-def draft(path: Path, *, op: str | None = None, base: Path | None = None) -> str:
-    """Text of a ``stream.toml`` for a Parquet or CSV file; it does not load until every open place is filled in.
+def draft(
+    data: Path | str,
+    *,
+    op: str | None = None,
+    base: Path | None = None,
+    codebook: Path | None = None,
+    service: str | None = None,
+) -> str:
+    """Text of a ``stream.toml`` for a file or a table; it does not load until every open place is filled in.
+
+    It is made of names, declared types and what a codebook or a catalogue says: no row is read. Columns whose names say
+    that they identify somebody are left out, and named in a comment.
 
     Args:
+        data: a Parquet, CSV or JSON-lines file; or ``postgres:`` and the name of a table.
         op: the column that says whether a row adds an event or takes one away, if there is one.
         base: the folder that the configuration will be in; left out: the current one. A relative path is written so
             that it holds from there.
+        codebook: a Table Schema, or a data package that has one for the file.
+        service: of PostgreSQL, in the operator's ``pg_service.conf``.
 
     Raises:
         SchemaError: there is no column ``op``.
-        SourceError: the file is missing, broken, or neither Parquet nor CSV.
+        SourceError: the file is missing, broken or of another kind; so is the codebook, or the server does not answer.
     """
-    kind = path.suffix.removeprefix(".").lower()
+    table = str(data).removeprefix(_POSTGRES) if str(data).startswith(_POSTGRES) else None
+    path = Path(data)
+    kind = "postgres" if table is not None else kind_of(path)
+    known = _of_table(table, service) if table is not None else _of_file(path, kind, codebook)
+    if codebook is not None:
+        known = known.with_book(of_table_schema(codebook, path))
+    if not known.columns:
+        raise SourceError(f"{path} has no columns; a CSV file needs a header")
+    if op is not None:
+        require([op], [column.name for column in known.columns])
+    columns = [column for column in known.columns if column.name != op and not identifies(column.name)]
+    left = [column.name for column in known.columns if column.name != op and identifies(column.name)]
+    clocks = [column.name for column in columns if column.type == "datetime"]
+    rest = [column for column in columns if column.name not in clocks[:1]]
+    where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
+    source: dict[str, Any] = {"kind": kind, **({} if table is not None else {"path": where}), **known.source}
+    if forms := {column.name: column.form for column in columns if column.form is not None}:
+        source["datetime_format"] = forms
+    if table is not None:
+        source.setdefault("sequence", None)
+    head = _HEAD.format(
+        file=_toml_text(table or path.name),
+        name=_toml_text(table or path.name.split(".")[0]),
+        todo=PUBLIC_BOUND,
+        column=f"column = {_quoted(clocks[0])}\n" if clocks else _UNKNOWN_CLOCK,
+        op="" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n",
+        person=_quoted(next(filter(names_a_person, left), "person")),
+        points=_POINTS if rest and all(column.type in ("integer", "number") for column in rest) else "",
+        source="".join(f"{key} = {_toml(value)}\n" for key, value in source.items()),
+    )
+    names = [f"# Left out, since its name says that it identifies somebody: {_quoted(name)}" for name in left]
+    return head + "".join(_column(column) for column in rest) + "".join(f"\n{line}\n" for line in names)
+
+
+def _of_table(table: str, service: str | None) -> Codebook:
+    """What PostgreSQL says of its columns."""
     try:
-        if kind == "parquet":
-            types = [(field.name, field.type) for field in pq.read_schema(path)]
-        elif kind == "csv":
-            with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-                types = [(name, None) for name in cells_of(file.readline())]
-        else:
-            raise SourceError(f"{path}: only files that end in .parquet or .csv can be drafted from")
+        from synthstream.ingest.postgres_columns import of_catalogue
+    except ImportError:
+        raise SourceError("psycopg is not installed here. Say: pip install 'synthstream[postgres]'") from None
+    return of_catalogue(table, service=service)
+
+
+def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
+    """What a file says of its columns."""
+    try:
+        if kind == "csv":
+            return of_header(path)
+        if kind == "jsonl" and codebook is not None:
+            return Codebook(columns=())
+        if kind == "parquet" and path.suffix.lower() == ".parquet":
+            return of_parquet(path)
     except (pa.ArrowException, OSError) as error:
         why = getattr(error, "strerror", None) or "it may be truncated or of another kind"
         raise SourceError(f"{path} cannot be read as {kind}: {why}.") from None
-    if not types:
-        raise SourceError(f"{path} has no columns; a CSV file needs a header")
-    if op is not None:
-        require([op], [name for name, _ in types])
-    types = [(name, kind_of) for name, kind_of in types if name != op]
-    if kind == "csv" and len(types) == 1 and any(sign in types[0][0] for sign in ";\t|"):
-        raise SourceError(f"{path}: its header is one cell. Commas part the cells of a CSV file; convert it first.")
-    clocks = [name for name, kind_of in types if kind_of is not None and pa.types.is_temporal(kind_of)]
-    column = f"column = {_quoted(clocks[0])}\n" if clocks else _UNKNOWN_CLOCK
-    sign = "" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n"
-    rest = [(name, kind_of) for name, kind_of in types if name not in clocks[:1]]
-    numbers = bool(rest) and all(_is_number(kind_of) for _, kind_of in rest)
-    head = _HEAD.format(
-        file=_toml_text(path.name),
-        place=_toml_text(str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)),
-        name=_toml_text(path.stem),
-        kind=kind,
-        todo=PUBLIC_BOUND,
-        column=column,
-        op=sign,
-        points=_POINTS if numbers else "",
-    )
-    return head + "".join(_column(name, kind_of) for name, kind_of in rest)
+    if kind == "jsonl":
+        raise SourceError(f"{path}: lines of JSON have no header, and no row is read. Name a --codebook.")
+    raise SourceError(f"{path}: only files that end in .parquet, .csv or .jsonl can be drafted from")
 
 
-def _is_number(kind: pa.DataType | None) -> bool:
-    return kind is not None and any(
-        is_one(kind) for is_one in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    )
-
-
-def _column(name: str, kind: pa.DataType | None) -> str:
-    lines = ["", "[[columns]]", f"name = {_quoted(name)}"]
-    if kind is None:
+def _column(column: Known) -> str:
+    lines = ["", "[[columns]]", f"name = {_quoted(column.name)}"]
+    words = {"label": column.label, "description": column.description}
+    lines += [f"{key} = {_quoted(text)}" for key, text in words.items() if text is not None]
+    if column.type is None:
+        return "\n".join([*lines, _UNKNOWN_TYPE]) + "\n"
+    lines.append(f'type = "{column.type}"')
+    if column.type in ("integer", "number"):
+        whole = column.type == "integer"
+        bounds = {"min": column.low, "max": column.high}
         lines += [
-            f"type = {PUBLIC_BOUND}                  # category (with values), boolean, integer, number or datetime"
+            f"{key} = {PUBLIC_BOUND if bound is None else int(bound) if whole else bound}"
+            for key, bound in bounds.items()
         ]
-    elif pa.types.is_boolean(kind):
-        lines += ['type = "boolean"']
-    elif pa.types.is_integer(kind):
-        lines += ['type = "integer"', f"min = {PUBLIC_BOUND}", f"max = {PUBLIC_BOUND}"]
-    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        lines += ['type = "number"', f"min = {PUBLIC_BOUND}", f"max = {PUBLIC_BOUND}", "bins = 20"]
-    elif pa.types.is_temporal(kind):
-        lines += ['type = "datetime"', 'part = "weekday"                    # or min, max and bins']
-    else:
-        lines += ['type = "category"', f"values = [{PUBLIC_BOUND}]"]
+        lines += [] if whole else ["bins = 20"]
+    elif column.type == "datetime":
+        part = "hour" if column.form is not None and holds(column.form) == "time" else "weekday"
+        lines.append(f'part = "{part}"                    # or min, max and bins')
+    elif column.type == "category":
+        lines.append(f"values = {_toml(list(column.values)) if column.values else f'[{PUBLIC_BOUND}]'}")
     return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """A value of TOML; an open place for nothing."""
+    if value is None:
+        return PUBLIC_BOUND
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_quoted(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+    return _quoted(value) if isinstance(value, str) else str(value)
 
 
 def _quoted(text: str) -> str:

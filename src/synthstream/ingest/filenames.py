@@ -20,6 +20,8 @@ from synthstream.errors import SourceError
 from synthstream.state.store import Store
 
 _ITEM = "file "
+# In place of a fingerprint: the operator has said that the file is never to be looked at again.
+RETIRED = "retired"
 # In the state: hashes of the names that were new, or gone, when the operator said that files hold new events.
 _ANSWERED = "new files"
 _UP = ".."
@@ -86,7 +88,8 @@ class FileNames:
         renamed |= self._moved(before - there - renamed.keys(), before.union(renamed.values()))
         known = before - renamed.keys() | set(renamed.values())
         ours = _one_of_each(names, known)
-        gone, answered = known - there, _answered(store)
+        retired = {name for name in known - there if store.ingested(item_of(name)) == RETIRED}
+        gone, answered = known - there - retired, _answered(store)
         new = {one for one in set(ours.values()) - known if _hash(one) not in answered}
         asked = self._asked(new, known, gone, elsewhere={one for one in gone if _hash(one) not in answered})
         if asked is not None and not new_files:

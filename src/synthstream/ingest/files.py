@@ -6,47 +6,59 @@ import csv
 import glob
 import hashlib
 import io
+import json
 import os
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from synthstream.config.sources import Dialect
 from synthstream.errors import FileDamaged, SchemaError, SourceError
+from synthstream.ingest.lines import cell_of, object_of, opened, rows_of
 from synthstream.kinds import FileKind
 from synthstream.schema.coercion import polars_frame, require
+from synthstream.schema.dialects import plain_numbers, times_as
 
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
+_DELIMITERS = (";", "\t", "|", ",")
+_ENCODINGS = {"cp1252": "windows-1252"}  # as people call it
+_Row = TypeVar("_Row")
 _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryError)  # for one batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileSource:
-    """Parquet or CSV files.
+    """Parquet, CSV, or an object of JSON in each line; text may be packed (``.gz``, ``.zst``).
 
-    In a CSV file every cell is text: no cell can be of a wrong type. A line is a row; a quotation mark that its line
-    does not close holds the rest of that line. A row with too few cells has null in the others; of a row with too many
-    the surplus is ignored; bytes that are not UTF-8 are replaced. So no row of a CSV file, and no cell of a Parquet
-    file that is what its own schema says, can keep another row from being read (theorem availability).
+    In a file of text every cell is text: no cell can be of a wrong type, and each is read by itself. A line is a row; a
+    quotation mark that its line does not close holds the rest of that line. A row with too few cells has null in the
+    others; of a row with too many the surplus is ignored; bytes that are not of the encoding are replaced. So no row of
+    such a file, and no cell of a Parquet file that is what its own schema says, can keep another row from being read
+    (theorem availability).
 
     Args:
-        kind: ``parquet`` or ``csv``.
         path: a file, or a pattern such as ``visits-*.csv``; absolute.
         columns: what to read; other columns are never looked at.
-        multiline: of CSV files: whether a cell in quotation marks may hold line ends. Then a quotation mark that is
-            never closed joins all later rows of its file into one.
+        dialect: of CSV files. If its cells may hold line ends (``multiline``), a quotation mark that is never closed
+            joins all later rows of its file into one.
+        numbers: columns whose texts are numbers, as the dialect writes them.
+        formats: in which forms texts of columns write times; where there is none, they stay texts.
     """
 
     kind: FileKind
     path: Path
     columns: tuple[str, ...]
-    multiline: bool = False
+    dialect: Dialect = field(default_factory=Dialect)
+    numbers: frozenset[str] = frozenset()
+    formats: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def files(self) -> list[Path]:
         """The files, sorted by name. A pattern that nothing fits has none, if its folder is there.
@@ -86,8 +98,8 @@ class FileSource:
             raise SourceError(f"{path} cannot be read: {error.strerror}.") from error
 
     def parts(self, path: Path) -> int:
-        """Number of parts of a file that can be read apart: its row groups; a CSV file is one part."""
-        if self.kind == "csv":
+        """Number of parts of a file that can be read apart: its row groups; a file of text is one part."""
+        if self.kind != "parquet":
             return 1
         try:
             return int(pq.read_metadata(path).num_row_groups)
@@ -109,9 +121,9 @@ class FileSource:
             if self.kind == "parquet":
                 yield from self._parquet(path, chunk_rows, part)
             else:
-                yield from self._csv(path, chunk_rows)
+                yield from (self._csv if self.kind == "csv" else self._jsonl)(path, chunk_rows)
         except SchemaError as error:
-            raise SchemaError(f"{path}: {error}") from None
+            raise SchemaError(f"{path}: {error}{self._advice(path)}") from None
         except (pa.ArrowException, pl.exceptions.PolarsError, csv.Error, OSError) as error:
             raise self._broken(path, error) from None
 
@@ -137,49 +149,99 @@ class FileSource:
             for rows in together(batches, chunk_rows):
                 yield polars_frame(_with_durations(rows, schema) if plain else rows, self.columns)
 
+    def names(self, path: Path) -> list[str]:
+        """Names of the columns that a file says it has; of objects of JSON, which say none beforehand, those asked for.
+
+        Raises:
+            FileDamaged: it has no header, or its bytes are no such file.
+            SourceError: the system cannot read it.
+        """
+        try:
+            if self.kind == "parquet":
+                return list(pq.read_schema(path).names)
+            if self.kind == "jsonl":
+                return list(self.columns)
+            with opened(path, self.dialect.encoding) as file:
+                header, _ = rows_of(file, self.dialect)
+        except (pa.ArrowException, csv.Error, OSError) as error:
+            raise self._broken(path, error) from None
+        return _there(path, header)
+
+    def require_columns(self, path: Path) -> None:
+        """Raise ``SchemaError`` unless a file has all columns, as far as its header says; and as :meth:`names`."""
+        try:
+            require(self.columns, self.names(path))
+        except SchemaError as error:
+            raise SchemaError(f"{path}: {error}{self._advice(path)}") from None
+
+    def _advice(self, path: Path) -> str:
+        """Keys that would let the header be read, if there are some: of what the header's own line holds."""
+        if self.kind != "csv" or isinstance(self.dialect.header, tuple):
+            return ""
+        for encoding in (self.dialect.encoding, "utf-8", "cp1252"):
+            for delimiter in (self.dialect.delimiter, *_DELIMITERS):
+                other = self.dialect.model_copy(update={"encoding": encoding, "delimiter": delimiter})
+                with suppress(SchemaError, SourceError):
+                    require(self.columns, replace(self, dialect=other).names(path))
+                    changed = {"delimiter": delimiter, "encoding": _ENCODINGS.get(encoding, encoding)}
+                    keys = [
+                        f"{key} = {json.dumps(value)}"
+                        for key, value in changed.items()
+                        if getattr(other, key) != getattr(self.dialect, key)
+                    ]
+                    return f" Its header has all columns with {' and '.join(keys)} in [source]."
+        return ""
+
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            rows = csv.reader(map(_without_nulls, file)) if self.multiline else map(cells_of, file)
-            header = next(rows, None)
-            if header is None:
-                raise FileDamaged(f"{path} is empty: it has not even a header. Nothing of it was counted.")
+        with opened(path, self.dialect.encoding) as file:
+            found, rows = rows_of(file, self.dialect)
+            header = _there(path, found)
             require(self.columns, header)
-            places = [header.index(name) for name in self.columns]
-            chunk: list[list[str]] = []
-            size = 0
-            for row in rows:
-                if row or len(header) == 1:  # a blank line is no row, unless an empty cell is all that a row has
-                    chunk.append(row)
-                    size += sum(map(len, row)) + len(row)
-                if len(chunk) == chunk_rows or size >= _CHUNK_BYTES:
-                    yield self._texts(chunk, places)
-                    chunk, size = [], 0
-            yield self._texts(chunk, places)
+            places = {name: header.index(name) for name in self.columns}
+            if len(header) > 1:  # a blank line is no row, unless an empty cell is all that a row has
+                rows = filter(None, rows)
+            for chunk in _chunks(rows, chunk_rows, size=lambda row: sum(map(len, row)) + len(row)):
+                yield self._texts(
+                    [row[place] or None if place < len(row) else None for row in chunk] for place in places.values()
+                )
 
-    def _texts(self, rows: Sequence[Sequence[str]], places: Sequence[int]) -> pl.DataFrame:
-        return pl.DataFrame(
-            {
-                name: pl.Series([row[place] or None if place < len(row) else None for row in rows], dtype=pl.String)
-                for name, place in zip(self.columns, places, strict=True)
-            }
-        )
+    def _jsonl(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
+        with opened(path, "utf-8") as file:
+            lines = filter(str.strip, file)
+            for chunk in _chunks(lines, chunk_rows, size=len):
+                rows = [object_of(line) for line in chunk]
+                yield self._texts([cell_of(row.get(name)) for row in rows] for name in self.columns)
 
+    def _texts(self, columns: Iterable[list[str | None]]) -> pl.DataFrame:
+        """Cells as the dialect means them: what it writes in its own way as everybody does, and times as times."""
+        named = zip(self.columns, columns, strict=True)
+        return pl.DataFrame([self._meant(pl.Series(name, cells, dtype=pl.String)) for name, cells in named])
 
-def cells_of(line: str) -> list[str]:
-    r"""Cells of one line of a CSV file, whatever stands in other lines. Total; a blank line has none.
-
-    Example:
-        >>> cells_of('red,"a, b",\n'), cells_of('red,"never closed, 5\n')
-        (['red', 'a, b', ''], ['red', 'never closed, 5'])
-    """
-    line = _without_nulls(line).rstrip("\r\n")
-    if '"' in line:
-        return next(csv.reader((line,)))
-    return line.split(",") if line else []  # what the reader gives too, for a third of the time
+    def _meant(self, text: pl.Series) -> pl.Series:
+        if text.name in self.formats:
+            return times_as(text, self.formats[text.name])
+        if text.name in self.numbers and (self.dialect.decimal, self.dialect.thousands) != (".", ""):
+            return plain_numbers(text, decimal=self.dialect.decimal, thousands=self.dialect.thousands)
+        return text
 
 
-def _without_nulls(line: str) -> str:
-    return line.replace("\0", "\N{REPLACEMENT CHARACTER}")
+def _chunks(rows: Iterable[_Row], chunk_rows: int, *, size: Callable[[_Row], int]) -> Iterator[list[_Row]]:
+    """Rows in lists that are bounded by rows and by bytes; at least one list."""
+    chunk: list[_Row] = []
+    total = 0
+    for row in rows:
+        chunk.append(row)
+        total += size(row)
+        if len(chunk) == chunk_rows or total >= _CHUNK_BYTES:
+            yield chunk
+            chunk, total = [], 0
+    yield chunk
+
+
+def _there(path: Path, header: list[str] | None) -> list[str]:
+    if header is None:
+        raise FileDamaged(f"{path} is empty: it has not even a header. Nothing of it was counted.")
+    return header
 
 
 def together(batches: Iterable[pa.RecordBatch], chunk_rows: int) -> Iterator[pa.Table]:
@@ -242,10 +304,3 @@ def _with_durations(table: pa.Table, schema: pa.Schema) -> pa.Table:
         if pa.types.is_duration(kind := schema.field(name).type):
             table = table.set_column(place, name, table.column(name).cast(kind))
     return table
-
-
-# A cell may be long: nothing about a row may raise.
-try:
-    csv.field_size_limit(sys.maxsize)
-except OverflowError:  # where the system's long has 32 bits
-    csv.field_size_limit(2**31 - 1)

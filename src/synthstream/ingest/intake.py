@@ -6,7 +6,8 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,7 +17,8 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
-from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, SchemaError
+from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
+from synthstream.ingest.corrections import Corrections, content_of
 from synthstream.ingest.counting import (
     LATE,
     BatchCounting,
@@ -25,15 +27,15 @@ from synthstream.ingest.counting import (
     PrivateRows,
     columns_of,
     encode,
+    file_of,
     files_of,
     in_threads,
 )
 from synthstream.ingest.cursors import CursorSource
-from synthstream.ingest.filenames import FileNames, item_of
+from synthstream.ingest.filenames import RETIRED, FileNames, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
-from synthstream.kinds import FileKind
 from synthstream.schema.coercion import Frame, slices
 from synthstream.state.store import Store
 
@@ -69,16 +71,12 @@ class Intake:
         self._counting = None if unit.of_persons else BatchCounting(config, count=count, cells=cells)
         self._log: CursorSource | None = None
         self._unsaved: dict[int, Counts] = {}
-        self._lacking = 0  # files without a column, at the last look
         self.findings: dict[Path, str] = {}  # of the last look at the files, for the operator alone
 
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None, open_tick: int) -> None:
         if isinstance(rows, str | Path):
-            path, columns = Path(rows).absolute(), columns_of(self._config)
-            kind: FileKind = "csv" if path.suffix == ".csv" else "parquet"
-            many = self._config.source is not None and self._config.source.multiline
-            source = FileSource(kind=kind, path=path, columns=columns, multiline=many)
-            chunks: Iterator[Frame] = source.read(path, chunk_rows=_CHUNK_ROWS)
+            path = Path(rows).absolute()
+            chunks: Iterator[Frame] = file_of(self._config, path).read(path, chunk_rows=_CHUNK_ROWS)
         else:
             chunks = slices(rows, _CHUNK_ROWS)
         encoded = (chunk if isinstance(chunk, PrivateRows) else encode(self._config, chunk) for chunk in chunks)
@@ -99,6 +97,31 @@ class Intake:
         if known not in (BEFORE, mac.hexdigest()):
             raise _conflict(batch_id)
 
+    def corrections(self, open_tick: int) -> Corrections:
+        """What is known of the source's files, and what is taken away at the open tick."""
+        return Corrections(self._config, self._store, forget=partial(self._forget, open_tick=open_tick))
+
+    def _forget(self, path: Path, request: str, *, open_tick: int) -> None:
+        if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
+            raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
+        # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
+        dated, item, mac = self._first > 0, f"forget {request}", self._keyed()
+        columns = columns_of(self._config, away=True, dated=dated)
+        chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
+        parts = [encode(self._config, rows, away=True, dated=dated) for rows in chunks]
+        for part in parts:
+            _feed(mac, *part.content())
+        known = self._store.ingested(item)
+        if known is None:
+            with self._committed():
+                for part in parts:
+                    self._add(part, open_tick)
+                self._store.put_ingested(item, mac.hexdigest())
+        elif known not in (BEFORE, mac.hexdigest()):
+            raise BatchConflict(
+                f"request {request!r} came before with other rows. Nothing was taken away; use a new id."
+            )
+
     def ingest(
         self,
         *,
@@ -110,24 +133,38 @@ class Intake:
         source, log, config = files_of(self._config), self._config.log, self._config.source
         if log is not None:
             self._follow(log, open_tick)
-        self.findings, self._lacking, new = {}, 0, 0
+        self.findings, new = {}, 0
         if source is None or config is None:
             return 0
         named = FileNames(source=config, base=self._config.base).settle(
             self._store, source.files(), new_files=new_files
         )
+        if open_tick == 0:
+            self._refuse_other_columns(source, named)
         files = self._not_counted(source, named, progress)
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
                 new += self._counted_here(source, *group[0], open_tick)
             else:
                 new += self._counted_elsewhere(group, elsewhere, open_tick)
-        if open_tick == 0 and self._lacking == len(named) > 0:  # headers, which no row decides
-            raise SchemaError(
-                f"{next(iter(self.findings.values()))} No file of the source has all columns of the configuration: "
-                "correct [[columns]] or [clock] column. No tick was closed."
-            )
         return new
+
+    def _refuse_other_columns(self, source: FileSource, named: Mapping[Path, str]) -> None:
+        """Raise ``SchemaError`` if no file has been counted and the first one's header, which no row decides, lacks a
+        column: the configuration, or its dialect, is wrong.
+        """
+        if self._store.items(item_of("")):
+            return
+        for path in named:
+            with suppress(FileDamaged):
+                try:
+                    source.require_columns(path)
+                except SchemaError as error:
+                    raise SchemaError(
+                        f"{error} It is the first file of the source: correct [[columns]], [clock] column, or how "
+                        "[source] reads it. No tick was closed."
+                    ) from None
+                return
 
     def _counted_here(self, source: FileSource, path: Path, item: str, content: str, open_tick: int) -> int:
         """Count a file: all of it or nothing. What is in one file decides about no other, and about no release."""
@@ -139,7 +176,6 @@ class Intake:
                 self._store.put_ingested(item, content)
         except (FileDamaged, SchemaError) as error:
             self.findings[path] = str(error)
-            self._lacking += isinstance(error, SchemaError)
             return 0
         return 1
 
@@ -167,16 +203,17 @@ class Intake:
         """Files that have not been counted. Notes those that were, and are not what they were."""
         for path in progress(list(named)):
             item = item_of(named[path])
-            mac = self._keyed()
-            _feed(mac, source.fingerprint(path).encode())
-            content = mac.hexdigest()
             known = self._store.ingested(item)
+            if known == RETIRED:
+                continue
+            content = content_of(source, path, self._store.secret)
             if known is None:
                 yield path, item, content
             elif known != content:
                 self.findings[path] = (
-                    f"{path} is not what it was when it was counted. Rows that were counted cannot be taken back; put "
-                    "the file back as it was, and new rows into a new file. Nothing of it was counted now."
+                    f"{path} is not what it was when it was counted. What was counted stays counted, and nothing of "
+                    "it was counted now. Put the file back as it was, and new rows into a new file; or say "
+                    "`synthstream source accept`, if it was corrected or redacted."
                 )
 
     def _follow(self, log: LogConfig, open_tick: int) -> None:
@@ -229,7 +266,7 @@ class Intake:
     def _told(self, rows: PrivateRows) -> tuple[bytes, ...]:
         """What tells a batch from others. Ticks beyond the horizon are one, as they were for earlier versions."""
         horizon = self._config.clock.horizon
-        return rows.content() if horizon is None else rows._replace(ticks=np.minimum(rows.ticks, horizon)).content()
+        return rows.content() if horizon is None else replace(rows, ticks=np.minimum(rows.ticks, horizon)).content()
 
     def _ours(self, counts: CountsByTick) -> CountsByTick:
         """Counts that were made elsewhere. Raises ``CountsMismatch`` if they are not this stream's."""

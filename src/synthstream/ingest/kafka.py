@@ -16,7 +16,6 @@ longest pause of the stream.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -32,12 +31,11 @@ from confluent_kafka.admin import AdminClient
 
 from synthstream.errors import SourceError
 from synthstream.ingest.cursors import cursor_of, origin_of, place_in
+from synthstream.ingest.lines import cell_of, object_of
 
 _PAGE_ROWS = 50_000
 _PAGE_BYTES = 64 * 2**20
 _AT_ONCE = 5_000
-_LONGEST = 4096  # characters of a cell; of a longer one, the first
-_LARGEST = 2**24  # bytes of a message that is looked into; the objects of a larger one might not fit in memory
 _SHORT = 3.0  # seconds for what is good to know
 _PATIENCE = 10.0  # seconds for an answer about the topic
 _UNKNOWN = "-"  # in place of a topic's id, where brokers tell none
@@ -248,9 +246,9 @@ class KafkaSource:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _frame(self, messages: Sequence[bytes | None]) -> pl.DataFrame:
-        rows = [_object(message) for message in messages]
+        rows = [object_of(message) for message in messages]
         return pl.DataFrame(
-            [pl.Series(name, [_cell(row.get(name)) for row in rows], dtype=pl.String) for name in self._columns]
+            [pl.Series(name, [cell_of(row.get(name)) for row in rows], dtype=pl.String) for name in self._columns]
         )
 
     # -- errors -------------------------------------------------------------------------------------------------
@@ -274,34 +272,8 @@ class KafkaSource:
 
 
 _NOTHING = b"nothing: compared by identity"
-_NO_COLUMNS: dict[str, Any] = {}
 
 
 def _text(error: Exception) -> str:
     found = error.args[0] if error.args else ""
     return str(found.str()) if isinstance(found, KafkaError) else str(found)
-
-
-def _object(message: bytes | None) -> dict[str, Any]:
-    """The object that a message holds; without any keys if it holds none. Numbers stay as they are written.
-
-    Example:
-        >>> _object(b'{"age": 1e400, "ward": "A"}')
-        {'age': '1e400', 'ward': 'A'}
-        >>> _object(b"[1]"), _object(b"{"), _object(None)
-        ({}, {}, {})
-    """
-    if message is None or len(message) > _LARGEST:
-        return _NO_COLUMNS
-    try:
-        found = json.loads(message.decode("utf-8-sig", "replace"), parse_int=str, parse_float=str, parse_constant=str)
-    except (ValueError, RecursionError):
-        return _NO_COLUMNS
-    return found if isinstance(found, dict) else _NO_COLUMNS
-
-
-def _cell(value: object) -> str | None:
-    """A cell as text; half characters are replaced."""
-    if isinstance(value, str):
-        return value[:_LONGEST].encode("utf-8", "replace").decode()
-    return {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None

@@ -82,8 +82,8 @@ class Epochs:
     Example:
         >>> workload = Workload.all_up_to(2, sizes=(2, 3, 4))
         >>> mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=100, picks=2)
-        >>> [tick for tick in range(100) if mechanism.ends(tick)]
-        [0, 1, 2, 4, 7, 11, 17, 26, 40, 61, 92]
+        >>> mechanism.ended(100)
+        [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93]
         >>> float(mechanism.claim().pure) <= 1
         True
     """
@@ -196,6 +196,13 @@ class Epochs:
         """First tick of the epoch that holds this one."""
         return self.epoch(tick)[0]
 
+    def ended(self, ticks: int) -> list[int]:
+        """Numbers of ticks, up to ``ticks``, after which an epoch ends."""
+        ends, end = list[int](), self.begin(ticks)
+        while end > 0:
+            ends, end = [end, *ends], self.begin(end - 1)
+        return ends
+
     def epoch(self, tick: int) -> tuple[int, int]:
         """First tick of the epoch that holds this one, and that of the next epoch."""
         begin, end = 0, 1
@@ -233,7 +240,7 @@ class Epochs:
         what two sums share is the epochs that have ended by the earlier tick. Each counts as one part here: with
         several of them sums of tables of one column share more.
         """
-        ended = sum(self.ends(tick) for tick in range(min(s, t) + 1))
+        ended = len(self.ended(min(s, t) + 1))
         total = self.counter.covariance(s, t, multiplier=self.total_multiplier)
         return np.where(self.order == 0, total, ended * self.variance(t))
 

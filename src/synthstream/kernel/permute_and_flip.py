@@ -12,13 +12,7 @@ from fractions import Fraction
 import numba
 import numpy as np
 
-from synthstream.kernel.sampling import (
-    _BAND,
-    Entropy,
-    _bounds,
-    _minus_log,
-    _request,
-)
+from synthstream.kernel.sampling import _BAND, Entropy, _bounds, _minus_log, _request
 from synthstream.workload import FloatArray, IntArray
 
 # Larger scores are clipped, which moves no two of them further apart, so that differences stay within 64 bits.

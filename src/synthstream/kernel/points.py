@@ -217,13 +217,7 @@ class Points:
         else:
             blocks = self._open(after, counts, total - begun, gate)
         return after, TreeMeasured(
-            tick=tick,
-            begun=begun,
-            total=total,
-            variance=variance,
-            blocks=blocks,
-            closing=closing,
-            needs=needs,
+            tick=tick, begun=begun, total=total, variance=variance, blocks=blocks, closing=closing, needs=needs
         )
 
     def _number(self, state: State, counts: Counts, gate: Gate) -> tuple[State, float, float]:

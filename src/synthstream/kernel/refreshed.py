@@ -26,8 +26,10 @@ from synthstream.workload import FloatArray, IntArray, Workload
 # refreshes. Tables of one column get shares of a part in proportion to their cells to the one power at every tick, and
 # to the other at refreshes.
 _PARTS, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
-# The variance of a refresh counts in proportion to the ticks that it serves, times their number so far to this power.
-_LATE, _LATE_SINGLES = 1.0, 0.0
+# The variance of a refresh counts in proportion to the ticks that it serves. That of larger tables also in proportion
+# to their number so far, if this many tables or fewer are larger: the noise of many hides what they have in common, and
+# late exactness cannot bring that back.
+_FEW = 100
 # A stream without end is served by so many refreshes, and begins anew with so many.
 _ENDLESS = 64
 
@@ -103,14 +105,14 @@ class Refreshed:
     @cached_property
     def singles(self) -> Dense:
         """The counter of tables of one column at refreshes."""
-        return self._dense(_LATE_SINGLES)
+        return self._dense(late=0.0)
 
     @cached_property
     def larger(self) -> Dense:
         """The counter of larger tables."""
-        return self._dense(_LATE)
+        return self._dense(late=min(1.0, _FEW / int(np.sum(self.order == 2))))
 
-    def _dense(self, late: float) -> Dense:
+    def _dense(self, *, late: float) -> Dense:
         if self.horizon is None:
             return Dense(weights=(1.0,) * _ENDLESS, horizon=None)
         weights = [(end - begin) * float(begin) ** late for begin, end in pairwise([*self._schedule, self.horizon + 1])]

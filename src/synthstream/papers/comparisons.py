@@ -19,16 +19,7 @@ import numba
 import numpy as np
 
 from synthstream.kernel.gate import Question
-from synthstream.kernel.sampling import (
-    _BAND,
-    _LN2_HIGH,
-    _LN2_LOW,
-    Entropy,
-    _bounds,
-    _checked,
-    _minus_log,
-    _request,
-)
+from synthstream.kernel.sampling import _BAND, _LN2_HIGH, _LN2_LOW, Entropy, _bounds, _checked, _minus_log, _request
 from synthstream.workload import FloatArray, IntArray
 
 # More comparisons than this in one call are refused, so that sums of them stay within 64 bits.

@@ -3,22 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import StateCorrupt
-from synthstream.measured import Committed, Reading
+from synthstream.errors import SinkError, StateCorrupt
+from synthstream.measured import Committed, Measured, Reading, circumstances
 from synthstream.publish.folder import ParquetSink
-from synthstream.release.release import Model, Release, chain_head, seed_of
+from synthstream.release.models import Model, RowModel
+from synthstream.release.release import Release, chain_head, seed_of
+from synthstream.release.series import counted, lines, running
+from synthstream.schema.clock import Clock, written
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.synthesizers.segments import Resumed, Segment, whole
 from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, Workload
+
+
+class Past:
+    """What was measured before: see :class:`synthstream.synthesizers.contract.Past`."""
+
+    def __init__(self, builder: Builder, clock: Clock, last: int, *, at: int) -> None:
+        self._builder, self._clock, self._at = builder, clock, at
+        self.start = builder.synthesizer(last).start
+        self.cut = builder.cut_before(last)
+        tables = builder.synthesizer(at).first.tables
+        self.tables = () if tables is None else tables.workload.marginals
+
+    def own(self, tick: int) -> Any:
+        return self._builder.synthesizer(tick).own(self._builder.measured(tick))
+
+    def whole(self, tick: int) -> Reading:
+        return self._builder.seen(tick, at=self._at)
+
+    def variance(self, first: int, last: int) -> FloatArray:
+        covariance = partial(self._builder.covariance, at=self._at)
+        variance = covariance(last, last)
+        if first:
+            variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
+        return np.maximum(variance, 0.0)
+
+    def seed(self, tick: int) -> int:
+        return seed_of(self._builder.previous(tick + 1), "fit")
+
+    def begins(self, tick: int) -> str:
+        return written(self._clock.boundary(tick))
 
 
 class Builder:
@@ -163,27 +198,47 @@ class Builder:
             base = carried_covariance(self._config.at(start), base)
         return base if s < start else np.asarray(base + tables.covariance(s - start, t - start))
 
+    def past(self, last: int) -> Past:
+        """What was measured up to a tick, as a window asks for it."""
+        return Past(self, self._config.clock, last, at=last)
+
+    def counted(self, first: int, last: int, *, at: int | None = None) -> Measured:
+        """What was counted in some ticks: see :func:`synthstream.release.series.counted`. Of a stream of tables.
+
+        Args:
+            at: the tick whose tables they are, at or after the last one; left out: the last one.
+        """
+        at = last if at is None else at
+        before, tables = self._tables(first - 1, at=at) if first else None, self._config.at(at).workload
+        variance = Past(self, self._config.clock, last, at=at).variance(first, last)
+        return counted(first, self._tables(last, at=at), before, variance, cast(Workload, tables))
+
+    def _tables(self, tick: int, *, at: int) -> Measured:
+        """As :meth:`seen`, of a stream of tables."""
+        return cast(Measured, self.seen(tick, at=at))
+
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
         return self._of(tick - 1).head if tick else self._config.genesis
 
     def head_after(self, tick: int) -> str:
         """The chain head after a tick, computed from what was measured and the head before."""
-        return self._head(self.measured(tick), self._of(tick).unchecked)
+        return self._head(self.measured(tick), self._of(tick).circumstances)
 
-    def _head(self, measured: Reading, unchecked: tuple[str, ...]) -> str:
+    def _head(self, measured: Reading, circumstances: Mapping[str, Any]) -> str:
         return chain_head(
             self.previous(measured.tick),
             measured=measured,
             claim=self.claim_at(measured.tick),
             schema=self._config.at(measured.tick).schema.hash,
-            unchecked=unchecked,
+            circumstances=circumstances,
         )
 
     def drawn(self, measured: Reading, *, unchecked: tuple[str, ...]) -> Committed:
         """What is to be committed for a tick of the newest segment: secret until it is published."""
-        released = self.newest.pack(measured)
-        return Committed(measured.tick, released, self._head(measured, unchecked), unchecked)
+        released, wait = self.newest.pack(measured), self._config.clock.wait
+        head = self._head(measured, circumstances(unchecked, wait))
+        return Committed(measured.tick, released, head, unchecked, wait)
 
     def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
         """The model of a tick, and its release.
@@ -232,7 +287,7 @@ class Builder:
         facts |= {"edition": config.edition} if config.edition > 1 else {}
         facts |= {"segments": starts} if starts else {}
         facts |= {"cuts": config.cuts} if config.cuts else {}
-        facts |= {"unchecked": list(committed.unchecked)} if committed.unchecked else {}
+        facts |= committed.circumstances
         return self.synthesizer(tick).release(
             name=config.name,
             schema=config.schema,
@@ -245,7 +300,21 @@ class Builder:
             released=committed.released,
             covariance=None if config.workload is None else partial(self.covariance, at=tick),
             carried=partial(self.carried, at=tick) if config.cuts else None,
+            **({} if config.workload is None else {"counted": partial(self._series, tick)}),
+            replicates=partial(self._replicates, tick, model),
+            dated=config.edition > 1,
         )
+
+    def _replicates(self, tick: int, model: Model, number: int) -> list[RowModel]:
+        """See :meth:`Synthesizer.replicates`; always the same ones."""
+        seed = seed_of(self._of(tick).head, "replicates")
+        return self.synthesizer(tick).replicates(self.whole(tick), whole(model), number=number, seed=seed)
+
+    def _series(self, tick: int) -> pl.DataFrame:
+        """The lines of a release's own tick."""
+        schema, moment = self._config.at(tick).schema, self._config.clock.boundary
+        own = lines(schema, self.counted(tick, tick), moment, span="tick")
+        return pl.concat([own, lines(schema, running(self._tables(tick, at=tick)), moment, span="running")])
 
     def carried(self, then: Release, *, at: int) -> Release:
         """A release from before a cut, over the columns of a later tick."""
@@ -260,6 +329,7 @@ class Builder:
                     schema=config.schema,
                     measured=measured,
                     model=model,
+                    dated=then.dated,
                 )
         return found
 
@@ -276,6 +346,9 @@ def from_releases(
     starts, named = ([], None) if tick is None else sink.segments(tick)
     # A claim that was written down in another life of the stream stands in the last of its releases.
     told = [] if tick is None else [*(cut["tick"] - 1 for cut in config.at(tick).cuts), tick]
-    written = [dict(sink.manifest(t).get("claim") or {}) for t in told if t == tick or sink.place(t).is_dir()]
+    written = list[dict[str, Any]]()
+    for t in told:
+        with suppress(*([] if t == tick else [SinkError])):  # somebody has a part of them only
+            written.append(dict(sink.manifest(t).get("claim") or {}))
     segments = [(start, dict[str, Any]()) for start in starts]
     return Builder(config, committed, segments=segments, named=named, secure=secure, written=written)

@@ -1,7 +1,8 @@
 """The published folder described: ``datapackage.json`` (Data Package 2) and ``croissant.json`` for open-data portals,
 ``deployment.yaml`` for the registry of deployments.
 
-All describe the newest release, from public facts alone: its files with sizes and hashes, every column, and what the
+For readers with this program ``settings.toml`` lies beside them. The others describe the newest release, from public
+facts alone: its files with sizes and hashes, every column, and what the
 releases promise. They are no part of a release: they lie beside them, and are written again when there is a newer one.
 """
 
@@ -18,14 +19,15 @@ from synthstream.config.config import StreamConfig
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
 from synthstream.publish.deployment import deployment
-from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, tables_fields
-from synthstream.publish.folder import DESCRIPTIONS
+from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
+from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 
 _WHAT = {
     "rows": "Synthetic rows. No row stands for a real event; all together have about the counts of the real ones.",
     "tables": "Counts with the error of their noise: what the rows are made of.",
     "measured": "What passed the gate at the newest tick, for machines.",
+    "series": "Counts of the newest tick, and of all so far, with the error of their noise.",
 }
 
 # What the specification asks every Croissant 1.0 file to begin with.
@@ -55,9 +57,13 @@ _TYPES = {
 
 
 class _Newest(NamedTuple):
-    """The newest release: its manifest, and the size of each of its files in bytes."""
+    """The newest release: its manifest, and the size of each of its files in bytes.
 
-    folder: str
+    Args:
+        where: what stands before the name of each of its files, such as ``000007/``; empty if they lie beside.
+    """
+
+    where: str
     manifest: dict[str, Any]
     sizes: dict[str, int]
 
@@ -72,7 +78,7 @@ class _Newest(NamedTuple):
 
 
 def describe(config: StreamConfig) -> bool:
-    """Write all descriptions beside the releases, if they are not there as they should be; tells whether it did.
+    """Write descriptions and settings beside the releases, if they are not as they should be; tells whether it did.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
@@ -102,8 +108,11 @@ def describe(config: StreamConfig) -> bool:
     return written
 
 
-def descriptions(config: StreamConfig) -> dict[str, str]:
-    """Texts of all files by name: a pure function of the configuration and the newest release.
+def descriptions(config: StreamConfig, *, beside: bool = False) -> dict[str, str]:
+    """Texts of these files by name: a pure function of the configuration and the newest release.
+
+    Args:
+        beside: whether they will lie in the newest release's own folder, or in a copy of it, and not above it.
 
     Raises:
         ConfigError: the releases were made with other settings.
@@ -122,9 +131,13 @@ def descriptions(config: StreamConfig) -> dict[str, str]:
         sizes = {name: (place / name).stat().st_size for name in (*manifest["files"], "manifest.json")}
     except OSError as error:
         raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
-    newest = _Newest(place.name, manifest, sizes)
+    newest = _Newest("" if beside else f"{place.name}/", manifest, sizes)
     texts = (_text(data_package(config, newest)), _text(croissant(config, newest)), deployment(config, manifest))
-    return dict(zip(DESCRIPTIONS, texts, strict=True))
+    return dict(zip(DESCRIPTIONS, (*texts, _stamp(newest) + config.settings), strict=True))
+
+
+def _stamp(newest: _Newest) -> str:
+    return f"# {newest.manifest['warning']}\n" if newest.simulated else ""
 
 
 def wanted(config: StreamConfig) -> list[str]:
@@ -166,7 +179,7 @@ def _description(config: StreamConfig, newest: _Newest) -> str:
 def _provenance(newest: _Newest) -> dict[str, Any]:
     manifest = newest.manifest
     facts = {key: manifest.get(key) for key in ("name", "tick", "start", "end", "rows", "warning", "claim", "chain")}
-    return {**_given(facts), "manifest": f"{newest.folder}/manifest.json"}
+    return {**_given(facts), "manifest": f"{newest.where}manifest.json"}
 
 
 # -- Data Package ----------------------------------------------------------------------------------------------------
@@ -175,7 +188,8 @@ def _provenance(newest: _Newest) -> dict[str, Any]:
 def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
     """The newest release as a Data Package 2."""
     about, manifest = config.publication, newest.manifest
-    fields = {"rows": rows_fields(config), "tables": tables_fields(config), "measured": measured_fields()}
+    fields = {"rows": rows_fields(config, manifest), "tables": tables_fields(config), "measured": measured_fields()}
+    fields |= {"series": series_fields(config)} if SERIES in manifest["files"] else {}
     return _given(
         {
             "$schema": "https://datapackage.org/profiles/2.0/datapackage.json",
@@ -192,7 +206,7 @@ def data_package(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
                 *(_resource(newest, name, listed) for name, listed in fields.items()),
                 {
                     "name": "manifest",
-                    "path": f"{newest.folder}/manifest.json",
+                    "path": f"{newest.where}manifest.json",
                     "title": "Claim, chain and hashes of the release",
                     "format": "json",
                     "mediatype": "application/json",
@@ -227,7 +241,7 @@ def _resource(newest: _Newest, name: str, fields: list[FieldFacts]) -> dict[str,
     return {
         "name": name,
         "type": "table",
-        "path": f"{newest.folder}/{file}",
+        "path": f"{newest.where}{file}",
         "description": _WHAT[name],
         "format": "parquet",
         "mediatype": "application/vnd.apache.parquet",
@@ -240,8 +254,8 @@ def _resource(newest: _Newest, name: str, fields: list[FieldFacts]) -> dict[str,
 def _field(field: FieldFacts) -> dict[str, Any]:
     constraints: dict[str, Any] = {"required": not field.empty or None, "enum": list(field.values)}
     constraints |= {"minimum": field.minimum, "maximum": field.maximum}
-    facts = {"name": field.name, "type": field.kind, "description": field.description, "bins": field.bins}
-    return _given({**facts, "constraints": _given(constraints) or None})
+    facts = {"name": field.name, "title": field.title, "type": field.kind, "description": field.description}
+    return _given({**facts, "bins": field.bins, "unit": field.unit, "constraints": _given(constraints) or None})
 
 
 # -- Croissant -------------------------------------------------------------------------------------------------------
@@ -275,8 +289,9 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
             "rai:personalSensitiveInformation": manifest["claim"]["words"],
             "distribution": [_file_object(newest, name) for name in manifest["files"]],
             "recordSet": [
-                _record_set("rows", rows_fields(config)),
+                _record_set("rows", rows_fields(config, manifest)),
                 _record_set("tables", tables_fields(config)),
+                *([_record_set("series", series_fields(config))] if SERIES in manifest["files"] else []),
             ],
         }
     )
@@ -303,7 +318,7 @@ def _file_object(newest: _Newest, file: str) -> dict[str, Any]:
         "@id": file,
         "name": file,
         "description": _WHAT[file.removesuffix(".parquet")],
-        "contentUrl": f"{newest.folder}/{file}",
+        "contentUrl": f"{newest.where}{file}",
         "contentSize": f"{newest.sizes[file]} B",
         "encodingFormat": "application/x-parquet",
         "sha256": newest.manifest["files"][file],

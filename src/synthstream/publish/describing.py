@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from synthstream.config.config import StreamConfig
-from synthstream.schema.columns import MISSING, Boolean, Category, Column, Datetime, Integer, Number
+from synthstream.release.rows import weight_name
+from synthstream.schema.binned import Datetime, Integer, Number
+from synthstream.schema.columns import MISSING, Boolean, Category, Column
 from synthstream.schema.coordinates import Coordinate
 
 Kind = Literal["string", "integer", "number", "boolean", "datetime"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class FieldFacts:
     """One column of a published file.
 
     Args:
         minimum, maximum: of numbers, both included; of times, ISO texts.
-        bins: number of equal parts of the range that were counted apart.
+        bins: number of parts of the range that were counted apart.
+        title, unit: what people call it, and what it is measured in.
         empty: whether a cell may be null.
     """
 
@@ -31,11 +35,16 @@ class FieldFacts:
     maximum: float | str | None = None
     bins: int | None = None
     empty: bool = True
+    title: str | None = None
+    unit: str | None = None
 
 
-def rows_fields(config: StreamConfig) -> list[FieldFacts]:
-    """The columns of ``rows.parquet``."""
-    return [_of_rows(column) for column in config.schema.columns]
+def rows_fields(config: StreamConfig, manifest: Mapping[str, Any]) -> list[FieldFacts]:
+    """The columns of ``rows.parquet`` of a release, by its manifest."""
+    name, words = weight_name(config.schema), "For how many events the row stands."
+    weighted = "population" in manifest and config.sink is not None and config.sink.rows == "total"
+    weight = [FieldFacts(name, "integer", words, minimum=1, empty=False)] if weighted else []
+    return [*(_with_words(_of_rows(column), column) for column in config.schema.columns), *weight]
 
 
 def tables_fields(config: StreamConfig) -> list[FieldFacts]:
@@ -43,10 +52,36 @@ def tables_fields(config: StreamConfig) -> list[FieldFacts]:
     return _of_nodes(config) if config.workload is None else _of_tables(config)
 
 
+def series_fields(config: StreamConfig) -> list[FieldFacts]:
+    """The columns of ``series.parquet``."""
+    said: dict[str, tuple[Kind, str, tuple[str, ...]]] = {
+        "tick": ("integer", "Number of the tick, from 0.", ()),
+        "start": ("datetime", "When what is counted begins, on the stream's wall clock.", ()),
+        "end": ("datetime", "When the tick ends.", ()),
+        "column": ("string", "Name of a column; null for the total.", config.schema.names),
+        "value": ("string", "Its value, or bin.", ()),
+        "measured": ("number", "How many were counted from start to end, with noise; may be negative.", ()),
+        "stderr": ("number", "Standard error of the noise in measured. Null if it is not known.", ()),
+        "span": ("string", "tick: since start, this tick or epoch alone; running: all so far.", ("tick", "running")),
+    }
+    sure = ("tick", "start", "end", "span")
+    return [
+        FieldFacts(name=name, kind=kind, description=words, values=values, empty=name not in sure)
+        for name, (kind, words, values) in said.items()
+    ]
+
+
 def measured_fields() -> list[FieldFacts]:
     """The column of ``measured.parquet``."""
     words = "What passed the gate at this tick, for machines: enough to build the release again."
-    return [FieldFacts(name="released", kind="integer", description=words, empty=False)]
+    return [FieldFacts("released", "integer", words, empty=False)]
+
+
+def _with_words(field: FieldFacts, column: Column) -> FieldFacts:
+    """The same, with what the configuration tells of the column."""
+    words, unit = column.words, column.words.unit
+    parts = (words.description and words.description.rstrip(".") + ".", field.description, unit and f"Unit: {unit}.")
+    return replace(field, title=words.label, unit=unit, description=" ".join(part for part in parts if part))
 
 
 def _of_rows(column: Column) -> FieldFacts:
@@ -64,8 +99,7 @@ def _of_rows(column: Column) -> FieldFacts:
     if isinstance(column, Datetime):
         return _of_times(column, absent, common)
     if isinstance(column, Integer | Number | Coordinate):
-        bins = getattr(column, "bins", None)
-        cut = "" if bins is None else f" Counted in {bins} equal bins, and uniform within each."
+        bins, cut = (None, "") if isinstance(column, Coordinate) else _cut(column)
         whole = isinstance(column, Integer)
         words = f"A {'whole ' if whole else ''}number from {column.min} to {column.max}; values beyond are moved there."
         return FieldFacts(
@@ -77,6 +111,21 @@ def _of_rows(column: Column) -> FieldFacts:
             **common,
         )
     raise TypeError(f"{type(column).__name__}: nobody has said how to describe such a column")
+
+
+def _cut(column: Integer | Number) -> tuple[int | None, str]:
+    """Into how many bins a range is cut, if it is, and a sentence on it."""
+    bins = len(column.edges) - 1
+    if column.cuts is not None:
+        starts = ", ".join(f"{edge:g}" for edge in column.edges[:-1])
+        return bins, f" Counted in {bins} bins that begin at {starts}, and uniform within each."
+    if column.scale is not None:
+        return bins, f" Counted in {bins} bins of equal width on a logarithmic scale."
+    if isinstance(column, Integer) and column.width is not None:
+        return bins, f" Counted in bins of {column.width}, and uniform within each."
+    if column.bins is None:
+        return None, ""
+    return column.bins, f" Counted in {column.bins} equal bins, and uniform within each."
 
 
 def _of_times(column: Datetime, absent: str, common: dict[str, Any]) -> FieldFacts:
@@ -104,65 +153,46 @@ def _of_tables(config: StreamConfig) -> list[FieldFacts]:
     order = 0 if config.workload is None else max(len(marginal) for marginal in config.workload.marginals)
     for k in range(1, order + 1):
         words = f"Name of column {k} of a table; null if the table has fewer columns."
-        fields.append(FieldFacts(name=f"column_{k}", kind="string", description=words, values=config.schema.names))
+        fields.append(FieldFacts(f"column_{k}", "string", words, values=config.schema.names))
         words = f"Its value, or bin, in this cell; {MISSING} and other are cells of their own."
-        fields.append(FieldFacts(name=f"value_{k}", kind="string", description=words))
+        fields.append(FieldFacts(f"value_{k}", "string", words))
+    noisy = "The noisy count of the cell; may be negative. Null if it was not measured at this tick."
     return [
         *fields,
-        FieldFacts(
-            name="count", kind="integer", description="Number of synthetic rows in the cell.", minimum=0, empty=False
-        ),
-        FieldFacts(
-            name="measured",
-            kind="number",
-            description="The noisy count of the cell; may be negative. Null if it was not measured at this tick.",
-        ),
-        FieldFacts(
-            name="stderr",
-            kind="number",
-            description="Standard error of the noise in measured. Null if it is not known.",
-        ),
-        FieldFacts(name="since", kind="integer", description="First tick that measured counts."),
-        *([FieldFacts(name="measured_at", kind="integer", description=late)] if config.measures == "refresh" else []),
+        FieldFacts("count", "integer", "Number of synthetic rows in the cell.", minimum=0, empty=False),
+        FieldFacts("measured", "number", noisy),
+        FieldFacts("stderr", "number", "Standard error of the noise in measured. Null if it is not known."),
+        FieldFacts("since", "integer", "First tick that measured counts."),
+        *([FieldFacts("measured_at", "integer", late)] if config.measures == "refresh" else []),
+        *_dates(config),
     ]
+
+
+def _dates(config: StreamConfig) -> list[FieldFacts]:
+    """The span of the tick, which tables tell from the second edition on."""
+    ends = {"start": "begins", "end": "ends"} if config.edition > 1 else {}
+    words = "When the tick {} whose release this is, on the stream's wall clock."
+    return [FieldFacts(name, "datetime", words.format(does), empty=False) for name, does in ends.items()]
 
 
 def _of_nodes(config: StreamConfig) -> list[FieldFacts]:
     fields = [
-        FieldFacts(
-            name="level", kind="integer", description="How often the box was cut in halves.", minimum=0, empty=False
-        ),
-        FieldFacts(name="node", kind="integer", description="Number of the part on its level.", minimum=0, empty=False),
+        FieldFacts("level", "integer", "How often the box was cut in halves.", minimum=0, empty=False),
+        FieldFacts("node", "integer", "Number of the part on its level.", minimum=0, empty=False),
     ]
     for column in config.schema.columns:
         if isinstance(column, Coordinate):
-            for end in ("from", "to"):
-                words = f"Where the part {'begins' if end == 'from' else 'ends'} along {column.name}."
-                fields.append(
-                    FieldFacts(
-                        name=f"{column.name} {end}",
-                        kind="number",
-                        description=words,
-                        minimum=column.min,
-                        maximum=column.max,
-                        empty=False,
-                    )
-                )
+            ends: dict[str, Any] = {"minimum": column.min, "maximum": column.max, "empty": False}
+            for end, does in (("from", "begins"), ("to", "ends")):
+                words = f"Where the part {does} along {column.name}."
+                fields.append(FieldFacts(f"{column.name} {end}", "number", words, **ends))
     halves = "left half minus right half, noisy, since the number of events last doubled"
     what = halves if config.synthesizer.kind == "points" else "the noisy count"
     sides = {"": ""} if config.op is None else {"": ", of events that were added", " away": ", of those taken away"}
-    fields.append(FieldFacts(name="count", kind="number", description="Synthetic events in the part.", empty=False))
+    fields.append(FieldFacts("count", "number", "Synthetic events in the part.", empty=False))
     for side, of in sides.items():
-        fields += [
-            FieldFacts(
-                name=f"measured{side}",
-                kind="number",
-                description=f"What was measured at this tick{of}: {what}. Null if nothing was.",
-            ),
-            FieldFacts(
-                name=f"stderr{side}",
-                kind="number",
-                description=f"Standard error of the noise in measured{side}. Null if it is not known.",
-            ),
-        ]
-    return fields
+        words = f"What was measured at this tick{of}: {what}. Null if nothing was."
+        fields.append(FieldFacts(f"measured{side}", "number", words))
+        words = f"Standard error of the noise in measured{side}. Null if it is not known."
+        fields.append(FieldFacts(f"stderr{side}", "number", words))
+    return [*fields, *_dates(config)]

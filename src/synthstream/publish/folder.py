@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from synthstream.config.settings import SETTINGS
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE, Committed
@@ -26,8 +27,11 @@ from synthstream.release.release import Release
 # What a release is made of, beside its manifest.
 FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 
-# What tells portals of the releases, beside them; made of them, and no part of any (``synthstream.publish.catalogue``).
-DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml")
+# What streams of tables add to it from the second edition on.
+SERIES = "series.parquet"
+
+# What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.
+DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTINGS)
 
 
 class Newest(NamedTuple):
@@ -61,8 +65,8 @@ class Sink(Protocol):
 class ParquetSink:
     """A folder with one folder per release.
 
-    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines) and
-    ``manifest.json``.
+    It holds ``rows.parquet``, ``tables.parquet``, ``measured.parquet`` (what passed the gate, for machines),
+    ``series.parquet`` (the numbers of its tick, of new streams of tables) and ``manifest.json``.
 
     A release is written aside, synced, and renamed into place. A file that is there is never written again.
 
@@ -80,6 +84,10 @@ class ParquetSink:
     def place(self, tick: int) -> Path:
         """The folder of a tick's release."""
         return self.folder / f"{tick:06d}"
+
+    def where(self, tick: int | None = None) -> str:
+        """What to call the folder of a tick's release, or that of all, in messages."""
+        return str(self.folder if tick is None else self.place(tick))
 
     def ticks(self) -> list[int]:
         """Numbers of the releases that are there, rising."""
@@ -185,14 +193,9 @@ class ParquetSink:
             ) from error
 
     def _put(self, final: Path, release: Release, name: str) -> None:
-        do, aside = self._env.do, self.folder / name
-        do("make sink", partial(make_folder, self.folder))
-        do("sync sink's name", partial(sync_parent, self.folder))
-        do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
-        do("make aside", aside.mkdir)
-        self._write(aside, release)
-        do("sync aside", partial(sync, aside))
-        do("rename release", partial(aside.rename, final))
+        aside = self.folder / name
+        write_aside(aside, partial(self._write, release=release), self._env)
+        self._env.do("rename release", partial(aside.rename, final))
 
     def read(self, tick: int, name: str, *, columns: list[str] | None = None) -> pl.DataFrame:
         """One of the files of a tick's release, if it is what was published.
@@ -218,10 +221,12 @@ class ParquetSink:
         except pl.exceptions.PolarsError as error:
             raise SinkError(f"{path} cannot be read by this version of Synthstream. Restore it.") from error
 
-    def _write(self, folder: Path, release: Release) -> None:
+    def _write(self, folder: Path, *, release: Release) -> None:
         hashes: dict[str, str] = {}
         measured = pl.DataFrame({"released": release.released})
-        for name, frame in (("rows", release.rows(self._rows)), ("tables", release.tables), ("measured", measured)):
+        rows = release.published if self._rows is None else release.rows(self._rows)
+        frames = {"rows": rows, "tables": release.tables, "measured": measured}
+        for name, frame in (frames | ({"series": release.series} if release.has_series else {})).items():
             path = folder / f"{name}.parquet"
             self._env.do(f"write {name}", partial(_write_parquet, path, frame, None if release.secure else NOT_PRIVATE))
             hashes[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -283,10 +288,26 @@ class Anchor:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def write_aside(aside: Path, write: Callable[[Path], None], env: Env) -> None:
+    """Make a folder anew under the name of what is unfinished, with its content on disk; the caller renames it.
+
+    Args:
+        write: fills the folder, and syncs each file.
+    """
+    do = env.do
+    do("make sink", partial(make_folder, aside.parent))
+    do("sync sink's name", partial(sync_parent, aside.parent))
+    do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
+    do("make aside", aside.mkdir)
+    write(aside)
+    do("sync aside", partial(sync, aside))
+
+
 def as_published(tick: int, measured: pl.DataFrame, manifest: Mapping[str, Any]) -> Committed:
     """What was committed for a tick, as its release tells it."""
     released = measured["released"].to_numpy().astype(np.int64)
-    return Committed(tick, released, str(manifest["chain"]["head"]), tuple(manifest.get("unchecked", ())))
+    unchecked, wait = tuple(manifest.get("unchecked", ())), manifest.get("wait")
+    return Committed(tick, released, str(manifest["chain"]["head"]), unchecked, wait)
 
 
 def _aside(release: Release, key: bytes | None) -> str:

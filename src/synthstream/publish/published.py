@@ -4,51 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from synthstream.config.config import StreamConfig, load
-from synthstream.errors import NotReleased, SinkError
+from synthstream.config.config import StreamConfig
+from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.fit.population import Population
-from synthstream.measured import Committed
+from synthstream.measured import Committed, Measured
+from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.folder import as_published
-from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases, simulated
+from synthstream.publish.folder import ParquetSink, as_published
+from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 from synthstream.publish.windows import window
+from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release
+from synthstream.release.rows import weight_name
+from synthstream.release.series import lines, only, steps
 from synthstream.release.window import Moment, Window, moment_of
+from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
-from synthstream.schema.columns import Column, Datetime
+from synthstream.schema.columns import Column
+from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
-from synthstream.workload import CodeArray, Workload
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
-def releases(path: str | Path, *, simulate: bool = False) -> Releases:
-    """The published releases of the stream that a configuration file describes.
+def releases(place: str | Path, *, simulate: bool = False) -> Releases:
+    """The published releases of a stream.
 
     Args:
-        path: a ``stream.toml``.
-        simulate: those of its simulated run.
+        place: a ``stream.toml``; or a folder of releases, or a site that ``publish`` wrote, or the http or https
+            address of either: ``settings.toml``, which lies there, says what the stream is.
+        simulate: of a ``stream.toml``: those of its simulated run.
 
     Raises:
-        ConfigError: the file is not a valid configuration.
+        ConfigError: there is no valid configuration.
         NotReleased: it has no ``[sink]``.
+        SinkError: a web server does not answer.
 
-    Example: ``synthstream.releases("stream.toml").last.table(["zone"])``
+    Example: ``synthstream.releases("https://data.example.org/evictions").last.table("zone")``
     """
-    config = load(Path(path))
-    return Releases(simulated(config) if simulate else config)
+    found = located(place, simulate=simulate)
+    return Releases(found.config, sink=found.sink)
 
 
 class Releases:
-    """The releases in a stream's folder, oldest first. Each is checked against its hashes when it is read.
+    """The releases of a stream, oldest first. Each is checked against its hashes when it is read.
 
-    ``len`` says how many there are; a loop visits all of them. Nothing is kept open, and nothing private is needed.
+    ``len`` says how many there are; a loop visits all of them, and ``releases[-1]`` is the newest. Nothing is kept
+    open, and nothing private is needed.
+
+    Args:
+        config: with a ``[sink]``.
+        sink: what reads the releases; left out: the folder of ``[sink]``.
 
     Raises:
         NotReleased: the stream has no ``[sink]``.
@@ -61,15 +75,15 @@ class Releases:
         releases.between("2015-01-01", "2015-02-01").table(["zone"])
     """
 
-    def __init__(self, config: StreamConfig) -> None:
+    def __init__(self, config: StreamConfig, *, sink: ParquetSink | None = None) -> None:
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
         self.config = as_begun(config)
-        self._sink = parquet_sink(config.sink)
+        self._sink = parquet_sink(config.sink) if sink is None else sink
         self._built: tuple[list[int], Builder] | None = None
 
     def __repr__(self) -> str:
-        return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.folder})"
+        return f"Releases({self.config.name!r}, {len(self):,} in {self._sink.where()})"
 
     def __len__(self) -> int:
         last = self._sink.last()
@@ -77,6 +91,19 @@ class Releases:
 
     def __iter__(self) -> Iterator[Release]:
         return (self.at(tick) for tick in range(len(self)))
+
+    @overload
+    def __getitem__(self, place: int) -> Release: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Release]: ...
+    def __getitem__(self, place: int | slice) -> Release | list[Release]:
+        """The release of a tick, counted from the newest if negative, or those of a range. As :meth:`at`."""
+        number = len(self)
+        if isinstance(place, slice):
+            return [self.at(tick) for tick in range(number)[place]]
+        if not -number <= place < number:
+            raise IndexError(f"{self._sink.where()} holds {number} releases, none at {place}")
+        return self.at(range(number)[place])
 
     @property
     def last(self) -> Release:
@@ -97,7 +124,7 @@ class Releases:
         newest = self._newest()
         if isinstance(when, int | np.integer):
             if not 0 <= when <= newest:
-                raise NotReleased(f"{self._sink.folder} holds releases up to tick {newest}, none of tick {when}.")
+                raise NotReleased(f"{self._sink.where()} holds releases up to tick {newest}, none of tick {when}.")
             return self._read(int(when))
         ended = self.config.clock.ended_before(moment_of(when, self.config.clock))
         if ended == 0:
@@ -128,11 +155,113 @@ class Releases:
             self._check(builder, tick)
         return found
 
+    def covariance(self, tick: int) -> Callable[[int, int], FloatArray]:
+        """Of the noise, between any two ticks up to this one: see :meth:`Builder.covariance`. Public facts alone."""
+        return partial(self._builder(tick).covariance, at=tick)
+
+    def series(self, column: str | None = None, *, every: str | None = None) -> pl.DataFrame:
+        """What was counted in each step, with its error: by tick, or by week, month, quarter or year.
+
+        A number is what was counted in the step: an event that came late counts where it came. Months, quarters and
+        years are those of the calendar; a tick belongs to the one that it begins in. Numbers of a longer step have the
+        error of their own difference, not of the sum of its ticks.
+
+        Args:
+            column: whose values to count apart; left out: all events together.
+            every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``; left out: one tick. With
+                delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an epoch, or a
+                part of one, from ``start`` to ``end``.
+
+        Returns:
+            A line for each step, and value: ``start`` and ``end`` on the stream's own wall clock; ``value``, if there
+            is a column; ``measured`` and its standard error ``stderr``, null if not known.
+
+        Raises:
+            SchemaError: there is no such column, or no table of it alone.
+            NotReleased: nothing is released, or such steps are not known, or these are releases of points.
+            SinkError: a release is not what this stream published.
+
+        Example: ``releases.series("zone", every="1mo")``
+        """
+        marginal, found = self._small(column), list[pl.DataFrame]()
+        for first, counted in self._counted(every):
+            tables = counted.workload.marginals
+            if every is not None and (marginal not in tables or counted.since[tables.index(marginal)] != first):
+                raise NotReleased(
+                    f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
+                    f"{every}. Leave 'every' out: each line then says from when to when it counts."
+                )
+            found.append(self._lines(only(counted, [tables.index(marginal)] if marginal in tables else [])))
+        return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
+
+    def counts(self, *, every: str | None = None) -> pl.DataFrame:
+        """As :meth:`series`, of the total and all columns at once, as far as they are known: with ``column`` beside
+        ``value``, null for the total.
+        """
+        found = [self._lines(_since(first, counted)) for first, counted in self._counted(every)]
+        return pl.concat(found).drop("tick", "span")
+
+    def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
+        """What was counted in the newest step beside the step that began a year before, as near as steps lie to it.
+
+        Args:
+            every: as in :meth:`series`; a step that has just begun is left out.
+
+        Returns:
+            As :meth:`counts`, for that step; ``start_then``, ``end_then``, ``then`` and ``stderr_then`` of the earlier
+            one; ``difference``, its own ``stderr_difference`` from the covariance of the noise, and ``z``, one divided
+            by the other. Empty if there is no earlier one.
+        """
+        clock, builder = self.config.clock, self._builder(self._newest())
+        spans = steps(clock, every, newest=self._newest())
+        now = spans[-1] if every is None or len(spans) == 1 else spans[-2]
+        starts = [clock.boundary(first) for first, _ in spans]
+        before = starts[spans.index(now)] - timedelta(days=365.25)
+        then = min(spans, key=lambda span: abs(starts[spans.index(span)] - before))
+        length = starts[min(1, len(spans) - 1)] - starts[0]
+        newest = self._newest()
+        known = [_since(first, builder.counted(first, last, at=newest)) for first, last in (now, then)]
+        frames = [self._lines(one).drop("tick", "span") for one in known]
+        if abs(starts[spans.index(then)] - before) > max(length, timedelta(days=1)) or then == now:
+            frames = [frame.clear() for frame in frames]
+        both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
+        tables = {m: q for q, m in enumerate(cast(Workload, self.config.workload).marginals)}
+        common = between_spans(partial(builder.covariance, at=newest), now, then)
+        names = self.config.schema.names
+        place = [tables[() if name is None else (names.index(name),)] for name in both["column"]]
+        covariance = pl.Series("covariance", common[place], dtype=pl.Float64)
+        error = (pl.col("stderr") ** 2 + pl.col("stderr_then") ** 2 - 2 * covariance).clip(0).sqrt()
+        both = both.with_columns(difference=pl.col("measured") - pl.col("measured_then"), stderr_difference=error)
+        return both.rename({"measured_then": "then"}).with_columns(z=pl.col("difference") / pl.col("stderr_difference"))
+
+    def _counted(self, every: str | None) -> Iterator[tuple[int, Measured]]:
+        """The first tick of each step, and what was counted in it; each release is checked."""
+        newest = self._newest()
+        if self.config.workload is None:
+            raise NotReleased("series: a stream of points has no tables; ask single releases for mass(lower, upper)")
+        builder = self._builder(newest)
+        for first, last in steps(self.config.clock, every, newest=newest):
+            self._check(builder, last)
+            yield first, builder.counted(first, last, at=newest)
+
+    def _lines(self, counted: Measured) -> pl.DataFrame:
+        return lines(self.config.schema, counted, self.config.clock.boundary, span="tick")
+
+    def _small(self, column: str | None) -> tuple[int, ...]:
+        """The table of a column, or the total, if the stream counts it."""
+        names = self.config.schema.names
+        if column is not None and column not in names:
+            raise SchemaError(f"series: {column!r} is not a column.{like(column, names)} Columns are {list(names)}")
+        marginal = () if column is None else (names.index(column),)
+        if self.config.workload is not None and marginal not in self.config.workload.marginals:
+            raise SchemaError(f"series: this stream does not count {column or 'all events'} alone")
+        return marginal
+
     def _newest(self) -> int:
         last = self._sink.last()
         if last is None:
             raise NotReleased(
-                f"{self._sink.folder} holds no release yet. `synthstream run` makes them; if there were some, "
+                f"{self._sink.where()} holds no release yet. `synthstream run` makes them; if there were some, "
                 "`synthstream recover --republish` makes them again."
             )
         return last.tick
@@ -156,7 +285,7 @@ class Releases:
         same = manifest.get("name") == self.config.name and manifest.get("schema") == schema.hash
         if not same or builder.head_after(tick) != manifest["chain"]["head"]:
             raise SinkError(
-                f"{self._sink.place(tick)} is no release of this configuration: its measurement, claim or columns "
+                f"{self._sink.where(tick)} is no release of this configuration: its measurement, claim or columns "
                 "differ. Point [sink] path to the stream's own folder, or undo the change; `synthstream verify` says "
                 "more."
             )
@@ -173,6 +302,11 @@ class Releases:
         return replace(release, changed=manifest["changed_rows"], files=partial(self._sink.read, tick))
 
 
+def _since(first: int, counted: Measured) -> Measured:
+    """The tables that count all events from a tick on."""
+    return only(counted, np.flatnonzero(counted.since == first).tolist())
+
+
 class _Rows:
     """Published rows as a model, read and encoded when they are needed: :class:`synthstream.release.release.Rows`."""
 
@@ -184,11 +318,20 @@ class _Rows:
 
     @cached_property
     def _population(self) -> Population:
-        return Population.of(self._workload, codes_of(self._schema, self._read()))
+        rows, name = self._read(), weight_name(self._schema)
+        weights = rows[name].to_numpy() if name in rows.columns else None
+        return replace(Population.of(self._workload, codes_of(self._schema, rows)), weights=weights)
 
     @property
     def codes(self) -> NDArray[Any]:
         return self._population.codes
+
+    @property
+    def weights(self) -> IntArray | None:
+        return self._population.weights
+
+    def counts(self, workload: Workload) -> IntArray:
+        return self._population.counts(workload)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return self._population.arrays()

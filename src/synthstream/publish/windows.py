@@ -6,51 +6,18 @@ All of it is post-processing of what was published, and needs no state.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import NotReleased
 from synthstream.fit.population import Population
-from synthstream.measured import Reading
 from synthstream.publish.building import Builder
 from synthstream.release.release import seed_of
 from synthstream.release.window import Moment, Window, ticks_between
-from synthstream.schema.clock import Clock, written
 from synthstream.synthesizers.succession import not_recorded
-from synthstream.workload import FloatArray
-
-
-class _Past:
-    """What was measured before: see :class:`synthstream.synthesizers.contract.Past`."""
-
-    def __init__(self, builder: Builder, clock: Clock, last: int) -> None:
-        self._builder, self._clock, self._last = builder, clock, last
-        self.start = builder.synthesizer(last).start
-        self.cut = builder.cut_before(last)
-        tables = builder.synthesizer(last).first.tables
-        self.tables = () if tables is None else tables.workload.marginals
-
-    def own(self, tick: int) -> Any:
-        return self._builder.synthesizer(tick).own(self._builder.measured(tick))
-
-    def whole(self, tick: int) -> Reading:
-        return self._builder.seen(tick, at=self._last)
-
-    def variance(self, first: int, last: int) -> FloatArray:
-        covariance = partial(self._builder.covariance, at=self._last)
-        variance = covariance(last, last)
-        if first:
-            variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
-        return np.maximum(variance, 0.0)
-
-    def seed(self, tick: int) -> int:
-        return seed_of(self._builder.previous(tick + 1), "fit")
-
-    def begins(self, tick: int) -> str:
-        return written(self._clock.boundary(tick))
 
 
 def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *, newest: int) -> Window:
@@ -72,7 +39,7 @@ def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *
     config, made = config.at(last), builder.synthesizer(last).first
     before, after = builder.previous(first), builder.previous(last + 1)
     head = hashlib.sha256(f"between {before} {after}".encode()).hexdigest()
-    past = _Past(builder, config.clock, last)
+    past = builder.past(last)
     cuts = {"cuts": config.cuts} if config.cuts else {}
     found = made.window(past, first, last, newest=newest, seed=seed_of(head, "fit"))
     model, workload = found.model, found.measured.workload if made.tables is None else made.tables.workload
@@ -80,7 +47,7 @@ def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *
         codes = model.codes.astype(np.int32)
         for life in config.lives[len(config.at(first).lives) :]:
             codes = not_recorded(life, codes)
-        model = Population.of(workload, codes)
+        model = replace(Population.of(workload, codes), weights=model.weights)
     return Window(
         name=config.name,
         schema=config.schema,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
@@ -32,11 +32,31 @@ class Tables(Protocol):
     def running(self) -> bool: ...
     @property
     def tables(self) -> pl.DataFrame: ...
-    def table(self, columns: Sequence[str]) -> pl.DataFrame: ...
-    def marginal_of(self, columns: Sequence[str]) -> Workload: ...
+    def table(self, columns: Sequence[str] | str) -> pl.DataFrame: ...
+    def marginal_of(self, columns: Sequence[str] | str) -> Workload: ...
 
 
-def compared(now: Tables, earlier: Tables, columns: Sequence[str] | None) -> pl.DataFrame:
+def promise(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of the claim. A later segment of the same stream rests on one theorem more."""
+    return {key: value for key, value in facts["claim"].items() if key not in ("words", "theorems", "trusts")}
+
+
+def began_as(now: Mapping[str, Any], then: Mapping[str, Any], *, schema: str) -> bool:
+    """Whether a release of an earlier tick may be of the same stream, as far as the facts of both tell.
+
+    Args:
+        schema: hash of the earlier one's columns.
+    """
+    ours, cuts, theirs = list(now.get("cuts", ())), len(then.get("cuts", ())), promise(then)
+    if len(ours) == cuts:
+        return ours == list(then.get("cuts", ())) and promise(now) == theirs
+    parts = now["claim"]["parts"][: cuts + 1]
+    mine = parts if cuts else [{"epsilon": parts[0]["epsilon"], "delta": parts[0]["delta"]}]
+    told = theirs["parts"] if cuts else [{"epsilon": theirs["epsilon"], "delta": theirs["delta"]}]
+    return bool(ours[cuts]["schema"] == schema and mine == told)
+
+
+def compared(now: Tables, earlier: Tables, columns: Sequence[str] | str | None) -> pl.DataFrame:
     """Counts now and earlier, cell by cell, with the errors of their differences."""
     if columns is None:
         workload, new, old = now.workload, now.tables, earlier.tables
@@ -67,7 +87,7 @@ def _variances(now: Tables, then: Tables, workload: Workload) -> FloatArray:
     shared, known = np.full(len(places), np.nan), (new[:, 0] >= 0) & (old[:, 0] >= 0)
     for spans in {(*a, *b) for a, b, measured in zip(new.tolist(), old.tolist(), known, strict=True) if measured}:
         here = (np.hstack([new, old]) == spans).all(axis=1)
-        shared[here] = _shared(now.covariance, spans[:2], spans[2:])[np.array(places)[here]]
+        shared[here] = between_spans(now.covariance, spans[:2], spans[2:])[np.array(places)[here]]
     # Of releases, running counts alone have a difference that counts something; windows count what lies in each.
     running = (new[:, 0] == 0) & (old[:, 0] == 0) if now.running else np.ones(len(places), dtype=np.bool_)
     return np.where(running, np.maximum(own + past - 2 * shared, 0.0), np.nan)
@@ -83,7 +103,7 @@ def _extent(release: Tables, workload: Workload) -> tuple[IntArray, FloatArray]:
     return spans, np.array([np.nan if q < 0 else float(measured.variance[q]) for q in found])
 
 
-def _shared(
+def between_spans(
     covariance: Callable[[int, int], FloatArray] | None, now: tuple[int, int], then: tuple[int, int]
 ) -> FloatArray:
     """Covariance of what was measured over two spans of ticks, ends included, for each table of the stream."""

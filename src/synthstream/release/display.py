@@ -10,6 +10,8 @@ import polars as pl
 
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE
+from synthstream.schema.columns import Column, Words
+from synthstream.schema.schema import Schema
 
 # Rows that are shown.
 _PREVIEW = 5
@@ -17,8 +19,9 @@ _PREVIEW = 5
 _CARD = """<div style="border: 1px solid #8888; border-radius: 6px; padding: 0.8em 1em; max-width: 60em">
 <div><strong>{name}</strong> &middot; {about}</div>
 {warning}<p style="margin: 0.5em 0">{claim}</p>
-<p style="margin: 0.5em 0">{rows:,} synthetic rows{begin}</p>
-<div style="overflow-x: auto">{preview}</div></div>"""
+{body}</div>"""
+_ROWS = """<p style="margin: 0.5em 0">{rows:,} synthetic rows{begin}</p>
+<div style="overflow-x: auto">{preview}</div>{columns}"""
 _WARNING = """<p style="color: #b00020; font-weight: bold; margin: 0.5em 0">{words}</p>
 """
 
@@ -28,6 +31,8 @@ class Shown(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def schema(self) -> Schema: ...
     @property
     def model(self) -> Any: ...
     @property
@@ -41,16 +46,43 @@ class Shown(Protocol):
 
 def card(release: Shown) -> str:
     """A release as a small card in HTML: what it is, what is promised, and its first rows. Everything is escaped."""
+    begin = f"; the first {_PREVIEW}:" if release.model.number > _PREVIEW else ""
+    columns = "".join(map(_column, release.schema.columns))
+    body = _ROWS.format(rows=release.model.number, begin=begin, preview=_preview(release), columns=columns)
     words = str(release.facts["claim"]["words"])
+    return framed(release.name, release.about, words, body=body, secure=release.secure)
+
+
+def card_of_stream(status: Mapping[str, Any]) -> str:
+    """A stream as such a card, from its public status: how far it is, and what it promises."""
+    horizon, end = status["horizon"], status["last_end"]
+    about = f"{status['released']:,} releases of {'no end' if horizon is None else f'{horizon:,}'}"
+    about += "" if end is None else f", events before {end}"
+    words = " ".join(str(claim["words"]) for claim in status["spent"])
+    return framed(status["name"], about, words, secure=status["secure"])
+
+
+def framed(name: str, about: str, claim: str, *, body: str = "", secure: bool = True) -> str:
+    """A card.
+
+    Args:
+        body: HTML; all else is escaped.
+    """
     return _CARD.format(
-        name=escape(release.name),
-        about=escape(release.about),
-        warning="" if release.secure else _WARNING.format(words=escape(NOT_PRIVATE)),
-        rows=release.model.number,
-        begin=f"; the first {_PREVIEW}:" if release.model.number > _PREVIEW else "",
-        claim=escape(words if release.secure else f"With real noise: {words}"),
-        preview=_preview(release),
+        name=escape(name),
+        about=escape(about),
+        warning="" if secure else _WARNING.format(words=escape(NOT_PRIVATE)),
+        claim=escape(claim if secure else f"With real noise: {claim}"),
+        body=body,
     )
+
+
+def _column(column: Column) -> str:
+    """What is told of a column, if anything is."""
+    if column.words == Words():
+        return ""
+    description = "" if column.words.description is None else f": {escape(column.words.description)}"
+    return f'<p style="margin: 0.2em 0"><code>{escape(column.name)}</code> {escape(column.title)}{description}</p>'
 
 
 def _preview(release: Shown) -> str:

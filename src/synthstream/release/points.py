@@ -14,7 +14,8 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
-from synthstream.release.release import Model, Release, seed_of
+from synthstream.release.models import Model
+from synthstream.release.release import Release, seed_of
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray
 
@@ -66,7 +67,9 @@ class PointRelease(Release):
         return self.schema.decode(self.model.points(self.model.number if n is None else n, rng), rng)
 
     @override
-    def table(self, columns: Sequence[str]) -> pl.DataFrame:
+    def table(
+        self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
+    ) -> pl.DataFrame:
         """A points stream has no tables of columns: see :attr:`tables` and :meth:`mass`."""
         raise SchemaError("table: a stream of points has none; ask mass(lower, upper) for the events in a box")
 
@@ -82,7 +85,8 @@ class PointRelease(Release):
         """
         if self.files is not None:
             return self.files("tables.parquet")
-        return pl.concat([self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])])
+        levels = [self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])]
+        return pl.concat(levels).with_columns(**self._dates())
 
     def _nodes(self, level: int, mass: FloatArray) -> pl.DataFrame:
         number = np.arange(mass.size)

@@ -9,52 +9,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from synthstream.errors import SchemaError
 from synthstream.measured import NOT_PRIVATE, Measured, Reading
-from synthstream.release.comparing import compared
+from synthstream.release.answers import REPLICATES, answers, direct, moved, of_these, satisfied
+from synthstream.release.comparing import began_as, compared
 from synthstream.release.display import card
+from synthstream.release.models import RowModel
+from synthstream.release.rows import drawn, weight_name
 from synthstream.schema.cells import cells, grid
 from synthstream.schema.clock import written
-from synthstream.schema.conditions import condition, like
+from synthstream.schema.conditions import like
 from synthstream.workload import FloatArray, IntArray, Workload
 
 if TYPE_CHECKING:
     from synthstream.schema.schema import Schema
 
 
-class Model(Protocol):
-    """What was fitted to measurements."""
-
-    @property
-    def number(self) -> int:
-        """Number of published rows."""
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that makes it, for the store."""
-
-    def moved_from(self, before: Any) -> float:
-        """Share of the rows of the model before, of the same kind, that are no longer there; 0 if there were none."""
-
-
-class RowModel(Model, Protocol):
-    """A model that is integer rows over the schema's columns."""
-
-    @property
-    def codes(self) -> NDArray[Any]:
-        """Codes of the rows, shape ``(rows, columns)``."""
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Release(ABC):
     """What is published for one tick. A pure function of what was committed.
-
-    In a notebook it shows itself as a card.
 
     Args:
         name: of the stream.
@@ -71,6 +49,10 @@ class Release(ABC):
             are then what stands there.
         covariance: see :meth:`synthstream.publish.building.Builder.covariance`; ``None`` for a stream of points.
         carried: a release from before a cut over the columns of this one; ``None`` if there was no cut.
+        counted: makes :attr:`series`; ``None`` for a stream of points, and for a window.
+        replicates: rows fitted again, as often as it is told: see
+            :meth:`synthstream.synthesizers.contract.Synthesizer.replicates`; ``None`` for a window.
+        dated: whether it publishes its series, and dates in its tables: streams that began before do not.
     """
 
     name: str
@@ -86,6 +68,9 @@ class Release(ABC):
     files: Callable[[str], pl.DataFrame] | None = None
     covariance: Callable[[int, int], FloatArray] | None = None
     carried: Callable[[Release], Release] | None = None
+    counted: Callable[[], pl.DataFrame] | None = None
+    replicates: Callable[[int], list[RowModel]] | None = None
+    dated: bool = False
 
     def __repr__(self) -> str:
         stamp = "" if self.secure else f", {NOT_PRIVATE}"
@@ -117,8 +102,9 @@ class Release(ABC):
 
         Args:
             n: how many; left out: all that are published, or all of them that satisfy ``where``. Up to that number
-                they are drawn without repetition, beyond it with; of points, new ones are drawn as long as there is
-                neither ``where`` nor a file to read. If there are none to draw from, the answer is empty.
+                they are drawn without repetition, beyond it with, and with a warning if there is a condition; of
+                points, new ones are drawn as long as there is neither ``where`` nor a file to read. If there are none
+                to draw from, the answer is empty.
             where: a condition on their columns: see :func:`synthstream.schema.conditions.condition`.
             rng: public randomness; left out: derived from the chain head, so that the rows are always the same.
 
@@ -134,14 +120,36 @@ class Release(ABC):
         if n is not None and n < 0:
             raise ValueError(f"n must be at least 0, not {n}")
         rng = rng or self._rng()
-        if where is None and self.files is None:
+        if where is None and self.files is None and self.model_weights is None:
             return self._made(n, rng)
-        rows = self._made(None, self._rng()) if self.files is None else self.files("rows.parquet")
+        rows, weights = self.listed
         if where is not None:
-            rows = rows.filter(condition(where, rows.schema))
-        if n is None:
-            return rows
-        return rows[rng.choice(rows.height, size=n, replace=n > rows.height)] if n and rows.height else rows.clear()
+            inside = satisfied(rows, where)
+            rows, weights = rows.filter(inside), None if weights is None else weights[inside]
+        if weights is not None:
+            rows = rows[np.repeat(np.arange(rows.height), weights)]
+        return rows if n is None else drawn(rows, n, rng, where=where)
+
+    @property
+    def model_weights(self) -> IntArray | None:
+        """For how many events each row of the model stands; ``None``: each for one."""
+        return None
+
+    @cached_property
+    def listed(self) -> tuple[pl.DataFrame, IntArray | None]:
+        """All rows, and for how many events each of them stands; ``None``: each for one."""
+        if self.files is None:
+            return self._made(None, self._rng()), self.model_weights
+        rows, name = self.files("rows.parquet"), weight_name(self.schema)
+        if name not in rows.columns:
+            return rows, None
+        return rows.drop(name), rows[name].to_numpy()
+
+    @property
+    def published(self) -> pl.DataFrame:
+        """All rows as they are published: with their weights where they stand for several events each."""
+        rows, weights = self.listed
+        return rows if weights is None else rows.with_columns(pl.Series(weight_name(self.schema), weights))
 
     def _rng(self) -> np.random.Generator:
         return np.random.default_rng(seed_of(self.head, "rows"))
@@ -150,14 +158,16 @@ class Release(ABC):
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         """Rows of the model; ``n`` of them, or as many as it has."""
 
-    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:  # noqa: ARG002
+    def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:  # noqa: ARG002
         """What has changed since an earlier release. Streams of points have no tables to compare."""
         raise SchemaError(
             "compare: a stream of points has no tables; ask both releases for mass(lower, upper) of the same box"
         )
 
     @abstractmethod
-    def table(self, columns: Sequence[str]) -> pl.DataFrame:
+    def table(
+        self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
+    ) -> pl.DataFrame:
         """Counts over all combinations of some columns."""
 
     @property
@@ -165,10 +175,34 @@ class Release(ABC):
     def tables(self) -> pl.DataFrame:
         """All counts that are published beside the rows."""
 
+    @property
+    def has_series(self) -> bool:
+        """Whether ``series.parquet`` is one of its files."""
+        return self.dated and self.counted is not None
+
+    @cached_property
+    def series(self) -> pl.DataFrame:
+        """The total and all tables of one column, as they were counted in its tick, and up to its end.
+
+        ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column`` and ``value``,
+        null for the total; ``measured`` and ``stderr``, null if not known; ``span``: ``"tick"`` for what was *counted
+        in* the tick, with what came late, or ``"running"``. With delta = 0 tables of one column are measured once an
+        epoch: such a line begins with the epoch, or its part, and ticks within it have none.
+
+        Raises ``SchemaError`` for streams of points and windows, which have none.
+        """
+        if self.counted is None:
+            raise SchemaError("series: streams of points have no tables, and a window is no tick")
+        return self.files("series.parquet") if self.files is not None and self.has_series else self.counted()
+
+    def _dates(self) -> dict[str, pl.Expr]:
+        """Columns of the tables: the span of the tick, on the stream's own wall clock."""
+        moments = {"start": self.start, "end": self.end} if self.dated else {}
+        return {name: pl.lit(at.replace(tzinfo=None), dtype=pl.Datetime("us")) for name, at in moments.items()}
+
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
-        facts = dict(self.facts)
-        stamp: dict[str, Any] = {}
+        facts, stamp = dict(self.facts), dict[str, Any]()
         if not self.secure:
             stamp = {"warning": NOT_PRIVATE}
             facts["claim"] = {**facts["claim"], "words": f"{NOT_PRIVATE}. With real noise: {facts['claim']['words']}"}
@@ -180,6 +214,7 @@ class Release(ABC):
             "start": self.start.isoformat(),
             "end": self.end.isoformat(),
             "rows": self.model.number,
+            **({} if self.model_weights is None else {"population": len(self.model_weights)}),
             "changed_rows": None if self.changed is None else round(self.changed, 4),
             "schema": self.schema.hash,
             **facts,
@@ -209,51 +244,84 @@ class TableRelease(Release):
             codes = codes[rng.choice(len(codes), size=n, replace=n > len(codes))] if n and len(codes) else codes[:0]
         return self.schema.decode(codes.astype(np.int32), rng)
 
-    def table(self, columns: Sequence[str]) -> pl.DataFrame:
-        """Counts over all combinations of some columns.
+    @property
+    def model_weights(self) -> IntArray | None:
+        """See :class:`Release`."""
+        return self.model.weights
+
+    def table(
+        self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
+    ) -> pl.DataFrame:
+        """Counts over all combinations of some columns, of the rows that satisfy a condition.
+
+        Args:
+            columns: names; one alone may stand without a list.
+            where: a condition, as in :meth:`rows`.
+            model_error: whether to say how far noise moves ``count``, as ``model_error``: the root mean square over 8
+                refits, each to the counts of the rows and fresh noise of the known size. It holds no bias of the model,
+                so it is no error bar. Takes some seconds, once for a release; null where it is not known.
 
         Returns:
             One row per cell: the columns, as they were named; ``count`` in the published rows and ``share`` of them
             (null if there are none); ``measured`` and ``stderr``, what passed the gate and its standard error; and
-            ``since``, the first tick that ``measured`` counts. The last three are null if this combination of columns
-            was not measured at this tick. Where larger tables are measured now and then, ``measured_at`` is the last
-            tick that ``measured`` counts.
+            ``since``, the first tick that ``measured`` counts. Where a measured table holds these columns and those of
+            the condition, they are sums of its cells; noise is independent between cells, so their variances add up.
+            The last three are null if none does, or if the condition cuts a bin. Where larger tables are measured now
+            and then, ``measured_at`` is the last tick that ``measured`` counts.
 
         Raises:
-            SchemaError: a column does not exist or is named twice.
+            SchemaError: a column does not exist or is named twice, or the condition cannot be read.
 
-        Example: ``release.table(["zone", "hour"]).sort("count", descending=True)``
+        Example: ``release.table(["zone", "hour"], where="age >= 60").sort("count", descending=True)``
         """
-        workload = self.marginal_of(columns)
-        count = self._count(workload)
+        names = [columns] if isinstance(columns, str) else list(columns)
+        workload = self.marginal_of(names)
+        count = self._count(workload, where)
         share = (count / max(int(count.sum()), 1)).set(pl.Series([int(count.sum()) == 0]), None)
-        counts = {"count": count, "share": share, **self._answers(workload)}
-        return (
-            grid(self.schema, workload.marginals[0]).select(*columns).with_columns(**counts)
-            if columns
-            else pl.DataFrame(counts)
-        )
+        counts = {"count": count, "share": share, **answers(self.schema, self.measured, workload, where)}
+        if model_error:
+            counts |= {"model_error": moved(self.schema, workload, self._refitted, where, count, self._rng())}
+        if not names:
+            return pl.DataFrame(counts)
+        return grid(self.schema, workload.marginals[0]).select(*names).with_columns(**counts)
 
-    def marginal_of(self, columns: Sequence[str]) -> Workload:
+    def count(self, where: str | None = None) -> dict[str, Any]:
+        """How many events satisfy a condition.
+
+        ``count``, ``share`` (of all), ``measured``, ``stderr`` and ``since`` as in :meth:`table`, whose errors it has.
+
+        Example: ``release.count("age >= 60 AND zone = 'A'")["measured"]``
+        """
+        found = self.table([], where=where).row(0, named=True)
+        whole = self.table([])["count"][0]
+        return found | {"share": found["count"] / whole if whole else None}
+
+    @cached_property
+    def _refitted(self) -> list[RowModel]:
+        return [] if self.replicates is None else self.replicates(REPLICATES)
+
+    def marginal_of(self, columns: Sequence[str] | str) -> Workload:
         """The table of some columns, alone. Raises ``SchemaError`` if one does not exist or is named twice."""
-        names = self.schema.names
+        names, columns = self.schema.names, [columns] if isinstance(columns, str) else columns
         unknown = [name for name in columns if name not in names]
-        if isinstance(columns, str) or unknown or len(set(columns)) != len(columns):
-            near = "" if isinstance(columns, str) else "".join(like(name, names) for name in unknown[:1])
+        if unknown or len(set(columns)) != len(columns):
+            near = "".join(like(name, names) for name in unknown[:1])
             raise SchemaError(
                 f"table: found {columns!r}.{near} columns must be a list of distinct ones among {list(names)}"
             )
         positions = tuple(sorted(names.index(name) for name in columns))
         return Workload(sizes=self.schema.sizes, marginals=(positions,))
 
-    def _count(self, workload: Workload) -> pl.Series:
+    def _count(self, workload: Workload, where: str | None) -> pl.Series:
         """Counts of a workload of one table; as published, where it was."""
+        if where is not None:
+            return pl.Series(of_these(self.model, satisfied(self.listed[0], where), workload))
         if self.files is not None and workload.marginals[0] in self.workload.marginals:
             place = self.workload.slice_of(workload.marginals[0])
             return self.tables["count"][place]
-        return pl.Series(workload.count(self.model.codes.astype(np.int32)))
+        return pl.Series(self.model.counts(workload))
 
-    def compare(self, earlier: Release, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:
         """What has changed since an earlier release of the stream.
 
         Args:
@@ -283,76 +351,36 @@ class TableRelease(Release):
                 f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
                 f"{type(then).__name__}"
             )
-        cut = len(then.facts.get("cuts", ()))
-        if self.name == then.name and len(self.facts.get("cuts", ())) < cut:
-            raise self._not_earlier(then)
-        one = self.name == then.name and self._began_as(then, cut)
-        if one and len(self.facts.get("cuts", ())) > cut and self.carried is not None:
-            then = self.carried(then)
-        if not one or not isinstance(then, TableRelease) or self.schema.hash != then.schema.hash:
+        ours, theirs = (len(release.facts.get("cuts", ())) for release in (self, then))
+        later = self.name == then.name and ours < theirs
+        one = later or (self.name == then.name and began_as(self.facts, then.facts, schema=then.schema.hash))
+        earlier = self.carried(then) if one and ours > theirs and self.carried is not None else then
+        if not one or not isinstance(earlier, TableRelease) or not (later or self.schema.hash == earlier.schema.hash):
             raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
-        if then.tick >= self.tick:
-            raise self._not_earlier(then)
-        return then
-
-    def _not_earlier(self, then: Release) -> SchemaError:
-        return SchemaError(
-            f"compare: tick {then.tick} is not earlier than tick {self.tick}; ask the later one, as in "
-            "later.compare(earlier)"
-        )
-
-    def _began_as(self, then: Release, cuts: int) -> bool:
-        """Whether a release of as many cuts, and of an earlier tick, may be of this stream, as far as claims tell."""
-        ours, theirs = list(self.facts.get("cuts", ())), _promise(then.facts)
-        if len(ours) == cuts:
-            return ours == list(then.facts.get("cuts", ())) and _promise(self.facts) == theirs
-        parts = self.facts["claim"]["parts"][: cuts + 1]
-        mine = parts if cuts else [{"epsilon": parts[0]["epsilon"], "delta": parts[0]["delta"]}]
-        told = theirs["parts"] if cuts else [{"epsilon": theirs["epsilon"], "delta": theirs["delta"]}]
-        return bool(ours[cuts]["schema"] == then.schema.hash and mine == told)
+        if later or then.tick >= self.tick:
+            raise SchemaError(
+                f"compare: tick {then.tick} is not earlier than tick {self.tick}; ask the later one, as in "
+                "later.compare(earlier)"
+            )
+        return earlier
 
     @cached_property
     def tables(self) -> pl.DataFrame:
         """All tables of the stream's workload in one frame, a row per cell: see :func:`cells` and :meth:`table`."""
         if self.files is not None:
             return self.files("tables.parquet")
-        count = self.workload.count(self.model.codes.astype(np.int32))
-        return cells(self.schema, self.workload).with_columns(count=pl.Series(count), **self._answers(self.workload))
-
-    def _answers(self, workload: Workload) -> dict[str, pl.Series]:
-        """``measured``, ``stderr``, ``since`` over the cells of a workload; null where nothing is known.
-
-        ``measured_at`` too, where not all is measured at one tick.
-        """
-        known = {marginal: q for q, marginal in enumerate(self.measured.workload.marginals)}
-        found = [known.get(marginal, -1) for marginal in workload.marginals]
-        values, stderr, since, at = np.full((4, workload.cells), np.nan)
-        measured_at, variance = self.measured.measured_at, self.measured.cell_variance()
-        for place, q in zip(workload.offsets, found, strict=False):
-            if q >= 0:
-                source = self.measured.workload.slice_of(self.measured.workload.marginals[q])
-                here = slice(int(place), int(place) + source.stop - source.start)
-                values[here] = self.measured.values[source]
-                stderr[here] = np.sqrt(variance[source])
-                since[here] = self.measured.since[q]
-                at[here] = np.nan if measured_at is None else measured_at[q]
-        ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})
-        filled = {
-            name: pl.Series(array).fill_nan(None) for name, array in {"measured": values, "stderr": stderr}.items()
-        }
-        return filled | {name: pl.Series(array).fill_nan(None).cast(pl.Int64) for name, array in ticks.items()}
-
-
-def _promise(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of the claim. A later segment of the same stream rests on one theorem more."""
-    return {key: value for key, value in facts["claim"].items() if key not in ("words", "theorems", "trusts")}
+        count = self.model.counts(self.workload)
+        told = cells(self.schema, self.workload).with_columns(
+            count=pl.Series(count), **direct(self.measured, self.workload)
+        )
+        return told.with_columns(**self._dates())
 
 
 def chain_head(
-    previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str, unchecked: Sequence[str] = ()
+    previous: str, *, measured: Reading, claim: Mapping[str, Any], schema: str, circumstances: Mapping[str, Any]
 ) -> str:
     """Hash that binds a tick's measurement to all before it: SHA-256, hexadecimal, over its arguments alone."""
-    told = {"claim": dict(claim), "schema": schema, **({"unchecked": list(unchecked)} if unchecked else {})}
+    told = {"claim": dict(claim), "schema": schema, **circumstances}
     facts = json.dumps({**measured.facts(), **told}, sort_keys=True)
     values, variance = measured.numbers()
     digest = hashlib.sha256()

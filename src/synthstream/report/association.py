@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from scipy.stats import chi2
 
+from synthstream.fit.targets import simplex
 from synthstream.publish.history import Cells, History
 from synthstream.workload import FloatArray, Workload
 
-# Noise alone goes beyond the limit in about one pair of a hundred.
-CONFIDENCE = 0.99
+# Of all pairs that are called more than noise, this part at most is expected to be noise.
+FALSE = 0.05
 # More columns make a picture that nobody can read.
 MOST_COLUMNS = 40
 # Excess kurtosis of Laplace noise; a sum of several has less.
@@ -26,18 +28,16 @@ class Pair:
 
     Args:
         strength: Cramér's V in the synthetic rows, from 0 to 1; ``None`` if a column has one value alone there.
-        beyond: how far the measured table is from independence, by how far noise alone would be in one table of a
-            hundred: above 1 it is more than noise. ``None`` if that is not known.
+        chance: how likely noise alone would bring the measured table as far from independence; ``None`` if that is not
+            known.
+        is_noise: whether noise alone could look like this, for all that is known: see :func:`seen`. Never where a
+            public constraint joins both.
     """
 
     columns: tuple[int, int]
     strength: float | None
-    beyond: float | None
-
-    @property
-    def is_noise(self) -> bool:
-        """Whether noise alone could look like this, for all that is known."""
-        return self.beyond is None or self.beyond <= 1
+    chance: float | None
+    is_noise: bool = True
 
 
 def cramers_v(table: FloatArray) -> float | None:
@@ -58,37 +58,52 @@ def cramers_v(table: FloatArray) -> float | None:
     return math.sqrt(min(squared, 1.0))
 
 
-def beyond_noise(
+def chance_of(
     measured: FloatArray, *, stderr: float, rows: FloatArray, columns: FloatArray, kurtosis: float = 0.0
 ) -> float:
-    """How far a measured table is from independence, by how far noise alone would be in one table of a hundred.
+    """How likely noise alone would bring a measured table as far from independence as this one is, or farther.
 
     With p and q the shares of rows and columns, r_ij = m_ij - p_i m_.j - q_j m_i. + p_i q_j m_.. is what the table
     holds beyond its margins. If the columns are independent it is noise, but for products of the errors of p and q. The
     distance is the sum of p_i q_j r_ij^2, so that common values weigh more. Noise that is independent between cells
-    makes it a quadratic form, whose mean and variance are known; the quantile is that of the chi-squared law with the
-    same two.
+    makes it a quadratic form, of known mean, variance and skewness; its law is taken to be the chi-squared one with the
+    same three.
 
     Args:
         measured: counts, shape ``(rows, columns)``.
         stderr: standard error of each; above 0.
         rows, columns: estimated counts of either column, not negative, with a sum above 0.
-        kurtosis: excess kurtosis of the noise: 0 for Gaussian noise, 3 for Laplace noise.
+        kurtosis: excess kurtosis of the noise: 0 for Gaussian noise, 3 for Laplace noise. It widens the law.
 
-    Source: Satterthwaite 1946 for the quantile.
+    Source: Imhof 1961 for the three moments.
     """
     p, q = rows / rows.sum(), columns / columns.sum()
     left, right = np.eye(p.size) - np.outer(p, np.ones(p.size)), np.eye(q.size) - np.outer(q, np.ones(q.size))
-    rest = left @ measured @ right.T
+    rest = left @ measured @ right.T / stderr
     distance = float((np.outer(p, q) * rest**2).sum())
     first, second = left.T @ (p[:, None] * left), right.T @ (q[:, None] * right)
-    mean = stderr**2 * float(np.trace(first) * np.trace(second))
-    spread = 2 * float((first**2).sum() * (second**2).sum())
-    spread += kurtosis * float((np.diag(first) ** 2).sum() * (np.diag(second) ** 2).sum())
-    if mean <= 0:
-        return 0.0
-    unit = stderr**4 * spread / (2 * mean)
-    return distance / (unit * float(chi2.ppf(CONFIDENCE, mean / unit)))
+    mean = float(np.trace(first) * np.trace(second))
+    half = float((first**2).sum() * (second**2).sum())
+    third = float(np.trace(first @ first @ first) * np.trace(second @ second @ second))
+    if mean <= 1e-12 or third <= 0:  # of one value alone
+        return 1.0
+    degrees = half**3 / third**2
+    half += kurtosis / 2 * float((np.diag(first) ** 2).sum() * (np.diag(second) ** 2).sum())
+    return float(chi2.sf(max(degrees + (distance - mean) * math.sqrt(degrees / half), 0.0), degrees))
+
+
+def seen(chances: Sequence[float | None]) -> list[bool]:
+    """Which of several tests tell more than noise, such that 5 % of those at most are expected to be noise.
+
+    Source: Benjamini and Hochberg 1995.
+
+    Example:
+        >>> seen([0.004, None, 0.9, 0.03, 0.2])  # each alone would be called so at 0.05
+        [True, False, False, False, False]
+    """
+    known = sorted(chance for chance in chances if chance is not None)
+    passed = [chance for k, chance in enumerate(known, 1) if chance <= FALSE * k / len(known)]
+    return [chance is not None and chance <= max(passed, default=-1.0) for chance in chances]
 
 
 def pairs(found: History, newest: Cells) -> list[Pair]:
@@ -101,8 +116,13 @@ def pairs(found: History, newest: Cells) -> list[Pair]:
         if pair in workload.marginals:
             shape = (workload.sizes[pair[0]], workload.sizes[pair[1]])
             strength = cramers_v(newest.count[workload.slice_of(pair)].reshape(shape))
-            listed.append(Pair(columns=pair, strength=strength, beyond=_beyond(workload, pair, known, kurtosis)))
-    return listed
+            listed.append(Pair(columns=pair, strength=strength, chance=_chance(workload, pair, known, kurtosis)))
+    groups = found.config.constraints.groups
+    beyond = seen([pair.chance for pair in listed])
+    return [
+        replace(pair, is_noise=not (real or any(group.restricts(pair.columns) for group in groups)))
+        for pair, real in zip(listed, beyond, strict=True)
+    ]
 
 
 def _measurements(found: History, newest: Cells) -> list[Cells]:
@@ -114,7 +134,7 @@ def _measurements(found: History, newest: Cells) -> list[Cells]:
     return [newest, *(by_tick[tick] for tick in sorted(by_tick, reverse=True) if tick != found.newest.tick)]
 
 
-def _beyond(workload: Workload, pair: tuple[int, int], known: list[Cells], kurtosis: float) -> float | None:
+def _chance(workload: Workload, pair: tuple[int, int], known: list[Cells], kurtosis: float) -> float | None:
     """See :class:`Pair`; from the newest release that measured the pair."""
     here = workload.slice_of(pair)
     for cells in known:
@@ -124,7 +144,7 @@ def _beyond(workload: Workload, pair: tuple[int, int], known: list[Cells], kurto
         margins = [_margin(workload, c, cells, since=float(since[0])) for c in pair]
         if margins[0] is None or margins[1] is None:
             continue
-        return beyond_noise(
+        return chance_of(
             measured.reshape(margins[0].size, margins[1].size),
             stderr=float(stderr[0]),
             rows=margins[0],
@@ -147,20 +167,7 @@ def _margin(workload: Workload, column: int, cells: Cells, *, since: float) -> F
         found = np.maximum(cells.count[here], 0)
     elif np.isfinite(cells.measured[here]).all() and cells.since[here][0] == since:
         measured = cells.measured[here]
-        found = nonnegative(measured, total=max(float(measured.sum()), 0.0))
+        found = simplex(measured, max(float(measured.sum()), 0.0))
     else:
         return None
     return found if found.sum() > 0 else None
-
-
-def nonnegative(values: FloatArray, *, total: float) -> FloatArray:
-    """The nearest numbers, none negative, with a given sum.
-
-    Example:
-        >>> nonnegative(np.array([5.0, 1.0, -2.0]), total=4.0).tolist()
-        [4.0, 0.0, 0.0]
-    """
-    falling = np.sort(values)[::-1]
-    shifts = (np.cumsum(falling) - total) / np.arange(1, values.size + 1)
-    shift = shifts[np.flatnonzero(falling - shifts > 0)[-1]] if (falling > shifts).any() else falling[0]
-    return np.asarray(np.maximum(values - shift, 0.0))

@@ -138,19 +138,16 @@ def bar_chart(
     *,
     title: str,
     high: float | None = None,
-    headings: tuple[str, str] = ("Value", "Events"),
     more: Sequence[Bar] = (),
-    note: str = "",
-    level: int = 0,
+    headings: tuple[str, str] = ("Value", "Events"),
 ) -> Markup:
     """Horizontal bars with error bars, as a table: labels and numbers are text.
 
     Args:
         bars: from top to bottom.
         high: where the scale ends; left out: at the longest bar or error bar. It starts at 0.
-        headings: of labels and of numbers.
         more: further bars, under a fold.
-        level: 2 to 6: the caption is a heading of this level.
+        headings: of labels and of numbers, for those who cannot see the bars.
 
     Example:
         >>> html = bar_chart([Bar(label="A <b>", value=3, at=2.5, low=1, high=4)], title="Wards")
@@ -166,8 +163,6 @@ def bar_chart(
         headings=headings,
         bars=[_bar(b, top) for b in bars],
         more=[_bar(b, top) for b in more],
-        note=note,
-        level=level,
         width=min(max(longest, 5), 26),
     )
 

@@ -14,7 +14,8 @@ from markupsafe import Markup
 from synthstream.publish.history import Cells, History, Tick
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.scales import dates, linear, number, ranges
-from synthstream.schema.columns import Boolean, Category, Column, Datetime
+from synthstream.schema.binned import Datetime
+from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.workload import FloatArray
 
 # How many standard errors an error bar reaches to either side.
@@ -43,6 +44,7 @@ class Card:
 
     name: str
     kind: str
+    description: str
     now: Markup
     history: tuple[Markup, ...]
     note: str
@@ -62,8 +64,9 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     over_time = [(tick, running(cells, here)) for tick, cells in history]
     charts = _middle(column, over_time) if is_ordered(column) else _multiples(column, over_time)
     return Card(
-        name=column.name,
+        name=column.title,
         kind=kind_of(column),
+        description=column.words.description or "",
         now=_bars(column, now),
         history=tuple(charts) if len(history) > 1 else (),
         note=note,
@@ -127,7 +130,7 @@ def labels_of(column: Column) -> list[str]:
 
 
 def _bars(column: Column, now: ColumnCounts) -> Markup:
-    """Bars of one column: bins in their order, others from the largest."""
+    """Bars of one column: bins in their order, others from the largest, which is never folded away."""
     labels, values = labels_of(column), len(column.value_labels)
     bars = [_bar(labels[i], now, [i], muted=i >= values) for i in range(len(labels))]
     natural = not isinstance(column, Category)
@@ -137,7 +140,7 @@ def _bars(column: Column, now: ColumnCounts) -> Markup:
         joined = [_bar(_span(column, labels, g), now, g, muted=False) for g in groups]
         bars = [*joined, *bars[values:]]
     if not natural:
-        bars = sorted(bars[:values], key=lambda bar: -bar.value) + bars[values:]
+        bars = sorted(bars, key=lambda bar: -bar.value)
     head = bars if natural or len(bars) <= _SHOWN + 2 else bars[:_SHOWN]
     return bar_chart(head, more=bars[len(head) :], title="Now", high=_top(bars))
 

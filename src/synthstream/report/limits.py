@@ -95,7 +95,7 @@ def _of_tables(workload: Workload) -> dict[str, str]:
 def _of_points(config: StreamConfig) -> dict[str, str]:
     found = {
         "Detail lags behind": "Fine detail is measured less often than coarse. A new cluster shows in outline first. "
-        "Where cells are lost in noise, points are spread evenly.",
+        "Where cells are lost in noise, points are spread evenly."
     }
     if config.synthesizer.kind == "points":
         found["Charts of points have no error bars"] = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,13 @@ from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
 from synthstream.report.distributions import Card, middle_chart, quantiles
 from synthstream.report.scales import linear, number, ranges
-from synthstream.schema.columns import Column, Number
+from synthstream.schema.binned import Number
+from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray
 
-_LATITUDE = ("lat", "latitude")
-_LONGITUDE = ("lon", "lng", "long", "longitude")
+_LATITUDE = {"lat", "latitude"}
+_LONGITUDE = {"lon", "lng", "long", "longitude"}
 _BARS, _BOXES = 16, 4
 # A cell with less than half an event is drawn empty.
 _LEAST = 0.5
@@ -43,17 +45,24 @@ class Grid:
 def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, int, bool] | None:
     """Positions of the columns to draw across and up, and whether they are longitude and latitude by their names.
 
+    A word of the name is enough, as in ``pickup_longitude``; of several, the first of each.
+
     Args:
         any_pair: whether the first two will do if none are named so.
 
     Example:
-        >>> named = [Number(name=n, min=0, max=1, bins=2) for n in ("fare", "Latitude", "lng")]
+        >>> named = [Number(name=n, min=0, max=1, bins=2) for n in ("fare", "Pickup Latitude", "pickup_lng")]
         >>> axes_of(named), axes_of(named[:1]), axes_of(named[:2], any_pair=True)
         ((2, 1, True), None, (0, 1, False))
     """
-    numbers = [i for i, column in enumerate(columns) if isinstance(column, Number | Coordinate)]
-    latitude = [i for i in numbers if columns[i].name.strip().casefold() in _LATITUDE]
-    longitude = [i for i in numbers if columns[i].name.strip().casefold() in _LONGITUDE]
+    numbers = [
+        i
+        for i, column in enumerate(columns)
+        if isinstance(column, Coordinate) or (isinstance(column, Number) and column.even)
+    ]
+    words = {i: set(re.split(r"[^a-z]+", columns[i].name.casefold())) for i in numbers}
+    latitude = [i for i in numbers if words[i] & _LATITUDE]
+    longitude = [i for i in numbers if words[i] & _LONGITUDE]
     if latitude and longitude:
         return longitude[0], latitude[0], True
     return (numbers[0], numbers[1], False) if any_pair and len(numbers) > 1 else None
@@ -107,12 +116,12 @@ def map_of(
         np.where(grid.counts >= _LEAST, grid.counts, 0).tolist(),
         title=f"{what} up to {tick.end:%Y-%m-%d}",
         description=f"{number(float(grid.counts.sum()))} events in {grid.counts.size} cells. The fullest is at "
-        f"{y.name} {north}, {x.name} {east}.",
+        f"{y.title} {north}, {x.title} {east}.",
         x=linear(x.min, x.max, tight=True),
         y=linear(y.min, y.max, tight=True),
         aspect=min(max(aspect, 0.25), 4.0),
-        x_label=x.name,
-        y_label=y.name,
+        x_label=x.title,
+        y_label=y.title,
         scale="events in a cell, on a logarithmic scale",
         span=span,
         table=boxes(grid),
@@ -128,7 +137,7 @@ def boxes(grid: Grid) -> Table:
         for j in across_cuts:
             ranges = (_range(grid.up, i, grid.counts.shape[0]), _range(grid.across, j, grid.counts.shape[1]))
             rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum())))])
-    return Table(headings=[grid.up.name, grid.across.name, "Events"], rows=rows)
+    return Table(headings=[grid.up.title, grid.across.title, "Events"], rows=rows)
 
 
 def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
@@ -146,14 +155,15 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
     for column in found.config.schema.columns:
         if not isinstance(column, Coordinate):
             continue
-        masses = [_masses(frame, column) for frame in nodes]
+        masses = [masses_of(frame, column) for frame in nodes]
         points = [
             (tick, quantiles(np.maximum(mass, 0), np.linspace(column.min, column.max, mass.size + 1).tolist()))
             for tick, mass in zip(ticks, masses, strict=True)
         ]
         cards.append(
             Card(
-                name=column.name,
+                name=column.title,
+                description=column.words.description or "",
                 kind=f"numbers from {number(column.min)} to {number(column.max)}",
                 now=_histogram(column, masses[-1]),
                 history=(middle_chart(points, low=column.min, high=column.max),) if len(ticks) > 1 else (),
@@ -163,7 +173,8 @@ def point_cards(found: History, *, progress: Steps) -> list[Card]:
     return cards
 
 
-def _masses(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
+def masses_of(nodes: pl.DataFrame, column: Coordinate) -> FloatArray:
+    """Events by the finest ranges of one column that a release lists."""
     name = f"{column.name} from"
     return nodes.group_by(name).agg(pl.col("count").sum()).sort(name)["count"].to_numpy().astype(np.float64)
 

@@ -16,23 +16,30 @@ import polars as pl
 from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
+from synthstream.forecast.noticing import noticed
 from synthstream.publish.history import History, Steps, Tick, history_of
-from synthstream.report.association import CONFIDENCE, MOST_COLUMNS, Pair, pairs
+from synthstream.publish.published import codes_of
+from synthstream.release.rows import weight_name
+from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, ColumnCounts, card, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
 from synthstream.report.promise import Promise
+from synthstream.report.recent import recent
 from synthstream.report.scales import dates, linear, number
 from synthstream.report.theorems import STATEMENTS
 
 # Pairs that are listed below the heat map.
 _STRONGEST = 15
 _CHANGES = 400
-_FILES = {
+FILES = {
     "rows.parquet": "Synthetic rows",
+    "rows.csv": "Synthetic rows, as text",
     "tables.parquet": "Counts with their standard errors",
+    "tables.csv": "Counts with their standard errors, as text",
+    "series.parquet": "Counts of the newest tick, with their standard errors",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
@@ -52,18 +59,29 @@ class Total:
     stderr: float | None = None
 
 
-def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
+def public_page(
+    config: StreamConfig,
+    output: Path,
+    *,
+    progress: Steps,
+    found: History | None = None,
+    links: Sequence[dict[str, str]] | None = None,
+    explorer: str = "",
+) -> str:
     """The public report of a stream, as HTML.
 
     Args:
         config: with a [sink] that holds releases.
         output: where the page will lie; links to the newest release start there.
+        found: its releases, if they are known.
+        links: to the newest release, where they lead elsewhere: as :func:`downloads` gives them.
+        explorer: where the explorer is; empty if there is none.
 
     Raises:
         ConfigError: there is no [sink], or the releases were made with other settings.
         SinkError: there is no release, or a file is not what was published.
     """
-    found = history_of(config, progress=progress)
+    found = found or history_of(config, progress=progress)
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
     newest = found.newest
     manifest, claim = newest.manifest, newest.manifest["claim"]
@@ -71,7 +89,9 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
     return render(
         "report.html",
         title="Synthetic data report",
-        name=config.name,
+        name=config.publication.title or config.name,
+        publication=config.publication,
+        explorer=explorer,
         stamp=found.warning,
         version=version("synthstream"),
         drawn=None if config.sink is None or config.sink.rows == "total" else config.sink.rows,
@@ -81,29 +101,35 @@ def public_page(config: StreamConfig, output: Path, *, progress: Steps) -> str:
         unit=unit.words,
         claim=claim,
         promise=Promise(
-            epsilon=claim["epsilon"],
-            delta=claim["delta"],
-            whom="a person" if claim["unit"] == "person" else "an event",
+            epsilon=claim["epsilon"], delta=claim["delta"], whom="a person" if claim["unit"] == "person" else "an event"
         ),
         ledger=ledger(found),
         used=newest.tick + 1,
         chain=manifest["chain"],
-        unchecked=[tick.tick for tick in found.ticks if tick.manifest.get("unchecked")],
-        gaps=gaps(found.ticks),
         cuts=[config.clock.boundary(cut["tick"]) for cut in found.config.cuts],
-        without_rows=sum(not tick.has_rows for tick in found.ticks),
-        releases=len(found.ticks),
-        changes=_changes(found.ticks),
+        cautions=noticed(found.config),
         every=config.clock.every,
         timezone=config.clock.timezone,
         theorems=[(name, STATEMENTS.get(name, "")) for name in claim["theorems"]],
         limits=limits_of(config, impossible=_impossible(found)),
-        downloads=downloads(found, output),
+        downloads=downloads(found, output) if links is None else links,
         reach=number(REACH),
         most_columns=MOST_COLUMNS,
         columns_in_all=len(config.schema.columns),
+        **_of_releases(found.ticks),
         **parts,
     )
+
+
+def _of_releases(ticks: Sequence[Tick]) -> dict[str, Any]:
+    """What there is to say of all releases."""
+    return {
+        "unchecked": [tick.tick for tick in ticks if tick.manifest.get("unchecked")],
+        "gaps": gaps(ticks),
+        "without_rows": sum(not tick.has_rows for tick in ticks),
+        "releases": len(ticks),
+        "changes": _changes(ticks),
+    }
 
 
 def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
@@ -122,11 +148,12 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     return {
         "total": _total(found.newest, totals[-1]),
         "growth": _growth(ticks, totals),
+        "recent": recent(found),
         "cards": [c for c in cards if c is not None],
         "association": _association(found, listed)
         if len(listed) > 1 or len(found.config.schema.columns) == 2
         else None,
-        "noise_known": any(pair.beyond is not None for pair in listed),
+        "noise_known": any(pair.chance is not None for pair in listed),
         "map": None if grid is None else map_of(grid, found.newest),
         "degrees": grid is not None,
         "error_bars": bool(np.isfinite(newest.stderr).any()),
@@ -138,8 +165,10 @@ def _impossible(found: History) -> int | None:
     config, newest = found.config, found.newest
     if not config.constraints.groups or not newest.has_rows:
         return None
-    codes = config.schema.encode(pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"))
-    return int(np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0).sum())
+    rows, name = pl.read_parquet(found.sink.place(newest.tick) / "rows.parquet"), weight_name(config.schema)
+    codes = codes_of(config.schema, rows)
+    broken = np.any([group.places(codes) < 0 for group in config.constraints.groups], axis=0)
+    return int(rows[name].to_numpy()[broken].sum() if name in rows.columns else broken.sum())
 
 
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
@@ -148,6 +177,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     return {
         "total": Total(rows=found.newest.rows),
         "growth": _growth(found.sampled(), [None] * len(found.sampled())),
+        "recent": None,
         "cards": point_cards(found, progress=progress),
         "association": None,
         "noise_known": False,
@@ -212,10 +242,10 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
 
 def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
-    names = [column.name for column in found.config.schema.columns][:MOST_COLUMNS]
+    names = [column.title for column in found.config.schema.columns][:MOST_COLUMNS]
     if not listed:
         return None
-    known = any(pair.beyond is not None for pair in listed)
+    known = any(pair.chance is not None for pair in listed)
     values: list[list[float | None]] = [[None] * len(names) for _ in names]
     grey = [[False] * len(names) for _ in names]
     for pair in listed:
@@ -227,14 +257,13 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
         [
             f"{names[p.columns[0]]} and {names[p.columns[1]]}",
             f"{p.strength or 0.0:.2f}",
-            f"{p.beyond:.1f}" if p.beyond else "–",
+            "–" if p.chance is None else f"{p.chance:.1g}",
         ]
         for p in clear[:_STRONGEST]
     ]
     said = f"{len(listed)} pairs."
     if known:
-        chance = len(listed) * (1 - CONFIDENCE)
-        said = f"{len(clear)} of {len(listed)} pairs are beyond noise, about {number(round(chance, 1))} by chance."
+        said = f"{len(clear)} of {len(listed)} pairs have a colour."
     strongest = f" The strongest: {rows[0][0]}, {rows[0][1]}." if rows else ""
     return heat_map(
         names,
@@ -246,7 +275,7 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
         scale="How strongly two columns go together in the synthetic rows, from 0 (not at all) to 1 (one follows from "
         "the other): Cramér's V",
         table=Table(
-            headings=["Strongest pairs", "Strength, from 0 to 1", "Distance (above 1: beyond noise)"], rows=rows
+            headings=["Strongest pairs", "Strength, from 0 to 1", "Chance of as much by noise alone"], rows=rows
         )
         if rows
         else None,
@@ -282,14 +311,15 @@ def downloads(found: History, output: Path) -> list[dict[str, str]]:
     """Links to files of the newest release that are there, relative to the folder of the page."""
     place = found.sink.place(found.newest.tick)
     listed = []
-    for name, what in _FILES.items():
+    for name, what in FILES.items():
         path = place / name
         if path.exists():
             relative = os.path.relpath(path.resolve(), output.absolute().parent.resolve())
             href = quote(relative.replace(os.sep, "/"))
-            listed.append({"name": name, "href": href, "what": what, "size": _size(path.stat().st_size)})
+            listed.append({"name": name, "href": href, "what": what, "size": size_of(path.stat().st_size)})
     return listed
 
 
-def _size(size: int) -> str:
+def size_of(size: int) -> str:
+    """A number of bytes as people read it."""
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(size / 1e3, 0.1):.1f} kB"

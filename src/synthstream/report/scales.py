@@ -41,8 +41,13 @@ def ranges(edges: Sequence[float]) -> list[str]:
     Example:
         >>> ranges([47.0, 47.25, 47.5]), ranges([-10, 0, 10])
         (['47.00 to 47.25', '47.25 to 47.50'], ['\u221210 to 0', '0 to 10'])
+        >>> ranges([0.1, 1, 31.6, 1000])
+        ['0.1 to 1', '1 to 31.6', '31.6 to 1,000']
     """
-    step = min(b - a for a, b in pairwise(edges))
+    steps = [b - a for a, b in pairwise(edges)]
+    if max(steps) > 10 * min(steps) and len({number(edge) for edge in edges}) == len(edges):
+        return [f"{a} to {b}" for a, b in pairwise(map(number, edges))]
+    step = min(steps)
     digits = next((d for d in range(12) if all(abs(round(e, d) - e) <= step / 20 for e in edges)), 12)
     texts = [f"{edge:,.{digits}f}".replace("-", "\u2212") for edge in edges]
     return [f"{a} to {b}" for a, b in pairwise(texts)]
@@ -100,6 +105,8 @@ def linear(
         >>> axis = linear(0, 4588)
         >>> axis.high, [label for _, label in axis.marks]
         (5000.0, ['0', '1,000', '2,000', '3,000', '4,000', '5,000'])
+        >>> [label for _, label in linear(-122.45, -122.40, tight=True).marks]
+        ['−122.45', '−122.44', '−122.43', '−122.42', '−122.41', '−122.40']
     """
     if not high > low:
         high = low + (abs(low) or 1.0)
@@ -109,10 +116,13 @@ def linear(
     places = [i * step for i in range(first, last + 1)]
     ends = (low, high) if tight else (places[0], places[-1])
     form = number if form is short and abs(ends[1]) <= 10_000 else form
-    return Axis(low=ends[0], high=ends[1], marks=tuple((p, form(p)) for p in places))
+    labels = [form(p) for p in places]
+    if len(set(labels)) < len(labels):  # three digits do not tell them apart
+        labels = [label.split(" to ")[0] for label in ranges([*places, places[-1] + step])]
+    return Axis(low=ends[0], high=ends[1], marks=tuple(zip(places, labels, strict=True)))
 
 
-def logarithmic(low: float, high: float, *, form: Callable[[float], str] = short) -> Axis:
+def logarithmic(low: float, high: float) -> Axis:
     """An axis by powers of ten; with 2 and 5 between if there are few.
 
     Example:
@@ -129,7 +139,7 @@ def logarithmic(low: float, high: float, *, form: Callable[[float], str] = short
     if len(shown) > 8:
         shown = [p for p in shown if math.isclose(math.log10(p), round(math.log10(p)), abs_tol=1e-9)]
     shown = shown[:: math.ceil(len(shown) / 8)]
-    return Axis(low=places[start], high=places[end], marks=tuple((p, form(p)) for p in shown), log=True)
+    return Axis(low=places[start], high=places[end], marks=tuple((p, short(p)) for p in shown), log=True)
 
 
 def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
 
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, TickNotOver
 from synthstream.schema.coercion import Frame, polars_frame, times
 from synthstream.workload import IntArray
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _MONTHS = {"mo": 1, "q": 3, "y": 12}
 EVERY = re.compile(r"([1-9][0-9]*)(mo|m|h|d|w|q|y)")
+_WAIT = re.compile(r"([1-9][0-9]{0,5})(m|h|d|w)")
+_LONGEST_WAIT = timedelta(days=3660)
 
 # Ticks of rows dated further ahead than this are not told apart; they wait together.
 FURTHEST = 2**40
@@ -57,6 +59,8 @@ class Clock:
         column: where a row's time stands; left out: rows count in the tick that is open when they come.
         until: the public moment up to which ticks are closed; left out: the machine's clock.
         horizon: number of ticks covered; ``None`` for no end.
+        wait: how long after its end a tick is closed, as in ``"3d"`` (a day has 24 hours); left out: at once. Rows that
+            come until then count in their own tick. It defines no release, and may change.
 
     Raises:
         ConfigError: a setting is impossible.
@@ -75,6 +79,7 @@ class Clock:
     column: str | None = None
     until: datetime | None = None
     timezone: str = "UTC"
+    wait: str | None = None
 
     def __post_init__(self) -> None:
         if not EVERY.fullmatch(self.every):
@@ -95,6 +100,26 @@ class Clock:
             ) from None
         if self.until is not None and self._wall(self.until) <= self._origin:
             raise ConfigError("clock.until: must lie after clock.start")
+        self._check_wait()
+
+    def _check_wait(self) -> None:
+        if self.wait is None:
+            return
+        if not _WAIT.fullmatch(self.wait):
+            raise ConfigError(f'clock.wait = {self.wait!r}: use a number and m, h, d or w, as in "3d"; or leave it out')
+        if self.column is None:
+            raise ConfigError(
+                "clock.wait: needs clock.column. Without it rows count in the tick that is open when they come, so "
+                "none is late: leave wait out, or name the column that holds a row's time"
+            )
+        if self._lag > _LONGEST_WAIT:
+            raise ConfigError(f"clock.wait = {self.wait!r}: must be at most {_LONGEST_WAIT.days} days")
+
+    @cached_property
+    def _lag(self) -> timedelta:
+        """How long after its end a tick is closed."""
+        found = None if self.wait is None else _WAIT.fullmatch(self.wait)
+        return timedelta() if found is None else timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
 
     @cached_property
     def _origin(self) -> datetime:
@@ -157,9 +182,39 @@ class Clock:
             wall = self._origin + timedelta(seconds=tick * self._seconds)
         return wall.replace(tzinfo=ZoneInfo(self.timezone))
 
-    def latest(self, now: datetime) -> datetime:
-        """The configured ``until`` with its zone; ``now`` if there is none."""
-        return now if self.until is None else self._wall(self.until).replace(tzinfo=ZoneInfo(self.timezone))
+    def moment(self, when: datetime) -> datetime:
+        """A moment with its zone; one without a zone is on the clock's own wall."""
+        return when if when.tzinfo else when.replace(tzinfo=ZoneInfo(self.timezone))
+
+    def waited(self, moment: datetime) -> datetime:
+        """When what ended at a moment may be closed: ``wait`` later; with a zone."""
+        there = self.moment(moment)
+        return (there.astimezone(UTC) + self._lag).astimezone(there.tzinfo)
+
+    def closes(self, tick: int) -> datetime:
+        """When a tick is closed, with its zone: ``wait`` after its end."""
+        return self.waited(self.boundary(tick + 1))
+
+    def ending(self, tick: int) -> str:
+        """When a tick ends and is closed, in words."""
+        closed = "" if self.wait is None else f" and is closed {self.wait} later, {self.closes(tick).isoformat()}"
+        return f"ends {self.boundary(tick + 1).isoformat()}{closed}"
+
+    def over(self, now: datetime, *, until: datetime | None = None) -> int:
+        """Number of ticks that may be closed: they ended before ``until``, and at least ``wait`` before ``now``.
+
+        Args:
+            until: in place of the configured one, which is heeded if this is left out.
+
+        Example:
+            >>> day = Clock(start=datetime(2026, 1, 1), every="1d", horizon=None, column="at", wait="3d")
+            >>> day.over(datetime(2026, 1, 5, tzinfo=UTC)), day.closes(0).isoformat()
+            (1, '2026-01-05T00:00:00+00:00')
+        """
+        ends = [now.astimezone(UTC) - self._lag]
+        if (end := self.until if until is None else until) is not None:
+            ends.append(self.moment(end))
+        return self.ended_before(min(ends))
 
     def ended_before(self, moment: datetime) -> int:
         """Number of ticks whose end is at or before a moment, at most the horizon."""
@@ -194,3 +249,13 @@ class Clock:
         lead = origin - int(month_start.cast(pl.Datetime("us")).dt.epoch("us")[0])
         whole = months - (self._origin.year * 12 + self._origin.month) - (within < lead)
         return np.asarray(whole // self._months, dtype=np.int64)
+
+
+def due(clock: Clock, *, until: datetime | None, now: datetime) -> int:
+    """Number of ticks that may be closed, closed ones too: see :meth:`Clock.over`.
+
+    Raises ``TickNotOver`` if ``until`` lies in the future. A configured ``until`` may.
+    """
+    if until is not None and (end := clock.moment(until)) > now:
+        raise TickNotOver(f"until = {end.isoformat()} lies in the future; a tick is closed when it is over.")
+    return clock.over(now, until=until)

@@ -29,12 +29,7 @@ _LAST_SECOND = (2**63 - 1) // 1000
 _NESTED = pl.List(pl.Null)
 
 # Explicit formats: polars' own guess raises where no cell can be read.
-_TIME_FORMATS = (
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M",
-    "%Y-%m-%d %H:%M",
-)
+_TIME_FORMATS = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")
 
 
 def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
@@ -77,8 +72,6 @@ def require(columns: Sequence[str], found: Sequence[str]) -> None:
     if missing:
         near = difflib.get_close_matches(missing[0], found, n=1, cutoff=0.5) if len(missing) < len(columns) else []
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        if len(found) == 1 and len(columns) > 1:
-            hint = " There is only one column: is the separator a comma?"
         raise SchemaError(f"{_named(missing)} missing.{hint} Nothing was counted.")
     doubled = [name for name in columns if list(found).count(name) > 1]
     if doubled:

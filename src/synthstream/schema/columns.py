@@ -7,36 +7,58 @@ dates out of range are clamped to the edge bins.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 from typing_extensions import override
 
 from synthstream.errors import SchemaError
-from synthstream.schema.binning import bins_of
-from synthstream.schema.coercion import numbers, texts, times
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.schema.coercion import texts
+from synthstream.workload import CodeArray
 
 MISSING, OTHER = "missing", "other"
-Part = Literal["hour", "weekday", "day", "month"]
-_PARTS: dict[str, tuple[int, int]] = {"hour": (0, 23), "weekday": (1, 7), "day": (1, 31), "month": (1, 12)}
-_EPOCH = datetime(1970, 1, 1)
-_LARGEST_SIZE = 100_000
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+# What settings are called in stream.toml, and so in hashes, where a dataclass cannot call them so.
+_CALLED = {"source": "from", "cuts": "edges"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What people are told of a column. It defines nothing, and may change."""
+
+    label: str | None = None
+    description: str | None = None
+    unit: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column(ABC):
-    """A column and its codes. The last codes are its own cells ``other`` and ``missing``, where it has them."""
+    """A column and its codes. The last codes are its own cells ``other`` and ``missing``, where it has them.
+
+    Args:
+        source: the column of private rows that it is read from; left out: the one of its own name.
+    """
 
     type: ClassVar[str]
     name: str
+    source: str | None = None
+    words: Words = field(default_factory=Words, compare=False)
+
+    @property
+    def read_from(self) -> str:
+        """The column of private rows that it is read from."""
+        return self.name if self.source is None else self.source
+
+    @property
+    def title(self) -> str:
+        """What people call it, with its unit."""
+        return (self.words.label or self.name) + (f" ({self.words.unit})" if self.words.unit else "")
 
     @property
     @abstractmethod
@@ -66,9 +88,13 @@ class Column(ABC):
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         """Cells for codes; ``missing`` becomes null."""
 
+    def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
+        """Which cells are clamped: those below the first bin, and those above the last."""
+        return np.zeros(len(series), dtype=np.bool_), np.zeros(len(series), dtype=np.bool_)
+
     def to_dict(self) -> dict[str, Any]:
         """All settings, for JSON."""
-        settings = {f.name: getattr(self, f.name) for f in fields(self)}
+        settings = {_CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
         return {"type": self.type} | {key: _plain(value) for key, value in settings.items() if value is not None}
 
 
@@ -170,192 +196,6 @@ class Boolean(Column):
         return pl.Series(self.name, [False, True, None], dtype=pl.Boolean).gather(codes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Binned(Column):
-    """Numbers in bins; out of range and infinities are clamped, what is no number is missing."""
-
-    @property
-    @abstractmethod
-    def edges(self) -> tuple[float, ...]:
-        """Increasing; bin i is [edges[i], edges[i + 1])."""
-
-    def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
-        return numbers(series)
-
-    @property
-    def _missing_number(self) -> float | None:
-        return getattr(self, "missing", None)
-
-    def encode(self, series: pl.Series) -> CodeArray:
-        place, edges = self._missing_number, np.asarray(self.edges)
-        code = len(edges) - 1 if place is None else int(bins_of(np.array([place]), edges, 0)[0])
-        return bins_of(self._numbers(series), edges, code)
-
-    @override
-    def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
-        return self.at(codes, rng.random(len(codes)))
-
-    @abstractmethod
-    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
-        """Cells at shares of the way through the codes' bins: 0 is the first number of a bin, 1 its last one."""
-
-    def _numbers_at(self, codes: CodeArray, share: FloatArray) -> tuple[Any, Any]:
-        """The number there, and whether the code is ``missing``."""
-        edges = np.asarray(self.edges)
-        missing = codes >= len(edges) - 1
-        safe = np.where(missing, 0, codes)
-        low, high = edges[safe], edges[safe + 1]
-        # The draw may round up to the bin's end, which belongs to the next bin.
-        return np.minimum(low + (high - low) * share, np.nextafter(high, low)), missing
-
-
-@dataclass(frozen=True, kw_only=True)
-class Number(Binned):
-    """A number in ``bins`` equal bins from ``min`` to ``max``; on the way back uniform within its bin.
-
-    Args:
-        missing: the number that missing cells count as; left out: a cell of their own.
-
-    Example:
-        >>> age = Number(name="age", min=0, max=100, bins=4)
-        >>> age.encode(pl.Series([10.0, 99.0, 1e9, None])).tolist()
-        [0, 3, 3, 4]
-    """
-
-    type: ClassVar[str] = "number"
-    min: float
-    max: float
-    bins: int
-    missing: float | None = None
-
-    def __post_init__(self) -> None:
-        _range(self.name, self.min, self.max, self.bins)
-        if any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
-            raise SchemaError(f"column {self.name!r}: its bins are narrower than numbers can be told apart; use fewer")
-        if self.missing is not None and math.isnan(self.missing):
-            raise SchemaError(f"column {self.name!r}: missing must be a number that has a bin")
-
-    @cached_property
-    def edges(self) -> tuple[float, ...]:
-        return tuple(float(edge) for edge in np.linspace(self.min, self.max, self.bins + 1))
-
-    @cached_property
-    def value_labels(self) -> tuple[str, ...]:
-        return tuple(f"[{a:g}, {b:g})" for a, b in zip(self.edges, self.edges[1:], strict=False))
-
-    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
-        values, missing = self._numbers_at(codes, share)
-        return pl.Series(self.name, values).set(pl.Series(missing), None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Integer(Binned):
-    """A whole number from ``min`` to ``max``, both included; one code each, or ``bins`` of them together.
-
-    Fractions are rounded down. On the way back uniform over the whole numbers of the bin.
-
-    Args:
-        bins: number of bins of equal width (a last one may be narrower); left out: one for each whole number.
-        missing: the number that missing cells count as; left out: a cell of their own.
-
-    Example:
-        >>> Integer(name="rooms", min=1, max=3, missing=1).encode(pl.Series([0.0, 2.9, 3.0, None])).tolist()
-        [0, 1, 2, 0]
-    """
-
-    type: ClassVar[str] = "integer"
-    min: int
-    max: int
-    bins: int | None = None
-    missing: int | None = None
-
-    def __post_init__(self) -> None:
-        if max(abs(self.min), abs(self.max)) >= 2**53:
-            raise SchemaError(f"column {self.name!r}: min and max must be whole numbers within 2^53 of 0")
-        _range(self.name, self.min, self.max + 1, self.bins if self.bins is not None else self.max - self.min + 1)
-        if self.bins is not None and self.bins > self.max - self.min + 1:
-            raise SchemaError(f"column {self.name!r}: bins = {self.bins} is more than the whole numbers it has")
-
-    @cached_property
-    def edges(self) -> tuple[float, ...]:
-        count = self.max - self.min + 1
-        width = math.ceil(count / (self.bins or count))
-        return (*(float(edge) for edge in range(self.min, self.max + 1, width)), float(self.max + 1))
-
-    @cached_property
-    def value_labels(self) -> tuple[str, ...]:
-        pairs = zip(self.edges, self.edges[1:], strict=False)
-        return tuple(f"{a:.0f}" if b - a == 1 else f"{a:.0f}..{b - 1:.0f}" for a, b in pairs)
-
-    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
-        values, missing = self._numbers_at(codes, share)
-        return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Datetime(Binned):
-    """A time: a calendar ``part`` of it, or one of ``bins`` equal bins from ``min`` to ``max``.
-
-    Parts: hour 0-23, weekday 1-7 (Monday is 1), day 1-31, month 1-12; they come back as whole numbers, bins as times
-    uniform within the bin. Times are read on the wall clock of ``timezone``.
-
-    Example:
-        >>> Datetime(name="at", part="hour").encode(pl.Series(["2026-01-01T07:30:00", "soon"])).tolist()
-        [7, 24]
-    """
-
-    type: ClassVar[str] = "datetime"
-    part: Part | None = None
-    min: datetime | None = None
-    max: datetime | None = None
-    bins: int | None = None
-    missing: datetime | int | None = None
-    timezone: str = "UTC"
-
-    def __post_init__(self) -> None:
-        given = (self.min, self.max, self.bins)
-        if (self.part is None) == (given == (None, None, None)) or (self.part is None and None in given):
-            raise SchemaError(f"column {self.name!r}: give either part, or all of min, max and bins")
-        if self.part is not None and self.part not in _PARTS:
-            raise SchemaError(f"column {self.name!r}: part must be one of {', '.join(_PARTS)}; found {self.part!r}")
-        if self.min is not None and self.max is not None:
-            _range(self.name, _seconds(self.min), _seconds(self.max), self.bins or 0)
-
-    @cached_property
-    def edges(self) -> tuple[float, ...]:
-        """Whole numbers for a part, seconds since 1970 for bins."""
-        if self.part is not None:
-            low, high = _PARTS[self.part]
-            return tuple(float(edge) for edge in range(low, high + 2))
-        if self.min is None or self.max is None or self.bins is None:
-            raise SchemaError(f"column {self.name!r}: give either part, or all of min, max and bins")
-        return tuple(float(e) for e in np.linspace(_seconds(self.min), _seconds(self.max), self.bins + 1))
-
-    @cached_property
-    def value_labels(self) -> tuple[str, ...]:
-        if self.part is not None:
-            return tuple(f"{edge:.0f}" for edge in self.edges[:-1])
-        return tuple((_EPOCH + timedelta(seconds=edge)).isoformat() for edge in self.edges[:-1])
-
-    @property
-    def _missing_number(self) -> float | None:
-        return _seconds(self.missing) if isinstance(self.missing, datetime) else self.missing
-
-    def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
-        local = times(series, timezone=self.timezone)
-        if self.part is None:
-            return (local.dt.epoch("us").cast(pl.Float64) / 1e6).fill_null(np.nan).to_numpy().astype(np.float64)
-        part: pl.Series = getattr(local.dt, self.part)()
-        return part.cast(pl.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
-
-    def at(self, codes: CodeArray, share: FloatArray) -> pl.Series:
-        values, missing = self._numbers_at(codes, share)
-        if self.part is not None:
-            return pl.Series(self.name, np.floor(values).astype(np.int64)).set(pl.Series(missing), None)
-        moments = pl.Series(self.name, np.floor(values * 1e6).astype(np.int64)).cast(pl.Datetime("us"))
-        return moments.zip_with(pl.Series(~missing), pl.Series([None], dtype=pl.Datetime("us")))
-
-
 def distinct(where: str, names: Sequence[str]) -> None:
     """Raise ``SchemaError`` if a name is listed twice, or cannot be printed."""
     for name in names:
@@ -364,20 +204,3 @@ def distinct(where: str, names: Sequence[str]) -> None:
     doubled = sorted({name for name in names if list(names).count(name) > 1})
     if doubled:
         raise SchemaError(f"{where}: {', '.join(map(repr, doubled))} listed twice")
-
-
-def _range(name: str, low: float, high: float, bins: float) -> None:
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise SchemaError(f"column {name!r}: min must be below max, and both finite")
-    if math.isinf(high - low):
-        raise SchemaError(f"column {name!r}: the range from min to max is too wide")
-    if bins < 1:
-        raise SchemaError(f"column {name!r}: bins must be at least 1")
-    if bins > _LARGEST_SIZE:
-        raise SchemaError(
-            f"column {name!r}: {bins:,.0f} cells are too many; cut it into at most {_LARGEST_SIZE:,} bins"
-        )
-
-
-def _seconds(moment: datetime) -> float:
-    return (moment.replace(tzinfo=None) - _EPOCH).total_seconds()

@@ -7,8 +7,11 @@ one, nor a table. What is left is handed to polars as an SQL expression.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import NamedTuple
 
 import polars as pl
@@ -116,6 +119,59 @@ def doubts(text: str, values: Mapping[str, Sequence[str]]) -> str:
             of = f"the values of {_unquoted(left)}, which are {_first(listed)}"
             found.append(f" {value!r} is none of {of}.{like(value, listed)}")
     return "".join(found)
+
+
+def thresholds(text: str, wide: Sequence[str]) -> list[float] | None:
+    """Numbers between which a condition says the same of all values of some columns; ``None`` if nobody can tell.
+
+    Each of these columns must stand beside numbers or times alone: below or above one, BETWEEN two, IS NULL. What is
+    equal to a single number, nobody can tell of a cell.
+
+    Args:
+        wide: columns whose cells hold many values.
+
+    Example:
+        >>> thresholds("age >= 60 AND NOT fare BETWEEN 5 AND 9.5", ["age", "fare"])
+        [60.0, 5.0, 9.5]
+        >>> thresholds("age > fare", ["age", "fare"]) is None
+        True
+    """
+    tokens, found = _tokens(text), list[float]()
+    parts = [_Token("wide", "") if _names(token, wide) else token for token in tokens]
+    for place, (kind, token) in enumerate(parts):
+        before, after = parts[:place], parts[place + 1 :]
+        if kind == "wide" and not (_asked_for(after) or _compared(after) or _compared(before[::-1])):
+            return None
+        if kind == "number":
+            found.append(float(token) * (-1 if before and before[-1].text == "-" else 1))
+        elif kind in ("text", "name") and before and before[-1].text.upper() in _TIMES:
+            found.append(_seconds_of(_unquoted(parts[place])))
+    computed = any(part.text in ("+", "*", "/", "%") or part.text.upper() == "ABS" for part in tokens)
+    computed |= any(two.text == "-" and one.kind != "sign" for one, two in pairwise(parts))
+    return None if computed and wide else found
+
+
+def _names(token: _Token, columns: Sequence[str]) -> bool:
+    return token.kind in ("word", "name") and _unquoted(token) in columns
+
+
+def _asked_for(after: Sequence[_Token]) -> bool:
+    return next((one.text.upper() for one in after if one.text.upper() != "NOT"), "") in ("IS", "BETWEEN")
+
+
+def _compared(beside: Sequence[_Token]) -> bool:
+    """Whether what stands on one side of a column, from it outwards, compares it with a number or a time."""
+    if not beside or beside[0].text not in ("<", ">", "<=", ">="):
+        return False
+    other = next((one for one in beside[1:] if one.text not in ("-", "(")), _Token("", ""))
+    return other.kind in ("number", "text") or other.text.upper() in _TIMES
+
+
+def _seconds_of(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return math.nan
 
 
 def _unquoted(token: _Token) -> str:

@@ -11,7 +11,7 @@ import polars as pl
 
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import numbers
-from synthstream.schema.columns import Column
+from synthstream.schema.columns import Column, Mask
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
@@ -71,6 +71,11 @@ class Coordinate(Column):
         values = np.clip(np.where(np.isnan(values), self.missing, values), self.min, self.max)
         codes = np.floor((values - self.min) / (self.max - self.min) * 2.0**self.bits)
         return np.asarray(np.minimum(codes, 2**self.bits - 1).astype(np.int32))
+
+    def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
+        """See :meth:`Column.outside`."""
+        values = numbers(series)
+        return values < self.min, values > self.max
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         """See :meth:`Column.decode`: uniform within the cell."""

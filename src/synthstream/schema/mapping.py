@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from synthstream.errors import ConfigError
-from synthstream.schema.columns import MISSING, OTHER, Binned, Boolean, Category, Column, Datetime
+from synthstream.schema.binned import Binned, Datetime
+from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray
 
@@ -181,8 +182,13 @@ def _one_scale(old: Binned, new: Binned) -> bool:
 
 
 def _overlaps(old: Binned, new: Binned) -> FloatArray:
-    """Shares of the new bins in each old one; what lies beyond the new range is clamped to its ends."""
+    """Shares of the new bins in each old one; what lies beyond the new range is clamped to its ends.
+
+    Rows lie in a bin as they are drawn from it: evenly, on a logarithmic scale if that is the old column's.
+    """
     a, b = np.array(old.edges), np.array(new.edges)
+    if old.type == "number" and getattr(old, "scale", None) == "log":
+        a, b = np.log(a), np.log(np.maximum(b, np.finfo(np.float64).tiny))
     b[0], b[-1] = -np.inf, np.inf
     low = np.maximum(a[:-1, None], b[None, :-1])
     share = np.clip(np.minimum(a[1:, None], b[None, 1:]) - low, 0.0, None) / np.diff(a)[:, None]

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from synthstream.schema.columns import Binned, Column
+from synthstream.schema.binned import Binned
+from synthstream.schema.columns import Column
 from synthstream.workload import CodeArray
 
 
@@ -25,7 +26,7 @@ def ordered(
         pairs: with (a, b) and (b, c) also (a, c).
 
     Example:
-        >>> from synthstream.schema.columns import Integer
+        >>> from synthstream.schema.binned import Integer
         >>> both = [Integer(name=name, min=0, max=9, bins=2) for name in "ab"]
         >>> rows = [pl.Series("a", [4, 8]), pl.Series("b", [1, 9])]
         >>> [cell.to_list() for cell in ordered(both, np.array([[0, 0], [1, 1]]), rows, [(0, 1)])]

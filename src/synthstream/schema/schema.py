@@ -29,7 +29,8 @@ class Schema:
         SchemaError: there is no column, or two have one name.
 
     Example:
-        >>> from synthstream.schema.columns import Boolean, Integer
+        >>> from synthstream.schema.binned import Integer
+        >>> from synthstream.schema.columns import Boolean
         >>> schema = Schema(columns=(Boolean(name="a"), Integer(name="b", min=0, max=2, missing=0)))
         >>> schema.sizes
         (3, 3)
@@ -54,6 +55,11 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     @cached_property
+    def read_from(self) -> tuple[str, ...]:
+        """Columns of private rows that they are read from, each once."""
+        return tuple(dict.fromkeys(column.read_from for column in self.columns))
+
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of codes of each column."""
         return tuple(column.size for column in self.columns)
@@ -64,15 +70,15 @@ class Schema:
         return tuple(column.labels for column in self.columns)
 
     def encode(self, frame: Frame) -> CodeArray:
-        """Codes of rows, int32, shape ``(rows, columns)``. Total: no row can raise.
+        """Codes of private rows, int32, shape ``(rows, columns)``. Total: no row can raise.
 
         Raises:
             SchemaError: a column is missing.
         """
-        rows = polars_frame(frame, self.names)
+        rows = polars_frame(frame, self.read_from)
         if rows.height == 0:
             return np.zeros((0, len(self.columns)), dtype=np.int32)
-        return np.stack([column.encode(rows[column.name]) for column in self.columns], axis=1)
+        return np.stack([column.encode(rows[column.read_from]) for column in self.columns], axis=1)
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.DataFrame:
         """Rows for codes."""

@@ -82,7 +82,7 @@ class Attached:
         if progress is None:
             return
         looked = datetime.fromisoformat(str(progress["timestamp"]))
-        over = min(self.stream.due(until=until), clock.ended_before(looked) - self.stream.closed)
+        over = min(self.stream.due(until=until), clock.over(looked) - self.stream.closed)
         if over > 0:
             yield from released(self.stream, over, until=until)
 

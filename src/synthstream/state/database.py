@@ -116,14 +116,7 @@ def _connected(path: Path, location: str, *, uri: bool) -> Database:
 
 
 def opened(
-    path: Path,
-    schema: str,
-    version: int,
-    *,
-    read_only: bool,
-    copies: bool,
-    do: Do,
-    fill: Callable[[Database], None],
+    path: Path, schema: str, version: int, *, read_only: bool, copies: bool, do: Do, fill: Callable[[Database], None]
 ) -> Database:
     """A checked connection; nothing of the file is believed before its schema is ours, to the letter.
 

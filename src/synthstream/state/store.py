@@ -224,8 +224,7 @@ class Store:
 
     def ledger(self) -> list[dict[str, Any]]:
         """All charges, oldest first."""
-        rows = self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()
-        return [json.loads(row[0]) for row in rows]
+        return [json.loads(row[0]) for row in self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()]
 
     def append_ledger(self, claim: dict[str, Any]) -> None:
         """Write down a charge; it can never be changed."""
@@ -244,16 +243,17 @@ class Store:
         """Write down what passed the gate; it can never be changed."""
         blob = self._public.seal(packed_ints(committed.released), _place(committed.tick, committed.head))
         self._rows.add("measurement", committed.tick, blob, committed.head)
-        if committed.unchecked:
-            self.put_meta(f"unchecked {committed.tick}", json.dumps(committed.unchecked))
+        for key, told in committed.circumstances.items():
+            self.put_meta(f"{key} {committed.tick}", json.dumps(told))
 
     def _committed(self, which: str, *values: int) -> Committed | None:
         row = self._db.execute(f"SELECT tick, released, head FROM measurement {which}", values).fetchone()  # noqa: S608
         if row is None:
             return None
         tick, blob, head = row
-        unchecked = json.loads(self.meta(f"unchecked {tick}") or "[]")
-        return Committed(tick, unpacked_ints(self._public.open(blob, _place(tick, head))), head, tuple(unchecked))
+        unchecked, wait = (json.loads(self.meta(f"{key} {tick}") or "null") for key in ("unchecked", "wait"))
+        released = unpacked_ints(self._public.open(blob, _place(tick, head)))
+        return Committed(tick, released, head, tuple(unchecked or ()), wait)
 
     def population(self) -> tuple[int, Arrays] | None:
         """The newest published tick and the rows fitted to it."""
@@ -299,13 +299,13 @@ class Store:
         return self._text("SELECT mac FROM ingested WHERE item = ?", item)
 
     def put_ingested(self, item: str, mac: str) -> None:
-        """Remember that a file or batch was counted."""
-        self._rows.add("ingested", item, mac)
+        """Remember that a file or batch was counted, or that it has another fingerprint now."""
+        self._rows.put("ingested", item, mac)
 
     def rename_ingested(self, item: str, new: str) -> None:
         """Remember a file that was counted under another name."""
         if (mac := self.ingested(item)) is not None:
-            self._rows.drop("ingested", item)
+            self.forget("ingested", item)
             self.put_ingested(new, mac)
 
     def items(self, prefix: str) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -54,6 +55,34 @@ def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> 
         raise failed
 
 
+def run(stream: Followed, *, until: datetime | None = None) -> Iterator[Release]:
+    """See :meth:`synthstream.stream.stream.Stream.run`."""
+    upto = stream.closed + stream.due(until=until)  # by the clock before rows are counted, which takes its time
+    stream.ingest()
+    yield from released(stream, max(0, upto - stream.closed), until=until)
+    tell(stream)
+
+
+class Asked(Iterator[Release]):
+    """Releases that are made as they are asked for. Whoever forgets to ask is told: nothing was made."""
+
+    def __init__(self, made: Iterator[Release]) -> None:
+        self._made, self._asked = made, False
+
+    def __next__(self) -> Release:
+        self._asked = True
+        return next(self._made)
+
+    def __del__(self) -> None:
+        if not self._asked:
+            warnings.warn(
+                "run() or follow() was called, and not iterated: nothing was counted or released. Write it as "
+                "`for release in stream.run(): ...`, or list(stream.run())",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
 def tell(stream: Followed) -> None:
     """Raise ``FilesLeftOut`` if files were left out when the stream last looked; say it when all else is done."""
     if stream.findings:
@@ -76,8 +105,8 @@ def follow(
     counted stop nothing; ``stream.findings`` has them after each look, and they are told when it ends.
 
     Args:
-        until: stop when it has come and its ticks are closed; without a zone it is UTC. The configured ``until``, if
-            there is one, is heeded as well, and so is the horizon.
+        until: stop when it has come and its ticks are closed; without a zone it is on the clock's wall. The configured
+            ``until``, if there is one, is heeded as well, and so is the horizon.
         poll: seconds between two looks; the end of a tick is never overslept.
 
     Raises:
@@ -85,11 +114,10 @@ def follow(
         FilesLeftOut: at the end, if some files could not be counted.
     """
     clock = stream.config.clock
-    until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
     while True:
         moment = now()
-        ends = [end for end in (until, clock.until and clock.latest(moment)) if end is not None]
-        over = bool(ends) and moment >= min(ends)
+        ends = [clock.moment(end) for end in (until, clock.until) if end is not None]
+        over = bool(ends) and moment >= clock.waited(min(ends))
         upto = stream.closed + stream.due(until=min(ends) if over else None)
         stream.ingest()
         if stream.closed < upto:
@@ -97,5 +125,5 @@ def follow(
         if over or stream.closed == clock.horizon:
             tell(stream)
             return
-        left = (min([clock.boundary(stream.closed + 1), *ends]) - now()).total_seconds()
+        left = (min([clock.closes(stream.closed), *map(clock.waited, ends)]) - now()).total_seconds()
         rest(min(poll, max(left, 0.0)))

@@ -9,6 +9,7 @@ from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
+from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
@@ -28,6 +29,11 @@ _KINDS_OF_RUN = {
     "seed": "its noise was simulated with another seed; use that one, or delete this folder and its releases",
     "mechanism": "this version of Synthstream, or of its libraries, would encode counts with other coefficients",
 }
+
+
+def system_gate(tick: int) -> Gate:  # noqa: ARG001
+    """Real noise, for any tick."""
+    return SystemGate()
 
 
 def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:

@@ -39,8 +39,8 @@ from synthstream.stream.opening import (
     key_of,
     marks_of,
     refuse_uncut,
+    system_gate,
 )
-from synthstream.stream.stream import system_gate
 from synthstream.stream.verification import Progress, builder_of, published
 from synthstream.synthesizers.segments import whole
 from synthstream.synthesizers.succession import promise_of

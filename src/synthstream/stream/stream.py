@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -16,23 +16,27 @@ import polars as pl
 from synthstream.config.config import StreamConfig, load
 from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
+from synthstream.ingest.corrections import Corrections
 from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
-from synthstream.kernel.gate import Gate, SystemGate, is_secure
+from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.publish.windows import window
-from synthstream.release.release import Model, Release
+from synthstream.release.display import card_of_stream
+from synthstream.release.models import Model
+from synthstream.release.release import Release
 from synthstream.release.window import Moment, Window
+from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.stream.following import follow, released, tell
+from synthstream.stream.following import Asked, follow, run
 from synthstream.stream.opening import (
     begin,
     begun,
@@ -44,6 +48,7 @@ from synthstream.stream.opening import (
     refuse_lost_state,
     refuse_other_settings,
     refuse_unsound,
+    system_gate,
 )
 from synthstream.stream.turns import alone
 from synthstream.synthesizers.contract import Models
@@ -59,19 +64,13 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
         unchecked: see :class:`Stream`.
 
     Raises:
-        ConfigError: the file is not a valid configuration.
-        StateError, MirrorError: as :class:`Stream`.
+        ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
     config = load(Path(path))
     if simulate is None:
         return Stream(config, unchecked=unchecked)
     config = simulated(config)
     return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
-
-
-def system_gate(tick: int) -> Gate:  # noqa: ARG001
-    """Real noise, for any tick."""
-    return SystemGate()
 
 
 class Stream:
@@ -158,7 +157,7 @@ class Stream:
         """Count rows into the open tick, or the later tick of their own time. Committed on return.
 
         Args:
-            rows: a polars, pandas or pyarrow frame; the path of a Parquet or CSV file; or rows in numbers.
+            rows: a polars, pandas or pyarrow frame; the path of a file; or rows in numbers.
             batch_id: the same id and content again is a no-op. Without an id, rows count each time they come.
 
         Raises:
@@ -181,6 +180,12 @@ class Stream:
         """
         self._finish_half_drawn()
         self._intake.add(counts, batch_id=batch_id, open_tick=self.closed)
+
+    @property
+    def corrections(self) -> Corrections:
+        """What is known of the source's files, and how to set right what was counted. Use it alone, and at once."""
+        self._finish_half_drawn()
+        return self._intake.corrections(self.closed)
 
     @alone
     def batches(self, prefix: str = "") -> list[str]:
@@ -220,17 +225,13 @@ class Stream:
 
     @alone
     def due(self, *, until: datetime | None = None) -> int:
-        """Number of ticks that ended before ``until`` (or the configured ``until``, or now) and are still open.
+        """Number of open ticks that ended before ``until`` (or the configured one), and ``wait`` ago at the least.
 
         Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
         """
-        now = self._env.now()
         if until is not None and not isinstance(until, datetime):
-            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; without a time zone it is UTC")
-        until = until.replace(tzinfo=UTC) if until is not None and until.tzinfo is None else until
-        if until is not None and until > now:
-            raise TickNotOver(f"until = {until.isoformat()} lies in the future; a tick is closed when it is over.")
-        return max(0, self.config.clock.ended_before(until or min(self.config.clock.latest(now), now)) - self.closed)
+            raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
+        return max(0, due(self.config.clock, until=until, now=self._env.now()) - self.closed)
 
     @alone
     def release(self, *, until: datetime | None = None) -> Release:
@@ -245,8 +246,8 @@ class Stream:
         refuse_beyond(self.config.clock.horizon, self.closed)
         if self.due(until=until) == 0:
             raise TickNotOver(
-                f"Tick {self.closed} ends at {self.config.clock.boundary(self.closed + 1).isoformat()}. A tick is "
-                "closed by the clock alone; wait, or say until=."
+                f"Tick {self.closed} {self.config.clock.ending(self.closed)}. A tick is closed by the clock alone; "
+                "wait, or say until=."
             )
         self._publish_committed()  # one may be left over from a sink that failed
         self._commit(self._gates(self.closed))
@@ -255,11 +256,8 @@ class Stream:
         return self._newest()
 
     def run(self, *, until: datetime | None = None) -> Iterator[Release]:
-        """Count new files, then close every tick that is due (:func:`following.released`), then tell of findings."""
-        upto = self.closed + self.due(until=until)  # by the clock before rows are counted, which takes its time
-        self.ingest()
-        yield from released(self, max(0, upto - self.closed), until=until)
-        tell(self)
+        """Count new files, then close every tick that is due, then tell of findings: as it is iterated, in a loop."""
+        return Asked(run(self, until=until))
 
     @property
     def findings(self) -> dict[Path, str]:
@@ -270,10 +268,7 @@ class Stream:
     def publish_copies(self) -> int:
         """Copy what is published to the mirrors of the configuration (``[[mirror]]``), as far as they lack it.
 
-        Closing a tick does it too. After a mirror has failed, this goes on where it stopped.
-
-        Returns:
-            Number of releases that were copied.
+        Closing a tick does it too. After a mirror has failed, this goes on where it stopped. Returns how many it made.
 
         Raises:
             MirrorError: a mirror cannot be used. What is published stays published.
@@ -285,7 +280,7 @@ class Stream:
         self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep
     ) -> Iterator[Release]:
         """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
-        return follow(self, now=self._env.now, until=until, poll=poll, rest=rest)
+        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest))
 
     def _finish_half_drawn(self) -> None:
         """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
@@ -352,8 +347,7 @@ class Stream:
 
     def _rebuilt(self) -> tuple[Model | None, Release | None]:
         """The newest published rows and their release, from what was committed."""
-        found = self._store.population()
-        if found is None:
+        if (found := self._store.population()) is None:
             return None, None
         model = self._builder.synthesizer(found[0]).model(found[1])
         return model, self._builder.release(found[0], model)
@@ -372,10 +366,10 @@ class Stream:
         return self._newest().rows(n, where=where, rng=rng)
 
     def between(self, start: Moment, end: Moment) -> Window:
-        """Rows and tables of the events between two moments. See :meth:`Releases.between`."""
+        """See :meth:`Releases.between`."""
         return window(self.config, self._builder, start, end, newest=self._newest().tick)
 
-    def table(self, columns: list[str]) -> pl.DataFrame:
+    def table(self, columns: list[str] | str) -> pl.DataFrame:
         """A table of the newest release. See :meth:`Release.table`."""
         return self._newest().table(columns)
 
@@ -398,3 +392,6 @@ class Stream:
             "secure": self._secure,
             "unchecked": list(self._copies.unchecked),
         }
+
+    def _repr_html_(self) -> str:
+        return card_of_stream(self.status())

@@ -12,14 +12,15 @@ from synthstream.config.config import StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, StateError, StateMismatch
 from synthstream.ingest.counting import LATE
+from synthstream.ingest.filenames import RETIRED
 from synthstream.ingest.intake import BEFORE
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.ledger import Ledger
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
-from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of
-from synthstream.stream.stream import Stream, system_gate
+from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, system_gate
+from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.succession import carried_counts, refuse_to_carry
 
@@ -39,6 +40,11 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
         raise ConfigError(f'{new.name}: say in the new file which stream it goes on from: [after] config = "..."')
     for _, why in changed_for_ever(old.kept, new.kept):
         raise ConfigError(why)
+    if new.clock.column is None:
+        raise ConfigError(
+            "clock.column: rows have no time of their own, so nobody can tell on which side of the cut they "
+            "lie. It cannot go on with other settings: open a new stream, with a budget of its own"
+        )
     named = new.after.config.begun_as({"edition": old.edition, "cuts": old.cuts})
     if named.own_hash != old.own_hash:
         raise ConfigError(
@@ -141,10 +147,12 @@ def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
         store.drop_pending(tick)
         if tick != LATE and not read_again:
             store.add_pending(tick, carried_counts(config, counts))
-    for item in store.items("" if read_again else "batch "):
-        store.forget("ingested", item)
-        if not read_again:
+    for item in store.items(""):
+        batch, request = item.startswith("batch "), item.startswith("forget ")
+        if request or (batch and not read_again):  # made of other columns: their ids alone are known from now on
             store.put_ingested(item, BEFORE)
+        elif read_again and store.ingested(item) != RETIRED:
+            store.forget("ingested", item)
     if read_again:
         store.forget("meta", _CURSOR)
 

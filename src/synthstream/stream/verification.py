@@ -12,7 +12,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
 from synthstream.kernel.ledger import Ledger
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.folder import FILES, ParquetSink
+from synthstream.publish.folder import FILES, SERIES, ParquetSink
 from synthstream.publish.outlets import sink_of
 from synthstream.state.store import Store
 from synthstream.stream.opening import begun, builder_from, refuse_uncut
@@ -174,7 +174,7 @@ def _check_sink(
             previous = None
             continue
         unchecked += [tick] if manifest.get("unchecked") else []
-        problems = [*_files(sink, tick, manifest, kept=_kept(config, tick, last.tick))]
+        problems = [*_files(config.at(tick), sink, tick, manifest, kept=_kept(config, tick, last.tick))]
         problems += _facts(config, builder, tick, manifest, previous)
         head = str(manifest["chain"]["head"])
         if store is not None and _own(store, heads, tick) != head:
@@ -199,15 +199,18 @@ def _kept(config: StreamConfig, tick: int, last: int) -> bool:
     return keep is None or tick > last - keep
 
 
-def _files(sink: ParquetSink, tick: int, manifest: dict[str, Any], *, kept: bool) -> Iterator[str]:
+def _files(
+    config: StreamConfig, sink: ParquetSink, tick: int, manifest: dict[str, Any], *, kept: bool
+) -> Iterator[str]:
     place = sink.place(tick)
     there = {path.name for path in place.iterdir()}
     known = dict(manifest.get("files", {}))
-    if set(known) != set(FILES):
+    files = (*FILES, *([SERIES] if config.edition > 1 and config.workload is not None else []))
+    if set(known) != set(files):
         yield "its manifest does not list the files of a release"
-    for name in sorted(there - set(FILES) - {"manifest.json"}):
+    for name in sorted(there - set(files) - {"manifest.json"}):
         yield f"{name} is no part of a release"
-    for name in FILES:
+    for name in files:
         if name not in there:
             if name != "rows.parquet" or kept:
                 yield f"{name} is missing"

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.synthesis import SynthesizerConfig
+from synthstream.config.synthesis import MOST_ROWS, SynthesizerConfig
 from synthstream.constraints import Group
 from synthstream.errors import ConfigError
 from synthstream.kernel.counters import counter
@@ -40,6 +40,9 @@ _MAKERS: dict[str, Make] = {}
 
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
 _LONG = 1000
+# Whole tables that the paper's main algorithm chooses at a tick, at most: the rule of its theorem, which is about the
+# baseline, asks for up to 13 on Adult, where three are better throughout (benchmarks/results/tables.md).
+_MOST_PICKS = 3
 
 # What a claim takes for granted where a row of a CSV file may have many lines.
 _CLOSED = "every quotation mark of a CSV file is closed within its row"
@@ -66,7 +69,7 @@ def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
     if unit.of_persons:
         factor = group_factor(config)
         claim = claim.of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
-    many = config.source is not None and config.source.multiline
+    many = config.source is not None and config.source.dialect.multiline
     return replace(claim, provided=(_CLOSED,)) if many else claim
 
 
@@ -169,14 +172,16 @@ def synthesizer_for(
     }
     if settings.kind == "table":
         how = settings.measures(budget, workload, edition)
+        most = settings.population or (MOST_ROWS if edition > 1 else None)
+        rows: dict[str, Any] = {"edition": edition, "groups": groups, "most": most}
         if how == "always":
             tables = Marginals(**common, split=settings.shares, kind=settings.counter)
-            return Continual(mechanism=tables, edition=edition, groups=groups)
+            return Continual(mechanism=tables, **rows)
         if how == "refresh":
             refreshed = Refreshed(**common, growth=settings.refresh_growth)
-            return AtRefreshes(mechanism=refreshed, edition=edition, groups=groups)
+            return AtRefreshes(mechanism=refreshed, **rows)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, edition=edition)
-        return InEpochs(mechanism=epochs, edition=edition, groups=groups)
+        return InEpochs(mechanism=epochs, **rows)
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large
     common |= {"queries": settings.queries, "score": settings.score}
@@ -187,6 +192,8 @@ def synthesizer_for(
         ticks=horizon or _LONG,
         epsilon=budget.epsilon,
     )
+    if settings.kind == "selective" and settings.queries == "workloads" and not settings.picks and edition > 1:
+        picks = min(picks, _MOST_PICKS)
     if settings.kind == "selective":
         return FromSelection(mechanism=Selective(**common, picks=picks, kind=settings.counter), kind=settings.fit)
     return FromBatches(mechanism=Batchwise(**common, picks=picks), kind=settings.fit)

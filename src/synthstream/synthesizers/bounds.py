@@ -162,45 +162,21 @@ def bound(alike: Sequence[CellNoise], *, beta: float) -> float:
     return high
 
 
-def baseline_bound(
-    sizes: Sequence[int], *, picks: float, queries: int, events: float, ticks: int, epsilon: float, beta: float = BETA
-) -> float:
-    """Theorem 5.1 before its last step: the largest query error of StreamingMWEM is below this at the last tick.
-
-    2 |f| sqrt(ln |X| / k) + (6 k T / epsilon) ln(2 T |Q|^(5/3) / beta), with probability 1 - beta. It is proved for k
-    choices that cost epsilon / 2k each and k counts with noise of scale 2k / epsilon, and takes |f| as known.
-
-    Args:
-        sizes: number of codes of each column; |X| is their product.
-        picks: k, queries measured in a tick.
-        queries: |Q|, queries that may be picked.
-        events: events that a tick brings.
-        ticks: T.
-        epsilon: of the whole stream.
-        beta: probability of failure.
-
-    Returns:
-        Events. Above ``events * ticks`` it says nothing: no count is ever off by more.
-
-    Raises:
-        ValueError: an argument is not above 0, or beta not below 1.
-
-    Source: Kumar, Strohmer, Vershynin, appendix A.
-    """
-    near, far = _theorem(sizes, queries, events, ticks, epsilon, beta)
-    if not picks > 0:
-        raise ValueError(f"picks must be above 0, not {picks}")
-    return near / math.sqrt(picks) + far * picks
-
-
 def picks_rule(
     sizes: Sequence[int], *, queries: int, events: float, ticks: int, epsilon: float, beta: float = BETA
 ) -> int:
     """How many queries to measure in a tick: k* = (a / 2b)^(2/3), where a / sqrt(k) + b k is the bound of Theorem 5.1.
 
     Few picks leave the data unknown, many picks share out the budget; k* makes the bound smallest. The number of ticks
-    enters by its logarithm alone. All arguments are public expectations, as for :func:`baseline_bound`; never put in a
-    count of the private data.
+    enters by its logarithm alone. All arguments are public expectations; never put in a count of the private data.
+
+    Args:
+        sizes: number of codes of each column; |X| is their product.
+        queries: |Q|, queries that may be picked.
+        events: events that a tick brings.
+        ticks: T.
+        epsilon: of the whole stream.
+        beta: probability of failure.
 
     Returns:
         k* rounded to a whole number, at least 1 and at most ``queries``.
@@ -216,14 +192,19 @@ def picks_rule(
 
     Source: Kumar, Strohmer, Vershynin, end of appendix A.
     """
-    near, far = _theorem(sizes, queries, events, ticks, epsilon, beta)
+    near, far = theorem_5_1(sizes, queries, events, ticks, epsilon, beta)
     return int(min(max(1, round((near / (2 * far)) ** (2 / 3))), queries))
 
 
-def _theorem(
+def theorem_5_1(
     sizes: Sequence[int], queries: int, events: float, ticks: int, epsilon: float, beta: float
 ) -> tuple[float, float]:
-    """A and b of the bound a / sqrt(k) + b k."""
+    """Theorem 5.1 before its last step: a and b of a / sqrt(k) + b k, below which all queries' errors stay.
+
+    2 |f| sqrt(ln |X| / k) + (6 k T / epsilon) ln(2 T |Q|^(5/3) / beta), in events, at the last tick, with probability
+    1 - beta, for StreamingMWEM with k choices that cost epsilon / 2k each and k counts of noise 2k / epsilon. It takes
+    |f| as known. Arguments as of :func:`picks_rule`. Source: Kumar, Strohmer, Vershynin, appendix A.
+    """
     if not (min(sizes) >= 1 and queries >= 1 and events > 0 and ticks >= 1 and epsilon > 0 and 0 < beta < 1):
         raise ValueError("sizes, queries, events, ticks and epsilon must be above 0, and beta between 0 and 1")
     near = 2 * events * ticks * math.sqrt(sum(math.log(size) for size in sizes))

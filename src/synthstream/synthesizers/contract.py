@@ -20,7 +20,8 @@ from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release.release import Model, Release, RowModel
+from synthstream.release.models import Model, RowModel
+from synthstream.release.release import Release
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -305,6 +306,18 @@ class Synthesizer(ABC, Generic[R, M]):
             NotReleased: there is no such window.
         """
         raise NotReleased(f"between: {self.no_window}")
+
+    def replicates(self, known: Reading, model: Any, *, number: int, seed: int) -> list[RowModel]:
+        """Rows fitted again to what would have been measured if those of a model were the events: how noise moves rows.
+
+        Args:
+            known: what is published as measured, for its variances.
+            number: of replicates; each takes as long as a fit without a predecessor.
+
+        Returns:
+            As many models; none where that is not known.
+        """
+        return []
 
     def audit_targets(self) -> AuditTargets:
         """What of it can be audited. Raises ``TypeError`` if nothing is known."""

@@ -20,14 +20,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
-from synthstream.synthesizers.contract import (
-    AuditTargets,
-    History,
-    Models,
-    Past,
-    Piece,
-    Windowed,
-)
+from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
 from synthstream.synthesizers.simulation import simulate
 from synthstream.synthesizers.tables import OfTables
 from synthstream.synthesizers.windowing import Fitting
@@ -83,9 +76,7 @@ class InEpochs(OfTables):
         Of larger tables some are chosen in each epoch: each is taken to be measured in its share of the epochs.
         """
         measures = self.mechanism
-        ends, end = list[int](), measures.begin(tick + 1)
-        while end > 0:
-            ends, end = [end, *ends], measures.begin(end - 1)
+        ends = measures.ended(tick + 1)
         weight = np.full(measures.order.size, float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2)
         if measures.counts_rows:  # in parts that grow by a tenth, in the long run
             weight = np.where(measures.order == 1, np.minimum(weight, 0.1 / 2.1), weight)
@@ -153,13 +144,14 @@ class InEpochs(OfTables):
         known = self.known(tick, history, models)
         if self.mechanism.edition > 1:  # shrunk as far as it should be: only the weights of tables are left to say
             known = replace(known, variance=known.variance * _TAKEN_AS_IT_IS)
-        return fit(known, start=last, seed=seed, memory=0.0, edition=self.edition, groups=self.groups)
+        return fit(known, start=last, seed=seed, memory=0.0, **self.how._asdict())
 
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
-        ends = self._ends(tick) if self.mechanism.edition == 1 else sorted(map(int, models))
+        first = self.mechanism.edition == 1
+        ends = [end - 1 for end in self.mechanism.ended(tick + 1)] if first else sorted(map(int, models))
         ends = [*(t for t in ends if t != tick), tick]
-        covariance = None if self.mechanism.edition == 1 else self._covariance(ends)
+        covariance = None if first else self._covariance(ends)
         found = [history(t) for t in ends]
         signed, edition = self.mechanism.unit.signed, self.mechanism.edition
         return pooled(found, signed=signed, edition=edition, covariance=covariance)
@@ -183,7 +175,7 @@ class InEpochs(OfTables):
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        how = Fitting(groups=self.groups)
+        how = Fitting(groups=self.groups, most=self.most)
         return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
 
     def simulations(
@@ -193,14 +185,6 @@ class InEpochs(OfTables):
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
         return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
-
-    def _ends(self, tick: int) -> Sequence[int]:
-        """Ticks up to this one at which an epoch ended."""
-        ends, begin = [], self.mechanism.begin(tick + 1)
-        while begin > 0:
-            ends.append(begin - 1)
-            begin = self.mechanism.begin(begin - 1)
-        return ends[::-1]
 
 
 @lru_cache(2**14)

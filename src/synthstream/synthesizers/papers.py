@@ -19,7 +19,7 @@ from synthstream.papers.selective import Selective
 from synthstream.synthesizers import audit_targets, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Windowed
 from synthstream.synthesizers.tables import OfTables
-from synthstream.workload import FloatArray, IntArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,9 @@ class _OfSelected(OfTables):
 
     mechanism: Selective | Batchwise
     kind: FitKind
+
+    # Whether the models of a tick begin with those of the tick before.
+    goes_on = False
 
     unforeseen = (
         "Only the error of the total is known. That of a table depends on which tables are selected, and so on the "
@@ -53,6 +56,27 @@ class _OfSelected(OfTables):
     def unpack(self, tick: int, released: IntArray) -> Measured:
         return self.mechanism.unpack(tick, released)
 
+    @override
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
+    ) -> tuple[State, Measured, Models]:
+        rounds = self._rounds(models)
+        return *self.mechanism.step(state, counts.dense(self.cells), gate, rounds), rounds.result().arrays()
+
+    def replay(self, measured: Measured, models: Models) -> Models:
+        rounds = self._rounds(models)
+        self.mechanism.replay(measured, rounds)
+        return rounds.result().arrays()
+
+    def _rounds(self, models: Models) -> Rounds:
+        workload = self.mechanism.workload
+        start = Mixture.from_arrays(workload.sizes, models) if models and self.goes_on else None
+        return Rounds(workload, self.kind, start)
+
+    def _drawn(self, number: int, models: Models, rng: np.random.Generator) -> CodeArray:
+        """Rows of a tick's models."""
+        return Mixture.from_arrays(self.mechanism.workload.sizes, models).rows(number, rng)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FromSelection(_OfSelected):
@@ -60,6 +84,7 @@ class FromSelection(_OfSelected):
 
     mechanism: Selective
 
+    goes_on = True
     no_window = "which tables were measured differs from tick to tick, so two ticks have no difference"
 
     def describe(self) -> str:
@@ -78,31 +103,12 @@ class FromSelection(_OfSelected):
         return audit_targets.of_rounds(self.mechanism, self.mechanism.total_counter)
 
     @override
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
-    ) -> tuple[State, Measured, Models]:
-        """See :class:`Synthesizer`. The models of a tick begin with those of the tick before."""
-        rounds = self._rounds(models)
-        return *self.mechanism.step(state, counts.dense(self.cells), gate, rounds), rounds.result().arrays()
-
-    def replay(self, measured: Measured, models: Models) -> Models:
-        rounds = self._rounds(models)
-        self.mechanism.replay(measured, rounds)
-        return rounds.result().arrays()
-
-    def _rounds(self, models: Models) -> Rounds:
-        workload = self.mechanism.workload
-        return Rounds(workload, self.kind, Mixture.from_arrays(workload.sizes, models) if models else None)
-
-    @override
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
         """See :class:`Synthesizer`. As many rows as the noisy total, drawn afresh."""
-        workload = self.mechanism.workload
         number = round(float(history(tick).marginal(())[0]))
-        rows = Mixture.from_arrays(workload.sizes, models).rows(max(number, 0), np.random.default_rng(seed))
-        return Population.of(workload, rows)
+        return Population.of(self.mechanism.workload, self._drawn(max(number, 0), models, np.random.default_rng(seed)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,25 +137,12 @@ class FromBatches(_OfSelected):
         """See :class:`Synthesizer`: the batches of its ticks together."""
         return windowing.of_batches(self, past, first, last)
 
-    @override
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Population | None, models: Models
-    ) -> tuple[State, Measured, Models]:
-        rounds = Rounds(self.mechanism.workload, self.kind)
-        return *self.mechanism.step(state, counts.dense(self.cells), gate, rounds), rounds.result().arrays()
-
-    @override
-    def replay(self, measured: Measured, models: Models) -> Models:
-        rounds = Rounds(self.mechanism.workload, self.kind)
-        self.mechanism.replay(measured, rounds)
-        return rounds.result().arrays()
-
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
         """See :class:`Synthesizer`. Of a batch with fewer than no rows, rows like those drawn are taken away."""
         workload, rng = self.mechanism.workload, np.random.default_rng(seed)
         number = round(float(history(tick).marginal(())[0]))
-        rows = Mixture.from_arrays(workload.sizes, models).rows(abs(number), rng)
+        rows = self._drawn(abs(number), models, rng)
         before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if last is None else last.codes.astype(np.int32)
         return Population.of(workload, without(before, rows, rng) if number < 0 else np.concatenate([before, rows]))

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from typing_extensions import override
@@ -29,6 +29,8 @@ from synthstream.synthesizers.contract import AuditTargets, History, Models, Pie
 from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, FloatArray, IntArray
+
+E = TypeVar("E", TreeMeasured, TurnstileMeasured)
 
 
 class _OfPoints(Synthesizer[R, Cloud]):
@@ -79,9 +81,11 @@ class _OfPoints(Synthesizer[R, Cloud]):
         return PointRelease(**facts)
 
 
-class _OfEpochs(_OfPoints[R]):
+class _OfEpochs(_OfPoints[E]):
     """What points that come, and points that also go, have in common."""
 
+    mechanism: Points | Turnstile
+    reading: type[E]
     skips_ticks = True
     no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
 
@@ -90,12 +94,26 @@ class _OfEpochs(_OfPoints[R]):
         """What the newest release says of the events to come."""
         return Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
 
+    def pack(self, measured: E) -> IntArray:
+        return measured.pack()
+
+    def unpack(self, tick: int, released: IntArray) -> E:
+        return self.reading.unpack(tick, released)
+
+    @override
+    def step(
+        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
+    ) -> tuple[State, E, Models]:
+        after, measured = self.mechanism.step(state, counts, gate, self.shape(last))
+        return after, cast("E", measured), {}
+
 
 @dataclass(frozen=True, kw_only=True)
 class FromNodes(_OfEpochs[TreeMeasured]):
     """Points: differences in nodes of a partition, and masses of its cells fitted to all epochs together."""
 
     mechanism: Points
+    reading = TreeMeasured
 
     def describe(self) -> str:
         return _described(self.mechanism)
@@ -110,18 +128,6 @@ class FromNodes(_OfEpochs[TreeMeasured]):
     def partition(self) -> Partition:
         return self.mechanism.partition
 
-    def pack(self, measured: TreeMeasured) -> IntArray:
-        return measured.pack()
-
-    def unpack(self, tick: int, released: IntArray) -> TreeMeasured:
-        return TreeMeasured.unpack(tick, released)
-
-    @override
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
-    ) -> tuple[State, TreeMeasured, Models]:
-        return *self.mechanism.step(state, counts, gate, self.shape(last)), {}
-
     @override
     def fit(self, tick: int, history: History[TreeMeasured], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         now = history(tick)
@@ -133,6 +139,7 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
     """Points that are also taken away: the masses of both sides are fitted apart, and subtracted."""
 
     mechanism: Turnstile
+    reading = TurnstileMeasured
 
     def describe(self) -> str:
         return f"rows that add and rows that take away apart, and of both: {_described(self.mechanism.side)}"
@@ -152,18 +159,6 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
     def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
         """Exact counts of events by cell; what is taken away has cells of its own."""
         return self.mechanism.count(cells, weights)
-
-    def pack(self, measured: TurnstileMeasured) -> IntArray:
-        return measured.pack()
-
-    def unpack(self, tick: int, released: IntArray) -> TurnstileMeasured:
-        return TurnstileMeasured.unpack(tick, released)
-
-    @override
-    def step(
-        self, state: State, counts: Counts, gate: Gate, last: Cloud | None, models: Models
-    ) -> tuple[State, TurnstileMeasured, Models]:
-        return *self.mechanism.step(state, counts, gate, self.shape(last)), {}
 
     @override
     def fit(

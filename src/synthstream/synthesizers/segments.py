@@ -16,7 +16,8 @@ from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, Reading
 from synthstream.privacy import Claim
-from synthstream.release.release import Model, Release
+from synthstream.release.models import Model, RowModel
+from synthstream.release.release import Release
 from synthstream.synthesizers.contract import History, Mechanism, Models, Synthesizer
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -88,7 +89,7 @@ class Joined:
         return self.whole.number
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """See :class:`synthstream.release.release.Model`: of the segment's own."""
+        """See :class:`synthstream.release.models.Model`: of the segment's own."""
         return self.own.arrays()
 
     def moved_from(self, before: Any) -> float:
@@ -182,6 +183,9 @@ class Resumed(Synthesizer):
         start = self.segment.start
         return Continued(tick=tick, start=start, own=self.inner.unpack(tick - start, released))
 
+    def replicates(self, known: Reading, model: Any, *, number: int, seed: int) -> list[RowModel]:
+        return self.inner.replicates(known, model, number=number, seed=seed)
+
     def describe(self) -> str:
         return self.inner.describe()
 
@@ -224,7 +228,11 @@ def joined(base: Model, own: Model) -> Model:
         return base.plus(own)
     if isinstance(base, Population) and isinstance(own, Population):
         codes = np.concatenate([base.codes.astype(np.int32), own.codes.astype(np.int32)])
-        return Population.of(own.workload, codes)
+        both = Population.of(own.workload, codes)
+        if base.weights is None and own.weights is None:
+            return both
+        weights = [np.ones(len(p.codes), dtype=np.int64) if p.weights is None else p.weights for p in (base, own)]
+        return replace(both, weights=np.concatenate(weights))
     raise TypeError(f"models of two kinds: {type(base).__name__} and {type(own).__name__}")
 
 

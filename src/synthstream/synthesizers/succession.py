@@ -213,7 +213,7 @@ def carried_model(config: StreamConfig, arrays: Models, *, seed: int) -> Models:
     if config.after is None or config.workload is None:
         return arrays
     rows = config.after.mapping.rows(arrays["codes"].astype(np.int32), np.random.default_rng(seed))
-    return {"codes": rows.astype(np.min_scalar_type(max(config.workload.sizes) - 1))}
+    return {**arrays, "codes": rows.astype(np.min_scalar_type(max(config.workload.sizes) - 1))}
 
 
 def _tables(config: StreamConfig) -> tuple[SchemaMapping, Workload, Workload] | None:

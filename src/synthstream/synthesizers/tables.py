@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 from typing_extensions import override
@@ -18,7 +18,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.refreshed import Refreshed
 from synthstream.kinds import NEWEST, Edition
-from synthstream.measured import Measured, pack_tables, unpack_tables
+from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
+from synthstream.release.models import RowModel
 from synthstream.release.release import TableRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
@@ -32,7 +33,7 @@ from synthstream.synthesizers.contract import (
     TableMechanism,
     Windowed,
 )
-from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.simulation import simulate, tables
 from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -43,11 +44,18 @@ class OfTables(Synthesizer[Measured, Population]):
 
     Args:
         groups: public constraints, which published rows satisfy; what is measured does not depend on them.
+        most: rows at most, which stand for more events each where there are more; ``None``: a row for each event.
     """
 
     mechanism: TableMechanism
     edition: Edition = NEWEST
     groups: tuple[Group, ...] = ()
+    most: int | None = None
+
+    @property
+    def how(self) -> Fitting:
+        """How rows are fitted."""
+        return Fitting(self.edition, self.groups, self.most)
 
     @property
     def cells(self) -> int:
@@ -61,7 +69,7 @@ class OfTables(Synthesizer[Measured, Population]):
         return Counts.of(self.mechanism.workload.count(codes, weights))
 
     def model(self, arrays: Models) -> Population:
-        return Population(workload=self.mechanism.workload, codes=arrays["codes"])
+        return Population(workload=self.mechanism.workload, **arrays)
 
     def release(self, **facts: Any) -> TableRelease:
         return TableRelease(workload=self.mechanism.workload, **facts)
@@ -81,6 +89,14 @@ class Running(OfTables):
     ) -> tuple[State, Measured, Models]:
         return *self.mechanism.step(state, counts.dense(self.cells), gate), {}
 
+    def replicates(self, known: Reading, model: Any, *, number: int, seed: int) -> list[RowModel]:
+        """See :class:`Synthesizer`: noise of the known variances, normal, is added to the counts of the rows."""
+        measured, rng = cast(Measured, known), np.random.default_rng(seed)
+        error = np.repeat(np.sqrt(measured.variance), measured.workload.lengths)
+        exact = model.counts(measured.workload)
+        noisy = (replace(measured, values=exact + error * rng.standard_normal(error.size)) for _ in range(number))
+        return [fit(one, memory=0.0, seed=seed, **self.how._asdict()) for one in noisy]
+
     def expected_variance(self, tick: int) -> FloatArray:
         return self.mechanism.variance(tick)
 
@@ -98,7 +114,7 @@ class Continual(Running):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        return fit(history(tick), start=last, seed=seed, edition=self.edition, groups=self.groups)
+        return fit(history(tick), start=last, seed=seed, **self.how._asdict())
 
     def pack(self, measured: Measured) -> IntArray:
         """See :class:`Synthesizer`: in units of the resolution."""
@@ -126,13 +142,12 @@ class Continual(Running):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of running counts."""
-        how = Fitting(self.edition, self.groups)
-        return windowing.of_running_counts(past, first, last, seed=seed, how=how)
+        return windowing.of_running_counts(past, first, last, seed=seed, how=self.how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.every_tick(self.mechanism, schema, ticks, events_per_tick, careful=careful)
+        return simulate.of_tables(tables.at_every_tick, self.mechanism, schema, ticks, events_per_tick, careful=careful)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,16 +183,7 @@ class AtRefreshes(Running):
         last_refresh = self.mechanism.refreshed(tick)
         shared = self.mechanism.covariance(last_refresh, tick)
         then = None if fresh else Earlier(history(last_refresh), shared, self.mechanism.unit.signed)
-        return fit(
-            known,
-            start=last,
-            seed=seed,
-            memory=0.0,
-            edition=self.edition,
-            fresh=fresh,
-            then=then,
-            groups=self.groups,
-        )
+        return fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then, **self.how._asdict())
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every count as it is known after that tick."""
@@ -204,10 +210,9 @@ class AtRefreshes(Running):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
-        how = Fitting(self.edition, self.groups)
-        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
+        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed, how=self.how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool
     ) -> list[Piece]:
-        return simulate.at_refreshes(self.mechanism, schema, ticks, events_per_tick, careful=careful)
+        return simulate.of_tables(tables.at_refreshes, self.mechanism, schema, ticks, events_per_tick, careful=careful)

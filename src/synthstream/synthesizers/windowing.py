@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.refreshed import Refreshed
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
-from synthstream.synthesizers.contract import History, Models, Past, Windowed
+from synthstream.synthesizers.contract import Past, Synthesizer, Windowed
 from synthstream.workload import Workload
 
 # Rows of a window keep the shares of all events up to its end, except where the window's own measurement stands out of
@@ -35,19 +35,10 @@ class Fitting(NamedTuple):
 
     edition: Edition = NEWEST
     groups: tuple[Group, ...] = ()
+    most: int | None = None
 
 
 _NEWEST = Fitting()
-
-
-class Fitted(Protocol):
-    """What fits rows to each tick alone."""
-
-    def replay(self, measured: Any, models: Models) -> Models:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
-
-    def fit(self, tick: int, history: History, last: Any, models: Models, *, seed: int) -> Any:
-        """See :class:`synthstream.synthesizers.contract.Synthesizer`."""
 
 
 def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST) -> Windowed:
@@ -170,7 +161,7 @@ def of_epochs(
     return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed, how=how))
 
 
-def of_batches(made: Fitted, past: Past, first: int, last: int) -> Windowed:
+def of_batches(made: Synthesizer, past: Past, first: int, last: int) -> Windowed:
     """Of ticks whose rows are fitted apart: their number in all, and the rows that were fitted to each of them."""
     if first < past.cut:
         raise NotReleased(
@@ -212,13 +203,15 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
     Args:
         all_of_it: what was measured of all events up to the window's end; ``None`` if they are the window's own.
     """
-    fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups)
+    fitted = partial(fit, seed=seed, edition=how.edition, groups=how.groups, most=how.most)
     if all_of_it is None:
         return fitted(own, memory=0.0)
     rows, number = fitted(all_of_it, memory=0.0), targets(own).rows
     if rows.number == 0:
         return fitted(own, memory=0.0)
-    drawn = np.random.default_rng(seed).choice(rows.number, size=number, replace=number > rows.number)
+    there = len(rows.codes)
+    size = number if rows.weights is None else min(number, there)
+    drawn = np.random.default_rng(seed).choice(there, size=size, replace=size > there)
     start = Population(workload=rows.workload, codes=rows.codes[drawn])
     return fitted(own, start=start, memory=_ALL)
 

@@ -223,6 +223,6 @@ def one_limit_for_all_persons(patch: Patch) -> None:
     honest = arrivals
 
     def broken(rows: PrivateRows, **more: Any) -> pl.DataFrame:
-        return honest(rows._replace(people=pl.Series(["one"] * len(rows.codes))), **more)
+        return honest(replace(rows, people=pl.Series(["one"] * len(rows.codes))), **more)
 
     patch.setattr(contributions, "arrivals", broken)

@@ -74,6 +74,10 @@ class Dense(MatrixCounter):
 
     def sensitivity(self, t: int = 0) -> float:
         """Norm of the largest column of the rounded C, from exact integers."""
+        return self._norm
+
+    @cached_property
+    def _norm(self) -> float:
         largest = max(sum(int(c) ** 2 for c in column) for column in self.coefficients.T)
         return math.nextafter(math.sqrt(largest), math.inf) / 2.0**self.grid_bits
 

@@ -1,13 +1,16 @@
-"""Passes over a junction tree: messages, marginals, and how marginals move with potentials.
+"""Belief propagation: from log-potentials to a junction tree's probabilities.
 
 Messages go to the root in logarithms, the largest taken out for each cell of the separator, so that no potential is too
-large or too small. What is left in a table then are probabilities given its separator; all later passes only multiply.
+large or too small. What is left in a table then are probabilities given its separator; the pass down only multiplies.
 """
 
 from __future__ import annotations
 
 import numba
 import numpy as np
+
+from synthstream.papers.fit.junction import Hosted, Junction
+from synthstream.workload import FloatArray
 
 # Sums may be reordered, which lets them be vectorised; nothing else about floating point is relaxed.
 _FAST = {"reassoc", "contract"}
@@ -93,19 +96,6 @@ def _scale(table, shape, steps, small):  # type: ignore[no-untyped-def]
         at = _advance(digits, shape, steps, at)
 
 
-@numba.njit(cache=True, nogil=True)
-def _move(given, table, shape, steps, mass, mean, change):  # type: ignore[no-untyped-def]
-    """Turn derivatives of logarithms into derivatives of a table, given those of its separator."""
-    width, step = shape[-1], steps[-1]
-    digits = np.zeros(shape.size - 1, dtype=np.int64)
-    at = 0
-    for start in range(0, table.size, width):
-        for j in range(width):
-            s = at + j * step
-            table[start + j] = given[start + j] * (mass[s] * (table[start + j] - mean[s]) + change[s])
-        at = _advance(digits, shape, steps, at)
-
-
 @numba.njit(cache=True)
 def _host(layout, attached, tables, q):  # type: ignore[no-untyped-def]
     """The table of the tree that holds a smaller one, its shape, and steps in the smaller one."""
@@ -126,7 +116,7 @@ def _above(layout, tables, c):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def attach(layout, attached, small, tables):  # type: ignore[no-untyped-def]
+def _attach(layout, attached, small, tables):  # type: ignore[no-untyped-def]
     """Add smaller tables to the tables of the tree that hold them."""
     for q in range(attached.host.size):
         table, shape, steps = _host(layout, attached, tables, q)
@@ -134,7 +124,7 @@ def attach(layout, attached, small, tables):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def project(layout, attached, tables, small):  # type: ignore[no-untyped-def]
+def _project(layout, attached, tables, small):  # type: ignore[no-untyped-def]
     """Sum the tables of the tree to smaller ones."""
     for q in range(attached.host.size):
         table, shape, steps = _host(layout, attached, tables, q)
@@ -142,8 +132,8 @@ def project(layout, attached, tables, small):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def condition(layout, tables, messages):  # type: ignore[no-untyped-def]
-    """From log-potentials to probabilities given the separator, in place; returns the log of the partition function.
+def _condition(layout, tables, messages):  # type: ignore[no-untyped-def]
+    """From log-potentials to probabilities given the separator, in place.
 
     ``messages`` is filled with log-messages, those of the separators towards the root.
     """
@@ -167,11 +157,10 @@ def condition(layout, tables, messages):  # type: ignore[no-untyped-def]
         if layout.parent[c] >= 0:
             host, axes, up = _above(layout, tables, c)
             _add(host, axes, up, message)
-    return messages[0]
 
 
 @numba.njit(cache=True, nogil=True)
-def marginals(layout, given, masses, tables):  # type: ignore[no-untyped-def]
+def _marginals(layout, given, masses, tables):  # type: ignore[no-untyped-def]
     """Fill ``tables`` with probabilities and ``masses`` with those of the separators."""
     masses[0] = 1.0
     for c in range(layout.parent.size):
@@ -185,22 +174,31 @@ def marginals(layout, given, masses, tables):  # type: ignore[no-untyped-def]
         _scale(table, shape, steps, mass)
 
 
-@numba.njit(cache=True, nogil=True)
-def derivative(layout, given, masses, tables):  # type: ignore[no-untyped-def]
-    """From changes of log-potentials to the changes of probabilities that they make at first order, in place."""
-    means, changes = np.empty_like(masses), np.zeros_like(masses)
-    for c in range(layout.parent.size - 1, -1, -1):
-        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
-        mean = _part(means, layout.seps, c)
-        _sum(_part(given, layout.cells, c) * _part(tables, layout.cells, c), shape, steps, mean)
-        if layout.parent[c] >= 0:
-            host, axes, up = _above(layout, tables, c)
-            _add(host, axes, up, mean)
-    for c in range(layout.parent.size):
-        part = slice(layout.seps[c], layout.seps[c + 1])
-        if layout.parent[c] >= 0:
-            host, axes, up = _above(layout, tables, c)
-            _sum(host, axes, up, changes[part])
-        shape, steps = _part(layout.shape, layout.axes, c), _part(layout.own, layout.axes, c)
-        cells = slice(layout.cells[c], layout.cells[c + 1])
-        _move(given[cells], tables[cells], shape, steps, masses[part], means[part], changes[part])
+class Calibrated:
+    """The probabilities of one tree's tables at its current potentials.
+
+    Args:
+        attached: smaller tables, of which potentials and probabilities are given and asked for.
+        base: log-potentials that stay as they are, over all cells of the tree; left out: none.
+    """
+
+    def __init__(self, tree: Junction, attached: Hosted, base: FloatArray | None = None) -> None:
+        self.layout, self.attached, self.base = tree.layout, attached, base
+        self.given = np.zeros(int(tree.layout.cells[-1]))
+        self.joint = np.zeros_like(self.given)
+        self._messages = np.zeros(int(tree.layout.seps[-1]))
+        self._masses = np.zeros_like(self._messages)
+
+    def spread(self, potentials: FloatArray) -> FloatArray:
+        """The sum of all log-potentials over all cells of the tree, in ``given``."""
+        self.given[:] = 0.0 if self.base is None else self.base
+        _attach(self.layout, self.attached, potentials, self.given)
+        return self.given
+
+    def evaluate(self, potentials: FloatArray) -> FloatArray:
+        """Probabilities of the smaller tables, flat; those of the tree are then in ``given`` and ``joint``."""
+        _condition(self.layout, self.spread(potentials), self._messages)
+        _marginals(self.layout, self.given, self._masses, self.joint)
+        out = np.empty_like(potentials)
+        _project(self.layout, self.attached, self.joint, out)
+        return out

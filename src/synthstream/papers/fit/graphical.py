@@ -1,7 +1,6 @@
-"""Graphical models over coded columns: marginals, workloads and rows of a junction tree; the fit to noisy tables.
+"""Graphical models over coded columns: marginals, workloads and rows of a junction tree.
 
-Marginal-based inference is due to McKenna, Sheldon and Miklau 2019 (Private-PGM). How the fit works and what it costs
-stands in docs/decisions/0005-graphical-model.md.
+Marginal-based inference is due to McKenna, Sheldon and Miklau 2019 (Private-PGM).
 """
 
 from __future__ import annotations
@@ -14,13 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.papers.fit.descent import Calibrated
-from synthstream.papers.fit.junction import Clique, Junction, ModelTooLarge, cells_of, junction, model_megabytes
-from synthstream.papers.fit.solving import Problem, solve
+from synthstream.papers.fit.belief_propagation import Calibrated
+from synthstream.papers.fit.junction import Clique, cells_of, junction
 from synthstream.papers.fit.tables import TreeTables, draw
 from synthstream.workload import CodeArray, FloatArray, Workload
-
-__all__ = ["Graphical", "ModelTooLarge", "fit_graphical", "model_megabytes"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,88 +118,7 @@ class Graphical:
     @cached_property
     def _tables(self) -> TreeTables:
         """Calibrated tables of the junction tree."""
-        tree: Junction = junction(self.sizes, self.cliques)
+        tree = junction(self.sizes, self.cliques)
         calibrated = Calibrated(tree, tree.attach(self.cliques))
         calibrated.evaluate(np.concatenate([np.zeros(0), *(p.reshape(-1) for p in self.potentials)]))
-        return TreeTables(tree, calibrated.given, calibrated.scratch)
-
-
-def fit_graphical(
-    sizes: Sequence[int],
-    cliques: Sequence[Sequence[int]],
-    values: Sequence[FloatArray],
-    weights: Sequence[float] | FloatArray,
-    total: float,
-    *,
-    start: Graphical | None = None,
-    keep: bool = False,
-    iterations: int = 500,
-    tolerance: float = 1e-7,
-    cap_mb: float = 100.0,
-) -> Graphical:
-    """The model with the least ``sum(weights[q] * ||table(cliques[q]) - values[q]||**2)`` among all distributions.
-
-    Of all with the same measured tables, the one nearest in Kullback-Leibler divergence to the uniform distribution;
-    with ``keep``, to ``start``. Deterministic. Measured tables are exact, to ``tolerance`` of the total, where the
-    separators hold at most 2,000 cells; for larger models a slower method gets near, see ``iterations``.
-
-    Args:
-        cliques: columns of each measured table, in any order; a table may be measured more than once, be part of
-            another one, hold one column or none.
-        values: noisy counts of each, in the shape of its columns' sizes; any finite numbers.
-        weights: inverse variance of a count of each, shape ``(cliques,)``, positive; only ratios matter.
-        total: number of rows; 0 or less gives a model of zeros.
-        start: a model to start from. Without ``keep`` it only saves time: the result is the same up to ``tolerance``.
-        keep: potentials of ``start`` stay as they are where their cliques are not measured now, as far as ``cap_mb``
-            allows; the first cliques of ``start`` come first, and measured ones come first in the result.
-        iterations: steps, and sweeps over the measured tables, at most.
-        tolerance: largest difference of a probability from the optimum at which to stop, or relative gain of a step.
-        cap_mb: largest size of the junction tree's tables in MB of float64.
-
-    Raises:
-        ModelTooLarge: the measured cliques alone need larger tables than ``cap_mb``.
-        ValueError: numbers of things, shapes, columns or numbers that do not fit or are not finite.
-
-    Source: the problem is that of McKenna, Sheldon, Miklau 2019; see synthstream.papers.fit.exact for the method.
-    """
-    problem = Problem.of(tuple(sizes), cliques, values, weights, total)
-    if start is not None and start.sizes != problem.sizes:
-        raise ValueError(f"start: sizes are {start.sizes}, those measured {problem.sizes}")
-    old = {} if start is None else dict(zip(start.cliques, start.potentials, strict=True))
-    held, kept = carried(problem, old, keep, cap_mb)
-    potentials = solve(problem, held, kept, iterations=iterations, tolerance=tolerance)
-    return assembled(problem, potentials, kept)
-
-
-def assembled(problem: Problem, potentials: Sequence[FloatArray], kept: Mapping[Clique, FloatArray]) -> Graphical:
-    """The model of the measured cliques' potentials, which come first, and of those that are kept."""
-    return Graphical(
-        sizes=problem.sizes,
-        total=problem.total,
-        cliques=(*problem.cliques, *kept),
-        potentials=(*potentials, *kept.values()),
-    )
-
-
-def carried(
-    problem: Problem, old: Mapping[Clique, FloatArray], keep: bool, cap_mb: float
-) -> tuple[list[FloatArray] | None, dict[Clique, FloatArray]]:
-    """Old potentials: summed over each measured clique that holds theirs (None: there are none), and those kept.
-
-    Raises ``ModelTooLarge`` if the measured cliques alone need larger tables than ``cap_mb``.
-    """
-    megabytes = model_megabytes(problem.sizes, problem.cliques)
-    if megabytes > cap_mb:
-        raise ModelTooLarge(megabytes, cap_mb, problem.cliques)
-    held = [np.zeros(shape) for shape in problem.shapes]
-    kept: dict[Clique, FloatArray] = {}
-    found = False
-    for clique, potential in old.items():
-        host = next((q for q, c in enumerate(problem.cliques) if set(clique) <= set(c)), None)
-        if host is not None:
-            view = tuple(problem.sizes[c] if c in clique else 1 for c in problem.cliques[host])
-            held[host] += potential.reshape(view)
-            found = True
-        elif keep and model_megabytes(problem.sizes, [*problem.cliques, *kept, clique]) <= cap_mb:
-            kept[clique] = potential
-    return (held if found or keep else None), kept
+        return TreeTables(tree, calibrated.given, calibrated.joint)

@@ -122,12 +122,6 @@ class Junction:
             out[self.parents[c]] |= out[c]
         return tuple(frozenset(columns) for columns in out)
 
-    def with_tables(self, cliques: Sequence[Clique]) -> Junction:
-        """The same tree, and a table of their own for those among ``cliques`` that are part of a larger table."""
-        more = [clique for clique in cliques if clique not in self.cliques]
-        parents = (*self.parents, *(self.host(clique) for clique in more))
-        return Junction(self.sizes, (*self.cliques, *more), parents)
-
     def host(self, columns: Iterable[int]) -> int:
         """The smallest table that holds all these columns. Raises ``ValueError`` if there is none."""
         wanted = set(columns)

@@ -136,7 +136,6 @@ class Rounds:
                 self._workload.sizes,
                 self._cliques(),
                 self._values,
-                np.ones(len(self._tables)),
                 self._total,
                 start=self._model,
                 iterations=_PASSES,

@@ -118,7 +118,6 @@ def fit_weights(
     sizes: Sequence[int],
     cliques: Sequence[tuple[int, ...]],
     values: Sequence[FloatArray | float],
-    weights: Sequence[float] | FloatArray,
     total: float,
     *,
     start: Weights | None = None,
@@ -131,14 +130,13 @@ def fit_weights(
     Each pass makes this update for one measurement after another, for all cells of a marginal at once.
 
     Departures from the paper: ``total`` is an estimate, as the exact number is private; all measurements are passed
-    over ``iterations`` times, as its authors recommend; the last weights are returned, not a mean; less exact
-    measurements take smaller steps; an exponent is limited to size 1, which the proof takes for granted, and no share
-    falls below 1e-12 / number of cells: one at zero could never rise again.
+    over ``iterations`` times, as its authors recommend; the last weights are returned, not a mean; an exponent is
+    limited to size 1, which the proof takes for granted, and no share falls below 1e-12 / number of cells: one at zero
+    could never rise again.
 
     Args:
         cliques: columns of each measured marginal, strictly increasing; a marginal may come more than once.
         values: noisy counts in events, each in the shape of its marginal or flat; of a single cell, one number.
-        weights: inverse variance of a count of each measurement, in any unit, above 0; shape ``(measurements,)``.
         total: number of events; if it is not above 0, the start is returned for 0 events.
         start: where to begin; left out: uniform.
         iterations: number of passes: the more noise, the fewer.
@@ -157,7 +155,7 @@ def fit_weights(
     Figure 1 and section 2.2; Kumar, Strohmer, Vershynin, section 4.2.1.
 
     Example:
-        >>> fitted = fit_weights((2, 2), [(0,), (1,)], [np.array([9.0, 1.0]), np.array([4.0, 6.0])], [1, 1], 10.0)
+        >>> fitted = fit_weights((2, 2), [(0,), (1,)], [np.array([9.0, 1.0]), np.array([4.0, 6.0])], 10.0)
         >>> np.round(fitted.table((0, 1)), 1).tolist()
         [[3.6, 5.4], [0.4, 0.6]]
     """
@@ -166,7 +164,7 @@ def fit_weights(
         raise ValueError(f"start: columns of sizes {start.sizes}, not {tuple(sizes)}")
     if not 0 < rate <= 4:
         raise ValueError(f"rate must be above 0 and at most 4, not {rate}")
-    measurements = _measurements(tuple(sizes), cliques, values, weights, cells, total)
+    measurements = _measurements(tuple(sizes), cliques, values, cells, total)
     after = start.scaled(total)
     if after.total <= 0 or not measurements:
         return after
@@ -235,19 +233,18 @@ class _View:
 
 @dataclass(frozen=True)
 class _Measurement:
-    """One marginal, or one cell of it: its noisy shares, and how far one update goes towards them."""
+    """One marginal, or one cell of it, and its noisy shares."""
 
     view: _View
     place: tuple[slice | int, ...]
     target: FloatArray
-    rate: float
 
     def update(self, shares: FloatArray, mass: float, rate: float) -> float:
         """Make the update in place on shares that add up to ``mass``; returns what they add up to then."""
         part = shares.reshape(self.view.shape)[self.place]
         axes = None if self.place else self.view.summed
         estimate = part.sum(axis=axes, keepdims=True)
-        factor = np.exp(np.clip(rate * self.rate * (self.target - estimate / mass), -1.0, 1.0))
+        factor = np.exp(np.clip(rate * 0.5 * (self.target - estimate / mass), -1.0, 1.0))
         part *= factor
         return mass + float(np.sum(estimate * (factor - 1)))
 
@@ -256,18 +253,14 @@ def _measurements(
     sizes: tuple[int, ...],
     cliques: Sequence[tuple[int, ...]],
     values: Sequence[FloatArray | float],
-    weights: Sequence[float] | FloatArray,
     cells: Sequence[int | None] | None,
     total: float,
 ) -> list[_Measurement]:
     cells = [None] * len(cliques) if cells is None else cells
-    if not len(cliques) == len(values) == len(weights) == len(cells):
-        raise ValueError("cliques, values, weights and cells must be as many")
-    exact = np.asarray(weights, dtype=np.float64)
-    if not (np.all(np.isfinite(exact)) and np.all(exact > 0)):
-        raise ValueError("weights must be finite numbers above 0")
+    if not len(cliques) == len(values) == len(cells):
+        raise ValueError("cliques, values and cells must be as many")
     found = []
-    for clique, value, weight, cell in zip(cliques, values, exact, cells, strict=True):
+    for clique, value, cell in zip(cliques, values, cells, strict=True):
         view = _View.of(sizes, clique)
         target = np.asarray(value, dtype=np.float64)
         if not np.all(np.isfinite(target)):
@@ -282,5 +275,5 @@ def _measurements(
             starts = [None if axis in view.summed else int(next(codes)) for axis in range(len(view.shape))]
             place = tuple(slice(None) if s is None else slice(s, s + 1) for s in starts)
         shape = view.kept if cell is None else (1,) * len(view.shape)
-        found.append(_Measurement(view, place, target.reshape(shape), 0.5 * weight / exact.max()))
+        found.append(_Measurement(view, place, target.reshape(shape)))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,18 +24,17 @@ _RUNS, _RUNS_OF_OTHERS = 4, 2
 _TOGETHER = 30.0
 
 
-def every_tick(
-    mechanism: Marginals, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool
+def of_tables(
+    errors: Callable[..., RowErrors],
+    mechanism: Marginals | Refreshed,
+    schema: Schema,
+    ticks: Sequence[int],
+    events_per_tick: float,
+    *,
+    careful: bool,
 ) -> list[Piece]:
-    """Of tables that are all measured at every tick, and a living population."""
-    return [partial(_always, mechanism, schema, t, events_per_tick, _runs(careful)) for t in ticks]
-
-
-def at_refreshes(
-    mechanism: Refreshed, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool
-) -> list[Piece]:
-    """Of tables of which larger ones are measured at refreshes, and a living population."""
-    return [partial(_at_refreshes, mechanism, schema, t, events_per_tick, _runs(careful)) for t in ticks]
+    """Of tables that are measured at known times, and a living population, by a function of ``simulation.tables``."""
+    return [partial(_of_tables, errors, mechanism, schema, t, events_per_tick, _runs(careful)) for t in ticks]
 
 
 def in_epochs(made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
@@ -83,18 +82,15 @@ def _shape(schema: Schema) -> LatentClasses:
     return LatentClasses.of(schema.columns, np.random.default_rng(0))
 
 
-def _always(
-    mechanism: Marginals, schema: Schema, ticks: int, events_per_tick: float, runs: int
+def _of_tables(
+    errors: Callable[..., RowErrors],
+    mechanism: Marginals | Refreshed,
+    schema: Schema,
+    ticks: int,
+    events_per_tick: float,
+    runs: int,
 ) -> dict[int, RowErrors]:
-    found = tables.at_every_tick(mechanism, _shape(schema), tick=ticks - 1, events=ticks * events_per_tick, draws=runs)
-    return {ticks: RowErrors(table_error=found.table_error, box=found.box)}
-
-
-def _at_refreshes(
-    mechanism: Refreshed, schema: Schema, ticks: int, events_per_tick: float, runs: int
-) -> dict[int, RowErrors]:
-    found = tables.at_refreshes(mechanism, _shape(schema), tick=ticks - 1, events=ticks * events_per_tick, draws=runs)
-    return {ticks: RowErrors(table_error=found.table_error, box=found.box)}
+    return {ticks: errors(mechanism, _shape(schema), tick=ticks - 1, events=ticks * events_per_tick, draws=runs)}
 
 
 def _in_epochs(
@@ -102,8 +98,7 @@ def _in_epochs(
 ) -> dict[int, RowErrors]:
     shape = _shape(schema)
     each = [tables.in_epochs(made, shape, ticks=ticks, events_per_tick=events_per_tick, seed=s) for s in range(runs)]
-    means = {t: tables.mean_of([one[t] for one in each]) for t in ticks}
-    return {t: RowErrors(table_error=mean.table_error, box=mean.box) for t, mean in means.items()}
+    return {t: tables.mean_of([one[t] for one in each]) for t in ticks}
 
 
 def _points(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) -> dict[int, RowErrors]:

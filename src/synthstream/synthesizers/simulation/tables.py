@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from synthstream.fit.ahead import Ahead
+from synthstream.fit.aims import Earlier
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import MEMORY
 from synthstream.kernel.epochs import Epochs
@@ -19,7 +20,7 @@ from synthstream.kernel.refreshed import Refreshed
 from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.synthesizers.contract import Models
+from synthstream.synthesizers.contract import Models, RowErrors
 from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -38,20 +39,7 @@ _LISTED = 2000
 _BOXES = 200
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableErrors:
-    """Expected errors of tables of published rows, in events.
-
-    Args:
-        table_error: order of a table -> expected sum of absolute errors over its cells: mean over tables.
-        box: error of the count of events in a box: root mean square over boxes.
-    """
-
-    table_error: dict[int, float]
-    box: float
-
-
-def errors_of(workload: Workload, gap: FloatArray) -> TableErrors:
+def errors_of(workload: Workload, gap: FloatArray) -> RowErrors:
     """Errors of one release, from estimated minus true counts over all cells of a workload, shape ``(cells,)``.
 
     A box is half of the codes of each of two columns, drawn at random: a quarter of their table.
@@ -64,7 +52,7 @@ def errors_of(workload: Workload, gap: FloatArray) -> TableErrors:
     sums = np.add.reduceat(np.abs(gap), workload.offsets[:-1])
     order = np.array([len(m) for m in workload.marginals])
     table_error = {int(k): float(sums[order == k].mean()) for k in np.unique(order) if k}
-    return TableErrors(table_error=table_error, box=float(np.sqrt(np.mean(_in_boxes(workload, gap) ** 2))))
+    return RowErrors(table_error=table_error, box=float(np.sqrt(np.mean(_in_boxes(workload, gap) ** 2))))
 
 
 def box_variance(workload: Workload, variance: FloatArray) -> float:
@@ -107,9 +95,13 @@ def _in_boxes(workload: Workload, gap: FloatArray) -> FloatArray:
     return np.array(found)
 
 
+# Rows from the measurements so far, the rows before, and a seed.
+Fit = Callable[[list[Measured], Population | None, int], Population]
+
+
 def at_every_tick(
     mechanism: Marginals, shape: LatentClasses, *, tick: int, events: float, draws: int = _MOST_DRAWS
-) -> TableErrors:
+) -> RowErrors:
     """Errors of rows fitted to tables that are measured at every tick, after a tick, 0-based.
 
     Rows live on from release to release and so average some noise out. A few ticks before this one are simulated with
@@ -120,59 +112,87 @@ def at_every_tick(
         events: that have come by then.
         draws: releases to average over, at most; fewer where rows are many.
     """
-    workload, found = mechanism.workload, []
     ticks = np.unique(np.linspace(tick - _LOOKS_BACK * MEMORY * tick, tick, _LIVES).round().astype(int)).tolist()
-    most = _most_rows(workload)
-    scale = max(1.0, events / most)
-    stderr = np.stack([np.sqrt(mechanism.variance(t)) for t in ticks]) / scale
-    root = np.linalg.cholesky(_correlation(mechanism, ticks))
-    for draw in range(int(np.clip(_ROWS_IN_ALL // max(round(events / scale), 1), 1, draws))):
-        rng = np.random.default_rng([tick, draw])
-        noise = root @ rng.normal(size=(len(ticks), workload.cells))
-        numbers = [round(events * (t + 1) / (tick + 1) / scale) for t in ticks]
-        codes, rows = shape.rows(numbers[-1], rng), None
-        for k, (t, number) in enumerate(zip(ticks, numbers, strict=True)):
-            true = workload.count(codes[:number])
-            values = true + noise[k] * np.repeat(stderr[k], workload.lengths)
-            measured = Measured(tick=t, workload=workload, values=values, variance=stderr[k] ** 2)
-            rows = fit(measured, start=rows, seed=draw, memory=_memory(t, t - ticks[k - 1] if k else 1))
-            gap = np.asarray(workload.count(rows.codes.astype(np.int32)) - true, dtype=np.float64)
-        found.append(errors_of(workload, np.asarray(gap * scale, dtype=np.float64)))
-    return mean_of(found)
+    one = np.array([[mechanism.counter.covariance(s, t, multiplier=1.0) for t in ticks] for s in ticks])
+
+    def fitted(history: list[Measured], rows: Population | None, seed: int) -> Population:
+        measured, k = history[-1], len(history) - 1
+        left_out = ticks[k] - ticks[k - 1] if k else 1
+        return fit(measured, start=rows, seed=seed, memory=_memory(measured.tick, left_out))
+
+    covariance = one[..., None] * mechanism.multipliers**2
+    return _simulated(mechanism.workload, covariance, {t: t for t in ticks}, shape, fitted, events, draws)
 
 
 def at_refreshes(
     mechanism: Refreshed, shape: LatentClasses, *, tick: int, events: float, draws: int = _MOST_DRAWS
-) -> TableErrors:
+) -> RowErrors:
     """As :func:`at_every_tick`, of tables of which larger ones are measured at refreshes.
 
-    Rows follow the newest measurement, so the last refresh and this tick are simulated alone.
+    Rows follow the newest measurement, so the last two refreshes and this tick are simulated alone.
     """
-    workload, found = mechanism.workload, []
     last = mechanism.refreshed(tick)
+    ticks = sorted({mechanism.refreshed(max(last - 1, 0)), last, tick})
+    covariance = np.array([[mechanism.covariance(s, t) for t in ticks] for s in ticks])
+
+    def fitted(history: list[Measured], rows: Population | None, seed: int) -> Population:
+        now, fresh = history[-1], mechanism.refreshes(history[-1].tick)
+        then = None
+        if not fresh:
+            before = history[-2]
+            scale = before.variance / mechanism.variance(before.tick)
+            then = Earlier(before, mechanism.covariance(before.tick, now.tick) * scale, mechanism.unit.signed)
+        return fit(now, start=rows, seed=seed, memory=0.0, fresh=fresh, then=then)
+
+    counted = {t: mechanism.refreshed(t) for t in ticks}
+    return _simulated(mechanism.workload, covariance, counted, shape, fitted, events, draws)
+
+
+def _simulated(
+    workload: Workload,
+    covariance: FloatArray,
+    counted: Mapping[int, int],
+    shape: LatentClasses,
+    fitted: Fit,
+    events: float,
+    draws: int,
+) -> RowErrors:
+    """Errors of rows after the last of some ticks, mean over draws.
+
+    Args:
+        covariance: of the noise of a cell between these ticks, shape ``(ticks, ticks, marginals)``.
+        counted: tick -> the tick up to which tables of several columns have counted.
+    """
+    ticks, found = list(counted), []
     scale = max(1.0, events / _most_rows(workload))
-    single = np.repeat(mechanism.order < 2, workload.lengths)
+    variance = np.einsum("ttq->tq", covariance) / scale**2
+    roots, tables = _roots(covariance), np.repeat(np.arange(len(workload.marginals)), workload.lengths)
+    small = (workload.order < 2)[tables]
     for draw in range(int(np.clip(_ROWS_IN_ALL // max(round(events / scale), 1), 1, draws))):
-        rng = np.random.default_rng([tick, draw])
-        noise = rng.normal(size=workload.cells)
-        codes, rows = shape.rows(round(events / scale), rng), None
-        for t in dict.fromkeys([last, tick]):
-            stderr = np.sqrt(mechanism.covariance(t, t)) / scale
-            true, then = (workload.count(codes[: round(events * (n + 1) / (tick + 1) / scale)]) for n in (t, last))
-            values = np.where(single, true, then * (t + 1) / (last + 1)) + noise * np.repeat(stderr, workload.lengths)
-            measured = Measured(tick=t, workload=workload, values=values, variance=stderr**2)
-            rows = fit(measured, start=rows, seed=draw, memory=0.0)
-            gap = np.asarray(workload.count(rows.codes.astype(np.int32)) - true, dtype=np.float64)
-        found.append(errors_of(workload, np.asarray(gap * scale, dtype=np.float64)))
+        rng = np.random.default_rng([ticks[-1], draw])
+        noise = np.einsum("cst,tc->sc", roots[tables], rng.normal(size=(len(ticks), workload.cells)))
+        numbers = {t: round(events * (t + 1) / (ticks[-1] + 1) / scale) for t in {*counted, *counted.values()}}
+        codes, rows = shape.rows(numbers[ticks[-1]], rng), None
+        history, gap = list[Measured](), np.zeros(0)
+        for k, t in enumerate(ticks):
+            true, larger = (workload.count(codes[: numbers[n]]) for n in (t, counted[t]))
+            values = np.where(small, true, larger) + noise[k] / scale
+            history.append(Measured(tick=t, workload=workload, values=values, variance=variance[k]))
+            rows = fitted(history, rows, draw)
+            gap = np.asarray(rows.counts(workload) - true, dtype=np.float64)
+        found.append(errors_of(workload, gap * scale))
     return mean_of(found)
 
 
-def _correlation(mechanism: Marginals, ticks: Sequence[int]) -> FloatArray:
-    """Of the noise of one cell at some ticks; a little more is added to its diagonal, so that it has a root."""
-    multiplier = float(mechanism.multipliers.max())
-    covariance = np.array([[mechanism.counter.covariance(s, t, multiplier=multiplier) for t in ticks] for s in ticks])
-    size = np.sqrt(np.maximum(np.diag(covariance), np.finfo(np.float64).tiny))
-    return np.asarray(covariance / np.outer(size, size) + 1e-9 * np.eye(len(ticks)))
+def _roots(covariance: FloatArray) -> FloatArray:
+    """Of the noise of a cell of each table between ticks, shape ``(marginals, ticks, ticks)``.
+
+    A little more is added to the diagonal: a table that was not measured again has one noise at two ticks.
+    """
+    each = np.moveaxis(covariance, -1, 0)
+    size = np.sqrt(np.maximum(np.einsum("qtt->qt", each), np.finfo(np.float64).tiny))
+    scaled = each / (size[:, :, None] * size[:, None, :]) + 1e-9 * np.eye(each.shape[1])
+    return np.asarray(np.linalg.cholesky(scaled) * size[:, :, None])
 
 
 def _memory(tick: int, left_out: int) -> float:
@@ -183,7 +203,7 @@ def _memory(tick: int, left_out: int) -> float:
 
 def in_epochs(
     made: Any, shape: LatentClasses, *, ticks: Sequence[int], events_per_tick: float, seed: int = 0
-) -> dict[int, TableErrors]:
+) -> dict[int, RowErrors]:
     """Errors, by number of ticks, of rows fitted to tables that are measured once an epoch: by running the mechanism.
 
     Args:
@@ -212,7 +232,7 @@ def in_epochs(
         for again in range(min(end - before, _FITS if end in ticks else 1)):
             last = made.fit(end - 1, history.__getitem__, last, models, seed=end + again)
         if end in ticks and last is not None:
-            gap = np.asarray(workload.count(last.codes.astype(np.int32)) - true, dtype=np.float64)
+            gap = np.asarray(last.counts(workload) - true, dtype=np.float64)
             found[end] = errors_of(workload, np.asarray(gap * scale, dtype=np.float64))
     return found
 
@@ -249,27 +269,10 @@ def _stepped(mechanism: Epochs, ticks: int) -> list[int]:
 
     Where shares do not change all other epochs have one part. Rows that come evenly end a part by growing by a tenth.
     """
-    ends = ends_of_epochs(mechanism, ticks)
+    ends = mechanism.ended(ticks)
     if mechanism.counts_rows:
-        ends = sorted({*ends, *ends_of_epochs(replace(mechanism, growth=1.1), ticks)})
+        ends = sorted({*ends, *replace(mechanism, growth=1.1).ended(ticks)})
     return ends
-
-
-def ends_of_epochs(mechanism: Epochs, ticks: int) -> list[int]:
-    """Numbers of ticks, up to ``ticks``, after which an epoch ends.
-
-    Example:
-        >>> mechanism = Epochs(
-        ...     workload=Workload.all_up_to(1, sizes=(2,)), budget=Budget(epsilon=1.0, delta=0.0), horizon=50, picks=1
-        ... )
-        >>> ends_of_epochs(mechanism, 30)
-        [1, 2, 3, 5, 8, 12, 18, 27]
-    """
-    ends, end = [], mechanism.begin(ticks)
-    while end > 0:
-        ends.append(end)
-        end = mechanism.begin(end - 1)
-    return ends[::-1]
 
 
 def seconds_per_release(
@@ -313,9 +316,9 @@ def _most_rows(workload: Workload) -> int:
     return int(np.clip(MOST_ROWS * 20 / max(held, 1.0), 1000, MOST_ROWS))
 
 
-def mean_of(found: Sequence[TableErrors]) -> TableErrors:
+def mean_of(found: Sequence[RowErrors]) -> RowErrors:
     """Means over draws."""
-    return TableErrors(
+    return RowErrors(
         table_error={k: float(np.mean([f.table_error[k] for f in found])) for k in found[0].table_error},
         box=float(np.sqrt(np.mean([f.box**2 for f in found]))),
     )

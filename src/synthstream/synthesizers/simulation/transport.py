@@ -49,7 +49,7 @@ def w1(mass_a: FloatArray, mass_b: FloatArray) -> float:
 
 def _flow(gap: FloatArray, side: int, dimension: int) -> float:
     """Cost of the cheapest flow that leaves ``gap``, in moves."""
-    tails, heads = _moves(side, dimension)
+    tails, heads = moves(side, dimension)
     step = 0.99 / np.sqrt(2.0 * (3**dimension - 1))
     balance = _BALANCE * side / float(np.linalg.norm(gap))
     return float(_iterate(gap, tails, heads, step / balance, step * balance, _ROUNDS, _LOOK, _EXACT))
@@ -80,7 +80,7 @@ def _iterate(gap, tails, heads, flow_step, price_step, rounds, look, exact):  # 
 
 
 @cache
-def _moves(side: int, dimension: int) -> tuple[IntArray, IntArray]:
+def moves(side: int, dimension: int) -> tuple[IntArray, IntArray]:
     """All moves of a king, each once: from which cell to which."""
     cells = np.arange(side**dimension)
     places = np.stack(np.unravel_index(cells, (side,) * dimension))

@@ -1,4 +1,4 @@
-"""Counts that add up: the conditions of the paper's Algorithm 4, and both rules."""
+"""Counts that add up: the conditions of the paper's Algorithm 4, and the rule among what they allow."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from synthstream.papers.consistency import LARGEST_COUNT, Rule, consistent
+from synthstream.papers.consistency import LARGEST_COUNT, consistent
 from synthstream.workload import IntArray
-
-rules = pytest.mark.parametrize("rule", ["proportional", "equal"])
 
 
 def levels(*counts: list[int]) -> list[IntArray]:
@@ -25,11 +23,9 @@ def trees(draw: st.DrawFn) -> list[IntArray]:
 
 
 @settings(deadline=None)
-@given(
-    trees(), st.sampled_from([0, 1, 2, 7, 1000, 10**9 + 7, LARGEST_COUNT]), st.sampled_from(["proportional", "equal"])
-)
-def test_the_conditions_of_the_paper(noisy: list[IntArray], total: int, rule: Rule) -> None:
-    found = consistent(noisy, total, rule=rule)
+@given(trees(), st.sampled_from([0, 1, 2, 7, 1000, 10**9 + 7, LARGEST_COUNT]))
+def test_the_conditions_of_the_paper(noisy: list[IntArray], total: int) -> None:
+    found = consistent(noisy, total)
     assert found[0].tolist() == [total]
     for j, level in enumerate(noisy, 1):
         whole, m = found[j - 1].tolist(), found[j].tolist()
@@ -41,29 +37,27 @@ def test_the_conditions_of_the_paper(noisy: list[IntArray], total: int, rule: Ru
             assert (m0 - n0) * (m1 - n1) >= 0
 
 
-@rules
-def test_counts_that_add_up_stay(rule: Rule) -> None:
+def test_counts_that_add_up_stay() -> None:
     noisy = levels([3, 7], [1, 2, 7, 0])
-    found = consistent(noisy, 10, rule=rule)
+    found = consistent(noisy, 10)
     assert all(np.array_equal(a, b) for a, b in zip(found[1:], noisy, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("pair", "total", "proportional", "equal"),
+    ("pair", "total", "expected"),
     [
-        ([1, 3], 8, [2, 6], [3, 5]),
-        ([6, 2], 4, [3, 1], [4, 0]),
-        ([6, 2], 2, [2, 0], [2, 0]),
-        ([9, -5], 3, [3, 0], [3, 0]),
-        ([5, 0], 9, [9, 0], [7, 2]),
-        ([0, 0], 5, [3, 2], [2, 3]),
-        ([-4, -1], 0, [0, 0], [0, 0]),
-        ([4, 4], 7, [4, 3], [3, 4]),
+        ([1, 3], 8, [2, 6]),
+        ([6, 2], 4, [3, 1]),
+        ([6, 2], 2, [2, 0]),
+        ([9, -5], 3, [3, 0]),
+        ([5, 0], 9, [9, 0]),
+        ([0, 0], 5, [3, 2]),
+        ([-4, -1], 0, [0, 0]),
+        ([4, 4], 7, [4, 3]),
     ],
 )
-def test_the_two_rules(pair: list[int], total: int, proportional: list[int], equal: list[int]) -> None:
-    assert consistent(levels(pair), total)[1].tolist() == proportional
-    assert consistent(levels(pair), total, rule="equal")[1].tolist() == equal
+def test_shares_are_kept(pair: list[int], total: int, expected: list[int]) -> None:
+    assert consistent(levels(pair), total)[1].tolist() == expected
 
 
 def test_a_root_alone() -> None:

@@ -1,0 +1,76 @@
+"""Offline AIM and MST on all rows of a stream at once: what one release of everything reaches.
+
+    make bench-peers                                   (builds an environment with dpmm 0.1.9, .venv-peers)
+    python -m benchmarks.peers --stream flags evictions-weekly --method mst aim
+
+NOT PRIVATE: errors against the truth. Prints JSON lines, and adds them to results/peers.jsonl; what is in there is not
+run again. The order of rows does not matter to an offline method, so streams of the same rows have one run.
+AIM takes from a minute to a quarter of an hour, MST a minute or two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.data import STREAMS
+from benchmarks.environment import environment
+from benchmarks.metrics import table_errors
+from synthstream.workload import Workload
+
+HERE = Path(__file__).parent
+PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
+RESULTS = HERE / "results" / "peers.jsonl"
+# Streams of the rows of Census Income, in other orders.
+SAME_ROWS = dict.fromkeys(("adult-by-age", "adult-by-education-num", "seasonal"), "adult-random")
+
+
+def run(stream: str, method: str, epsilon: float, delta: float, python: Path) -> dict[str, object]:
+    """One release, and its errors over all pairs of columns."""
+    data = STREAMS[stream](0)
+    pairs = Workload(sizes=data.sizes, marginals=tuple(combinations(range(len(data.sizes)), 2)))
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "rows.npz", Path(folder) / "synthetic.npz"
+        np.savez_compressed(source, codes=data.codes, sizes=data.sizes)
+        begin = time.perf_counter()
+        arguments = [method, str(epsilon), str(delta), "0", str(source), str(target)]
+        subprocess.run([python, HERE / "peer.py", *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+        seconds = time.perf_counter() - begin
+        codes = np.load(target)["codes"]
+    errors = table_errors(pairs, true=pairs.count(data.codes), synthetic=pairs.count(codes), events=len(data.codes))
+    facts = {"stream": stream, "method": method, "epsilon": epsilon, "delta": delta, "seed": 0}
+    return {"bench": "peers", **facts, **asdict(errors), "seconds": round(seconds), **environment()}
+
+
+def main() -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stream", nargs="+", choices=list(STREAMS), default=list(STREAMS))
+    parser.add_argument("--method", nargs="+", choices=["mst", "aim"], default=["mst", "aim"])
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=1e-9)
+    parser.add_argument("--python", type=Path, default=PYTHON, help="of an environment with dpmm")
+    args = parser.parse_args()
+    known = [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    keys = ("stream", "method", "epsilon", "delta")
+    done = {tuple(line[key] for key in keys) for line in known}
+    for method in args.method:
+        for stream in dict.fromkeys(SAME_ROWS.get(name, name) for name in args.stream):
+            if (stream, method, args.epsilon, args.delta) in done:
+                continue
+            line = json.dumps(run(stream, method, args.epsilon, args.delta, args.python))
+            print(line, flush=True)
+            with RESULTS.open("a") as file:
+                file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Before a stream is opened: what that costs for good, and nobody's word but a person's, or ``--yes``, opens it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synthstream.cli.common import cautioned, program
+from synthstream.cli.runtime import fail, quiet
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from synthstream.config.config import StreamConfig
+
+
+def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) -> bool:
+    """End here unless the stream was opened before, or somebody says that it may be; whether it was asked.
+
+    On a terminal the promise, the ticks that are over and the files are shown, and ``yes`` is waited for. Elsewhere
+    nobody can answer. All that is shown is public: names of files, the clock and the configuration.
+
+    Raises:
+        TickNotOver: ``until`` lies in the future.
+    """
+    from synthstream.cli.status import facts
+    from synthstream.config.config import load
+    from synthstream.environment import REAL
+    from synthstream.schema.clock import due
+
+    loaded = load(path)
+    found = facts(loaded)
+    if yes or found["started"] or found["lost"]:  # what is lost is refused when it is opened
+        return False
+    over = due(loaded.clock, until=until, now=REAL.now())
+    told = [found["claim"]["words"], _over(loaded, over, until), f"Look first: {program()} check {path}"]
+    if quiet() or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise SystemExit(
+            fail(
+                f"{loaded.name} was never opened. Opening it spends its budget for good. {' '.join(told)}. "
+                f"Then open it with: {program()} run {path} --yes"
+            )
+        )
+    _show(shown, loaded, told)
+    try:
+        answer = input("Open it? Type yes: ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() != "yes":
+        raise SystemExit(fail("it was not opened, and nothing was spent."))
+    return True
+
+
+def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:
+    """What is asked, line by line."""
+    from synthstream.forecast.warnings import weak_budget
+
+    shown.print(f"{config.name} was never opened. Opening it spends its budget for good.", style="bold")
+    shown.print(replace(config.privacy.unit, signed=config.op is not None).meaning)
+    for words in told[:-1]:
+        shown.print(words)
+    shown.print(f"{told[-1]} - it looks at {_looked_at(config)}, and spends nothing.")
+    cautioned(shown, weak_budget(config))
+
+
+def _over(config: StreamConfig, over: int, until: datetime | None) -> str:
+    """How many ticks are released at once, and by whose clock."""
+    clock = config.clock
+    if not over:
+        return f"No tick is over; the first ends {clock.boundary(1).isoformat()}."
+    first, last = (clock.boundary(tick).date().isoformat() for tick in (1, over))
+    words = f"1 tick is over, which ended {first}: it is"
+    if over > 1:
+        words = f"{over:,} ticks are over, of which the first ended {first} and the last {last}: all of them are"
+    words += " released at once, whether they have events or not."
+    if until is None and clock.until is None:
+        words += " By the machine's clock: where the data end earlier, say so as until in [clock]."
+    if over == clock.horizon:
+        words += f" That is all of the horizon of {over:,} ticks: afterwards the stream has ended."
+    return words
+
+
+def _looked_at(config: StreamConfig) -> str:
+    """What ``check`` reads, in words; names of files are public."""
+    from synthstream.ingest.counting import files_of
+
+    source = files_of(config)
+    if source is None:
+        return "the files that you name" if config.log is None else "files that you name, not at the log"
+    number = len(source.files())
+    return f"{number:,} file{'' if number == 1 else 's'} ({source.path})"

@@ -1,0 +1,93 @@
+"""``synthstream source`` and ``synthstream forget``: what to do when a file, or a row, was wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from synthstream.cli.common import ConfigPath, no_core_dump, say
+from synthstream.cli.runtime import fail, when_stopped
+
+if TYPE_CHECKING:
+    from synthstream.stream.stream import Stream
+
+File = Annotated[str, typer.Argument(help="A file of the source, as `source list` names it.", show_default=False)]
+_STAYS = (
+    "What was counted of it stays counted, in all later releases; nothing that was released changes, and the budget is "
+    "the same."
+)
+
+
+@contextmanager
+def _opened(config: Path) -> Iterator[Stream]:
+    """A stream that has begun."""
+    from synthstream.config.config import load
+    from synthstream.stream import stream as streams
+
+    no_core_dump()
+    when_stopped(lambda: "Run the same command again: it does nothing twice.")
+    if not (load(config).state / "store.db").exists():
+        raise SystemExit(fail(f"{config}: this stream has not begun, and nothing was counted."))
+    with streams.open(config) as stream:
+        yield stream
+
+
+def source_list(config: ConfigPath) -> None:
+    """List the files of the source, and how each stands: counted, changed, gone, retired or new. For you alone.
+
+    Example: synthstream source list stream.toml
+    """
+    with _opened(config) as stream:
+        for name, stands in stream.corrections.listed():
+            typer.echo(f"{stands:8} {name}")
+
+
+def source_accept(config: ConfigPath, file: File) -> None:
+    """Take a counted file as it is now: it was redacted or corrected. No row of it is counted again.
+
+    Example: synthstream source accept stream.toml visits-2026-01.csv
+    """
+    with _opened(config) as stream:
+        changed = stream.corrections.accept(file)
+    say(f"{file} is accepted as it is now. {_STAYS}" if changed else f"{file} is as it was when it was counted.")
+    if changed:
+        say("Rows that were added to it do not count: put them into a new file.")
+
+
+def source_retire(config: ConfigPath, file: File) -> None:
+    """Never look at a counted file again: it was deleted, or will be.
+
+    Example: synthstream source retire stream.toml visits-2026-01.csv
+    """
+    with _opened(config) as stream:
+        anew = stream.corrections.retire(file)
+    say(
+        f"{file} is retired: a file of this name never counts again. {_STAYS}"
+        if anew
+        else f"{file} was retired before."
+    )
+
+
+def forget_command(
+    config: ConfigPath,
+    rows: Annotated[Path, typer.Argument(help="A file with the rows to take away, written as those of the source.")],
+    request: Annotated[str, typer.Option("--id", help="What to call this request; the same again does nothing.")],
+) -> None:
+    """Take rows away at the open tick, as an erasure request asks. Needs op in stream.toml.
+
+    Nobody is told whether a row had counted. What was released stays released.
+
+    Example: synthstream forget stream.toml rows-of-a-person.csv --id 2026-11/3
+    """
+    with _opened(config) as stream:
+        stream.corrections.forget(rows, request=request)
+        clock, tick = stream.config.clock, stream.closed
+    say(
+        f"Request {request}: its rows are taken away once, with tick {tick}, which {clock.ending(tick)}. Whether "
+        "they had counted is not looked up. Releases before that tick stay as they are."
+    )
+    say(f"Delete {rows}, and erase the rows from the source; then `synthstream source accept` its files.")

@@ -1,0 +1,34 @@
+"""``synthstream publish``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from synthstream.cli.common import ConfigPath, Simulate, bar, console, say, warn
+from synthstream.cli.runtime import when_stopped
+
+
+def publish_command(
+    config: ConfigPath,
+    site: Annotated[Path, typer.Argument(help="The folder of the site; made if it is not there.", show_default=False)],
+    simulate: Simulate = False,
+) -> None:
+    """Write a site of static files about what was published: report, explorer, releases, downloads.
+
+    For any web server, a bucket or a git repository. Say it again after each release; it adds what is new.
+
+    Example: synthstream publish stream.toml site
+    """
+    from synthstream.config.config import load
+    from synthstream.publish.outlets import simulated
+    from synthstream.report.site import publish_site
+
+    loaded = simulated(load(config)) if simulate else load(config)
+    if simulate:
+        warn(console())
+    when_stopped(lambda: "The site is as it was, or as it should be. Say the same again.")
+    changed = publish_site(loaded, site, progress=bar)
+    say(f"{site / 'index.html'}: {'made from published releases alone' if changed else 'is up to date'}.")

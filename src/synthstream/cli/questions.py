@@ -1,0 +1,95 @@
+"""``synthstream table`` and ``synthstream series``: counts with their errors."""
+
+from __future__ import annotations
+
+from datetime import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from synthstream.cli.common import Simulate, console
+from synthstream.cli.reading import At, Between, Place, Where, all_of, chosen, format_of, write
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="A .csv, .parquet or .jsonl file; left out: a table to read.")
+]
+_Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
+
+
+def table_command(
+    place: Place,
+    columns: Annotated[list[str] | None, typer.Argument(help="Columns of the table; none: all events.")] = None,
+    where: Where = None,
+    at: At = None,
+    between: Between = None,
+    model_error: Annotated[
+        bool, typer.Option("--model-error", help="Also how far noise moves `count`, by 8 refits: some seconds.")
+    ] = False,
+    csv: _Csv = False,
+    output: _Output = None,
+    simulate: Simulate = False,
+) -> None:
+    """Counts of all combinations of some columns, with their errors. Free: any number of times.
+
+    `count` is that of the synthetic rows. `measured` passed the gate, and `stderr` is the standard error of its noise:
+    both are empty where no measured table tells.
+
+    Example: synthstream table stream.toml zone hour --where "age >= 60"
+
+    From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
+    """
+    from synthstream.publish.published import releases
+
+    form = format_of(None, output, place=place)
+    release = chosen(releases(place, simulate=simulate), at, between)
+    found = release.table(columns or [], where=all_of(where), model_error=model_error)
+    typer.echo(f"{release.name}: {release.about}", err=True)
+    _give(found, output, form, csv=csv, stamped=not release.secure)
+
+
+def series_command(
+    place: Place,
+    column: Annotated[str | None, typer.Argument(help="Whose values to count apart; left out: all events.")] = None,
+    every: Annotated[
+        str | None, typer.Option(metavar="4w|1mo|1q|1y", help="Length of a step; left out: a tick.")
+    ] = None,
+    csv: _Csv = False,
+    output: _Output = None,
+    simulate: Simulate = False,
+) -> None:
+    """What was counted in each tick, or longer step, with its error. Free: any number of times.
+
+    A step has the error of its own difference. Do not add up the errors of ticks, which share noise.
+
+    Example: synthstream series stream.toml "Supervisor District" --every 4w -o districts.csv
+    """
+    from synthstream.publish.published import releases
+
+    form = format_of(None, output, place=place)
+    found = releases(place, simulate=simulate)
+    series = found.series(column, every=every)
+    _give(series, output, form, csv=csv, stamped=not found.last.secure)
+
+
+def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, stamped: bool) -> None:
+    import polars as pl
+
+    if output is not None or csv:
+        write(found, output, form, stamped=stamped)
+        if output is not None:
+            console().print(f"{len(found):,} line{'' if len(found) == 1 else 's'} in {output}", markup=False)
+        return
+    if stamped:
+        typer.echo("NOT PRIVATE: made with simulated noise.", err=True)
+    dates = [name for name, kind in found.schema.items() if kind == pl.Datetime]
+    if all((found[name].dt.time() == time()).all() for name in dates):
+        found = found.with_columns(pl.col(dates).dt.date())
+    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1}
+    found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
+    look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}
+    with pl.Config(**look, tbl_formatting="ASCII_BORDERS_ONLY_CONDENSED", fmt_str_lengths=60):  # type: ignore[arg-type]
+        typer.echo(str(found))

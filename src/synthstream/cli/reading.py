@@ -1,0 +1,115 @@
+"""What commands for readers share: where releases are, which one is meant, and how an answer is written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from synthstream.cli.common import check_output
+from synthstream.cli.runtime import fail
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from synthstream.publish.published import Releases
+    from synthstream.release.release import Release
+
+_FORMATS = ("csv", "parquet", "jsonl")
+
+Place = Annotated[
+    str,
+    typer.Argument(
+        metavar="RELEASES",
+        help="A stream.toml, a folder of releases, or the http address of one.",
+        show_default=False,
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(help="Only rows that satisfy a condition, in SQL: \"age >= 60 AND zone = 'A'\"; of several, all."),
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATE|TICK",
+        help="The release of a tick, from 0, or the newest one that ended by a date; left out: the newest.",
+    ),
+]
+Between = Annotated[
+    tuple[str, str] | None,
+    typer.Option(metavar="FROM TO", help="Only events from one date to before another, widened to whole ticks."),
+]
+
+
+def all_of(conditions: list[str] | None) -> str | None:
+    """One condition that says all of some."""
+    given = conditions or []
+    return " AND ".join(f"({one})" for one in given) if len(given) > 1 else next(iter(given), None)
+
+
+def chosen(found: Releases, at: str | None, between: tuple[str, str] | None) -> Release:
+    """The release, or window, that is meant."""
+    if at is not None and between is not None:
+        raise SystemExit(fail("--at and --between: give one of them; --between says by itself which events it means."))
+    if between is not None:
+        return found.between(*between)
+    if at is None:
+        return found.last
+    return found.at(int(at) if at.isdecimal() else at)
+
+
+def format_of(named: str | None, output: Path | None, *, place: str) -> str:
+    """How to write, and whether that can be, checked before anything is read.
+
+    Raises:
+        ConfigError: a file there would harm the stream.
+    """
+    if named is not None and named not in _FORMATS:
+        raise SystemExit(fail(f"--format {named}: must be one of {', '.join(_FORMATS)}."))
+    if output is None:
+        if named == "parquet" and sys.stdout.isatty():
+            raise SystemExit(fail("--format parquet: is not for a terminal; say -o rows.parquet, or redirect it."))
+        return named or "csv"
+    if not output.absolute().parent.is_dir():
+        raise SystemExit(fail(f"-o {output}: there is no folder {output.parent}."))
+    if named is None and output.suffix.removeprefix(".") not in _FORMATS:
+        endings = ", ".join(f".{ending}" for ending in _FORMATS)
+        raise SystemExit(fail(f"-o {output}: the name must end in one of {endings}, or say --format."))
+    if Path(place).exists():
+        check_output(Path(place), output, page=False)
+    return named or output.suffix.removeprefix(".")
+
+
+def write(frame: pl.DataFrame, output: Path | None, form: str, *, stamped: bool) -> None:
+    """Write an answer to a file, or to the standard output.
+
+    Args:
+        stamped: whether it was made with simulated noise, and must say so.
+    """
+    from synthstream.measured import NOT_PRIVATE
+
+    target = BytesIO() if output is None else output
+    if form == "csv":
+        frame.write_csv(target)
+    elif form == "jsonl":
+        frame.write_ndjson(target)
+    else:
+        frame.write_parquet(target, metadata={"synthstream": NOT_PRIVATE} if stamped else None)
+    if stamped:
+        typer.echo("NOT PRIVATE: made with simulated noise.", err=True)
+    if isinstance(target, BytesIO):
+        to_standard_output(target.getvalue())
+
+
+def to_standard_output(content: bytes) -> None:
+    """Write, and end quietly if the reader, such as ``head``, has enough."""
+    try:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

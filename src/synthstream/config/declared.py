@@ -1,0 +1,82 @@
+"""Columns from what a frame declares: types, and the categories of an ``Enum``. No value of any row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from synthstream.errors import SchemaError
+
+_OCCURRED = (
+    "{name!r} is a {kind}: its categories are those that occurred in the rows, which are private. Declare the public "
+    'list: cast it to pl.Enum([...]), or say columns={{"{name}": {{"values": [...]}}}}'
+)
+
+
+def columns_of(frame: Any, known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The sections ``[[columns]]`` for the columns of a frame.
+
+    Args:
+        frame: a polars, pandas or pyarrow frame, of which types alone are looked at, or a polars schema.
+        known: by column, keys of its section that no type declares: bounds, bins, lists of values.
+
+    Raises:
+        SchemaError: the categories of a column are those that occurred, or no type of column fits.
+    """
+    if unknown := [name for name in known if name not in names_of(frame)]:
+        raise SchemaError(f"columns: {unknown[0]!r} is no column of the frame")
+    return [{"name": name, **_declared(name, kind, known.get(name, {}))} for name, kind in types_of(frame).items()]
+
+
+def names_of(frame: Any) -> list[str]:
+    """Names of the columns."""
+    found = frame.names() if isinstance(frame, pl.Schema) else getattr(frame, "column_names", None) or frame.columns
+    return [str(name) for name in found]
+
+
+def types_of(frame: Any) -> dict[str, Any]:
+    """Polars types by name; a text for what is a category of another library's."""
+    if isinstance(frame, pl.Schema):
+        return dict(frame)
+    categories = _categories(frame)
+    kind = type(frame).__module__.partition(".")[0]
+    if kind not in ("polars", "pandas", "pyarrow"):
+        raise SchemaError(f"frame: must be a polars, pandas or pyarrow frame, or a polars schema, not {type(frame)}")
+    empty = frame[:0]  # not one row is read
+    types = dict(empty.schema if kind == "polars" else pl.DataFrame(empty).schema)
+    return {name: categories.get(name, types.get(name)) for name in names_of(frame)}
+
+
+def _categories(frame: Any) -> dict[str, str]:
+    """Columns of pandas and pyarrow that list what occurred."""
+    kind = type(frame).__module__.partition(".")[0]
+    if kind == "pandas":
+        return {
+            str(n): "pandas category" for n, one in zip(frame.columns, frame.dtypes, strict=True) if one == "category"
+        }
+    if kind == "pyarrow":
+        return {one.name: "dictionary" for one in frame.schema if str(one.type).startswith("dictionary")}
+    return {}
+
+
+def _declared(name: str, kind: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+    if "type" in known:
+        return dict(known)
+    if isinstance(kind, pl.Enum):
+        return {"type": "category", "values": kind.categories.to_list(), **known}
+    if "values" in known:
+        return {"type": "category", **known}
+    if isinstance(kind, str) or kind == pl.Categorical:
+        raise SchemaError(_OCCURRED.format(name=name, kind=kind if isinstance(kind, str) else "pl.Categorical"))
+    if kind == pl.Boolean:
+        return {"type": "boolean", **known}
+    if kind.is_integer() or kind.is_numeric():
+        return {"type": "integer" if kind.is_integer() else "number", **known}
+    if kind.is_temporal():
+        return {"type": "datetime", **known}
+    raise SchemaError(
+        f"{name!r} holds {kind}: nothing declares its values. Cast it to pl.Enum([...]), or say "
+        f'columns={{"{name}": {{"values": [...]}}}}'
+    )

@@ -1,0 +1,75 @@
+"""The public settings of a stream as a ``settings.toml`` that lies beside its releases: enough for readers of them.
+
+It is a ``stream.toml`` without what is the custodian's own: state, source, mirrors, keys. The chain begins with a hash
+of what it says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from synthstream.config.constraints import inlined
+
+# Its name among the releases.
+SETTINGS = "settings.toml"
+
+_HEAD = """# Public settings of the stream, for readers of these releases: a stream.toml without state and source.
+# Made by synthstream; the hash chain of the releases begins with what stands here.
+"""
+_KEPT = ("name", "op", "privacy", "clock", "synthesizer", "publication")
+
+
+def settings_text(data: Mapping[str, Any], base: Path, *, before: str | None = None) -> str:
+    """The public part of a ``stream.toml``.
+
+    Args:
+        data: all of it, as it was read.
+        base: folder that relative paths start from: files of constraints are read, and written out.
+        before: the same of the stream that it goes on from, which is written out too.
+    """
+    kept = {key: data[key] for key in _KEPT if key in data}
+    kept["clock"] = {key: value for key, value in data["clock"].items() if key != "until"}
+    sink = {key: value for key, value in data.get("sink", {}).items() if key in ("rows", "keep")}
+    # Nothing reads the state; it stands elsewhere, because every stream.toml names one.
+    kept |= {"state": "../no-state", "sink": {"kind": "parquet", "path": ".", **sink}}
+    if data.get("source", {}).get("multiline"):  # the claim says so
+        kept["source"] = {"kind": "csv", "path": "../no-source.csv", "multiline": True}
+    kept["columns"] = data["columns"]
+    if data.get("constraints"):
+        kept["constraints"] = [inlined(section, base) for section in data["constraints"]]
+    if before is not None:
+        kept["after"] = {**data["after"], "config": tomllib.loads(before)}
+    return _HEAD + toml_of(kept)
+
+
+def toml_of(data: Mapping[str, Any]) -> str:
+    """Sections as TOML. Raises ``TypeError`` for a value that TOML has no way to write."""
+    return "".join(f"{key} = {_written(value, top=True)}\n" for key, value in data.items())
+
+
+def _written(value: Any, *, top: bool = False) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_written(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        parts = [_written(one) for one in value]
+        return "[\n  " + ",\n  ".join(parts) + ",\n]" if top and parts else f"[{', '.join(parts)}]"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str | int):
+        raise TypeError(f"{value!r} is none of the values of a stream.toml")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _written(key)

@@ -1,0 +1,113 @@
+"""PRIVATE. What ``check`` tells: lines for a terminal, and a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+
+from synthstream.evaluate.findings import Checked, percent, texts_of
+from synthstream.evaluate.look import Cells
+from synthstream.report.charts import Bar, Table, bar_chart
+from synthstream.report.page import moment, render
+from synthstream.schema.columns import Category
+
+STAMP = "PRIVATE: shows the data. For the custodian alone; do not publish"
+_MARKS = ("", "look at this", "DO NOT OPEN")
+_WIDTH, _LISTED = 48, 40
+
+
+def lines_of(found: Checked) -> Iterator[str]:
+    """All of it as lines, to be stamped one by one."""
+    rows = found.looked.rows
+    yield f"{found.config.name}: {rows.count:,} rows in {len(found.looked.files):,} file(s)"
+    yield f"Verdict: {found.verdict.words}"
+    for finding in found.findings:
+        yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
+    if found.lines:
+        yield "Lines of stream.toml that would change how files are read:"
+        yield from (f"    {line}" for line in found.lines)
+    by, ticks = found.by_tick()
+    yield f"{by}:"
+    most = max([number for _, number in ticks] + [1])
+    for start, number in ticks:
+        bar = "█" * round(_WIDTH * number / most) or ("▏" if number else "")
+        yield f"    {moment(start)}  {bar} {number:,}"
+    yield from _columns(found)
+    for name, known in rows.columns.items():
+        if known.other:
+            yield f"{name}: most frequent in other: {texts_of(known.odd)}"
+    yield from persons_of(found)
+
+
+def _columns(found: Checked) -> Iterator[str]:
+    """Columns with something odd in them, below each other."""
+    table = columns_of(found)
+    odd = [row for row in table.rows if set(row[1:6]) != {"–"}]
+    if odd:
+        lines = [table.headings, *odd]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(table.headings))]
+        for first, *rest in lines:
+            cells = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True)]
+            yield "  ".join([first.ljust(widths[0]), *cells])
+    if len(odd) < len(table.rows):
+        yield f"{len(table.rows) - len(odd)} of {len(table.rows)} columns: nothing empty, unreadable, other or clamped"
+
+
+def columns_of(found: Checked) -> Table:
+    """Each column, with what share of its rows is what."""
+    count = found.looked.rows.count
+    headings = ["Column", "Empty", "Unreadable", "Other", "Clamped low", "Clamped high", "Values that never occur"]
+    rows = []
+    for column in found.config.schema.columns:
+        cells = found.looked.rows.columns.get(column.name, Cells())
+        shares = [
+            percent(n, count) if n else "–" for n in (cells.empty, cells.unread, cells.other, cells.low, cells.high)
+        ]
+        never = int((cells.listed == 0).sum())
+        rows.append([column.name, *shares, f"{never} of {cells.listed.size}" if cells.listed.size else "–"])
+    rows.sort(key=lambda row: set(row[1:6]) == {"–"})  # what is odd first
+    return Table(headings=headings, rows=rows)
+
+
+def persons_of(found: Checked) -> list[str]:
+    """How many persons there are, and how many reach their limit."""
+    persons, unit = found.persons, found.config.privacy.unit
+    if persons is None:
+        return []
+    rows = found.looked.rows.count
+    return [
+        f"Persons: {persons.number:,}, of whom {persons.full:,} ({percent(persons.full, persons.number)}) reach "
+        f"max_events = {unit.max_events}" + ("" if unit.per is None else f" in some period of {unit.per}") + ".",
+        f"Rows beyond a limit: {persons.left_out:,} ({percent(persons.left_out, rows)}); without a key: "
+        f"{persons.without:,} ({percent(persons.without, rows)}).",
+    ]
+
+
+def check_page(found: Checked) -> str:
+    """All of it as HTML."""
+    rows = found.looked.rows
+    by, ticks = found.by_tick()
+    charts = []
+    for column in found.config.schema.columns:
+        cells = rows.columns.get(column.name, Cells())
+        if isinstance(column, Category) and cells.other:
+            bars = [Bar(label=text, value=number, muted=True) for text, number in cells.odd.head(_LISTED).iter_rows()]
+            head, more = bars[:12], bars[12:]
+            charts.append(
+                bar_chart(head, more=more, title=f"{column.name}: what fell into other", headings=("Text", "Rows"))
+            )
+    return render(
+        "check.html",
+        title="A look at the private rows",
+        name=found.config.name,
+        stamp=STAMP,
+        found=found,
+        rows=rows,
+        columns=columns_of(found) if rows.count else None,
+        persons=persons_of(found),
+        ticks=bar_chart(
+            [Bar(label=moment(start), value=number) for start, number in ticks], title=by, headings=("From", "Rows")
+        ),
+        charts=charts,
+        version=version("synthstream"),
+    )

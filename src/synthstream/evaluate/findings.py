@@ -1,0 +1,396 @@
+"""PRIVATE. What a look at the rows found: sentences for the custodian, lines of ``stream.toml``, and a verdict.
+
+What is proposed changes how files are read, and nothing else: never values, bounds, bins or limits, which would then be
+derived from the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import NamedTuple
+
+import polars as pl
+
+from synthstream.config.config import StreamConfig
+from synthstream.evaluate.formats import alike, numbers_of, separator_of, shape_of, times_of
+from synthstream.evaluate.look import Cells, Looked
+from synthstream.ingest.counting import columns_of
+from synthstream.schema.binned import Binned, Datetime
+from synthstream.schema.clock import due, written
+from synthstream.schema.columns import Category, Column
+
+# What is looked at, and what must not be opened, as shares of all rows. Public constants: nobody tunes them by rows.
+_OTHER, _UNREAD, _TIME, _CLAMPED, _BEFORE = (0.01, 0.2), (0.01, 0.2), (0.001, 0.05), (0.05, 0.5), (0.01, 0.5)
+_NO_KEY, _LEFT_OUT, _ONE_TICK, _EMPTY_END = (0.01, 0.5), (0.05, 0.5), 0.9, (0.1, 0.5)
+_SHOWN, _BARS = 8, 40
+
+
+class Level(IntEnum):
+    """How bad something is."""
+
+    FINE = 0
+    LOOK = 1
+    STOP = 2
+
+    @property
+    def words(self) -> str:
+        """The verdict."""
+        return ("fine", "look at this", "do not open")[self]
+
+
+class Line(NamedTuple):
+    """A line of [source]: its key, its value as it is written, and for which column, if it is for one."""
+
+    key: str
+    value: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Finding:
+    """Something to look at.
+
+    Args:
+        about: a column, or another part of the configuration.
+        lines: of [source] that would change it; of one key, one of them.
+    """
+
+    level: Level
+    about: str
+    words: str
+    lines: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Persons:
+    """How many persons there are, how many have as many rows as count, or more, and how many rows have no person.
+
+    Args:
+        left_out: rows beyond the limits.
+        alike: groups of keys that may be one person.
+    """
+
+    number: int
+    full: int
+    left_out: int
+    without: int
+    alike: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Checked:
+    """All that is told of a look.
+
+    Args:
+        over: number of ticks that are over.
+        open_tick: 0 in a stream that was never opened.
+    """
+
+    config: StreamConfig
+    looked: Looked
+    findings: tuple[Finding, ...]
+    persons: Persons | None
+    over: int
+    open_tick: int
+
+    @property
+    def verdict(self) -> Level:
+        """The worst of the findings."""
+        return max((finding.level for finding in self.findings), default=Level.FINE)
+
+    @property
+    def lines(self) -> list[str]:
+        """Of ``stream.toml``, for reading alone; where a key has several values, somebody must choose."""
+        values = dict[tuple[str, str | None], list[str]]()
+        for line in dict.fromkeys(line for finding in self.findings for line in finding.lines):
+            values.setdefault((line.key, line.column), []).append(line.value)
+        dated = {c.name for c in self.config.schema.columns if isinstance(c, Datetime)} | {self.config.clock.column}
+        forms = {column: found for (_, column), found in values.items() if column is not None}
+        alone = forms.keys() == dated - {None} and len({tuple(found) for found in forms.values()}) == 1
+        shown = dict[str, str]()
+        for (key, column), found in values.items():
+            # One format for all columns with times, or each with its own: others may be read as they are.
+            name = key if column is None or alone else f"{key}.{json.dumps(column, ensure_ascii=False)}"
+            shown[name] = "   # or ".join(found)
+        return ["[source]", *(f"{name} = {value}" for name, value in shown.items())] if shown else []
+
+    def by_tick(self) -> tuple[str, list[tuple[datetime, int]]]:
+        """Rows by the tick that they would count in, or by several together: what they are, and when each begins."""
+        held, begin = counting_in(self.looked, self.open_tick), self.open_tick
+        end = max([self.over, begin + 1, *(tick + 1 for tick in held if tick < self.over + _BARS)])
+        step = -(-(end - begin) // _BARS)
+        rows = [sum(held.get(t, 0) for t in range(first, first + step)) for first in range(begin, end, step)]
+        words = "Rows by the tick that they would count in" + (f", {step} ticks together" if step > 1 else "")
+        return words, [(self.config.clock.boundary(begin + i * step), number) for i, number in enumerate(rows)]
+
+
+def counting_in(looked: Looked, open_tick: int) -> dict[int, int]:
+    """Rows by the tick that they would count in: their own, or the open one, where late and unreadable rows count."""
+    held = dict[int, int]()
+    for tick, number in looked.rows.ticks.items():
+        held[max(tick, open_tick)] = held.get(max(tick, open_tick), 0) + number
+    return held
+
+
+def checked(config: StreamConfig, looked: Looked, *, now: datetime, open_tick: int) -> Checked:
+    """What a look found.
+
+    Args:
+        now: the machine's clock.
+        open_tick: number of ticks that have been closed.
+    """
+    over, persons = due(config.clock, until=None, now=now), _persons(config, looked)
+    found = [*_files(config, looked)]
+    if looked.rows.count:
+        found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
+        for column in config.schema.columns:
+            found += _column(column, looked.rows.columns[column.name], looked.rows.count)
+        found += _signs(config, looked)
+    found.sort(key=lambda finding: -finding.level)
+    return Checked(
+        config=config,
+        looked=looked,
+        findings=tuple(found),
+        persons=persons,
+        over=over,
+        open_tick=open_tick,
+    )
+
+
+def _level(rows: int, count: int, bounds: tuple[float, float]) -> Level:
+    share = rows / max(count, 1)
+    return Level(int(share >= bounds[0]) + int(share >= bounds[1])) if rows else Level.FINE
+
+
+def percent(rows: int, count: int) -> str:
+    """A share as people write it.
+
+    Example:
+        >>> percent(1, 3), percent(1, 100_000), percent(0, 5)
+        ('33 %', 'below 0.1 %', '0 %')
+    """
+    share = 100 * rows / max(count, 1)
+    if 0 < share < 0.1:
+        return "below 0.1 %"
+    return f"{share:.0f} %" if share >= 10 or share == 0 else f"{share:.1f} %"
+
+
+def texts_of(odd: pl.DataFrame, number: int = _SHOWN) -> str:
+    """The most frequent texts, in quotation marks, and how many rows have each."""
+    return ", ".join(f"{text!r} ({rows:,})" for text, rows in odd.head(number).iter_rows())
+
+
+def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
+    if not looked.files and not looked.refused:
+        yield Finding(level=Level.STOP, about="[source]", words="There is no file to look at.")
+    for path, (why, header) in looked.refused.items():
+        separator = separator_of(header, columns_of(config))
+        if separator is None:
+            yield Finding(level=Level.STOP, about="[source]", words=why)
+            continue
+        words = f"The columns of {path} stand between {_quoted(separator)}, not commas."
+        lines = (Line("delimiter", _quoted(separator)),)
+        yield Finding(level=Level.STOP, about="[source]", words=words, lines=lines)
+    for path, encoding in looked.encodings.items():
+        yield Finding(
+            level=Level.LOOK,
+            about="[source]",
+            words=f"{path} is not UTF-8; it looks like {encoding}. What cannot be read in its texts is replaced, and "
+            "falls into `other`.",
+            lines=(Line("encoding", f'"{encoding}"'),),
+        )
+    if looked.files and not looked.rows.count:
+        yield Finding(level=Level.STOP, about="[source]", words="There is no row in these files.")
+
+
+def _quoted(separator: str) -> str:
+    return '"\\t"' if separator == "\t" else f'"{separator}"'
+
+
+def _of_times(column: str, cells: Cells) -> tuple[str, tuple[Line, ...]]:
+    """What times look like that cannot be read, and the key that would say so."""
+    guess = times_of(cells.odd)
+    if guess.words:
+        return f"They look like {guess.words}; convert them to ISO 8601.", ()
+    if not guess.formats:
+        return "No format is known that reads most of them.", ()
+    lines = tuple(Line("datetime_format", f'"{form}"', column) for form in guess.formats)
+    if len(lines) > 1:
+        return "Day first or month first? No text tells. Ask who writes them, and take one of the formats.", lines
+    return f"They look like {shape_of(guess.formats[0])}.", lines
+
+
+def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
+    rows, clock = looked.rows, config.clock
+    if clock.column is None:
+        return
+    about, count, unread = f"[clock] column = {clock.column!r}", rows.count, rows.time.unread
+    first = "first" if open_tick == 0 else "open"
+    if unread:
+        words, lines = _of_times(clock.column, rows.time)
+        yield Finding(
+            level=max(Level.LOOK, _level(unread, count, _TIME)),
+            about=about,
+            words=f"{percent(unread, count)} of the rows ({unread:,}) have a time that cannot be read, such as "
+            f"{texts_of(rows.time.odd, 3)} ({', '.join(sorted(rows.time.kinds))}). They would all count in the {first} "
+            f"tick. {words}",
+            lines=lines,
+        )
+    if level := _level(rows.time.empty, count, _TIME):
+        words = f"{percent(rows.time.empty, count)} of the rows have no time, and would count in the {first} tick."
+        yield Finding(level=level, about=about, words=words)
+    if rows.before and open_tick == 0:
+        words = f"{percent(rows.before, count)} of the rows ({rows.before:,}) are dated before start, and would count "
+        yield Finding(
+            level=max(Level.LOOK, _level(rows.before, count, _BEFORE)),
+            about="[clock] start",
+            words=words + "in the first tick.",
+        )
+    late = sum(number for tick, number in rows.ticks.items() if 0 <= tick < open_tick)
+    if late:
+        words = f"{late:,} rows ({percent(late, count)}) are dated in ticks that are closed, and would count in the "
+        yield Finding(level=Level.LOOK, about="late rows", words=words + "open tick.")
+    horizon = clock.horizon
+    later = sum(n for tick, n in rows.ticks.items() if tick >= over + (clock.until is None) and tick != horizon)
+    if later:
+        when = "in the future" if clock.until is None else f"after until = {written(clock.until)}"
+        words = f"{later:,} rows ({percent(later, count)}) are dated {when}, and would wait for their tick."
+        yield Finding(level=Level.LOOK, about="later rows", words=words)
+    if horizon is not None and (beyond := rows.ticks.get(horizon, 0)):
+        words = f"{beyond:,} rows ({percent(beyond, count)}) are dated after the horizon, and would never count."
+        yield Finding(level=Level.LOOK, about="[clock] horizon", words=words)
+    if _level(unread, count, _TIME) < Level.STOP:  # otherwise all that follows is said of unreadable times
+        yield from _empty_ticks(looked, over, open_tick)
+
+
+def _empty_ticks(looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
+    """Ticks that would be released at once: all rows in one of them, or none at the end."""
+    waiting = over - open_tick
+    if waiting < 3:
+        return
+    held = {tick: number for tick, number in counting_in(looked, open_tick).items() if tick < over}
+    most = max(held.values(), default=0)
+    if most and most >= _ONE_TICK * sum(held.values()):
+        words = f"{percent(most, sum(held.values()))} of the rows would count in one tick of {waiting:,} that are over."
+        yield Finding(level=Level.STOP, about="[clock]", words=words)
+    last = max(held, default=open_tick)
+    if level := _level(over - 1 - last, waiting, _EMPTY_END):
+        words = (
+            f"{waiting:,} ticks are over and would be released at once; the last {over - 1 - last:,} of them have no "
+            "row here. If it is publicly known where the data end, say so as until in [clock]."
+        )
+        yield Finding(level=level, about="[clock] until", words=words)
+
+
+def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
+    rows, zone = looked.rows, config.clock.timezone
+    known = rows.count - rows.time.empty - rows.time.unread
+    if not rows.aware or not known:
+        return
+    if rows.aware < known:
+        words = f"{percent(rows.aware, known)} of the times name an offset or a zone and are converted to {zone}; the "
+        yield Finding(level=Level.LOOK, about="[clock] timezone", words=words + f"others are taken as {zone}.")
+    if zone != "UTC" and rows.midnight >= _ONE_TICK * rows.aware:
+        words = (
+            f"{percent(rows.midnight, rows.aware)} of the times are midnight in UTC, which is another hour in {zone}, "
+            "maybe of the day before. If they are dates, write them as dates, without a time and a zone."
+        )
+        yield Finding(level=Level.LOOK, about="[clock] timezone", words=words)
+
+
+def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
+    name = column.name
+    if level := _level(cells.other, count, _OTHER):
+        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) are not on the list: "
+        yield Finding(level=level, about=name, words=words + f"{texts_of(cells.odd)}.")
+    yield from _alike(column, cells)
+    if cells.unread:
+        words, lines = _reading(column, cells)
+        said = f"{texts_of(cells.odd, 3)} ({', '.join(sorted(cells.kinds))})"
+        yield Finding(
+            level=max(Level.LOOK, _level(cells.unread, count, _UNREAD)),
+            about=name,
+            words=f"{percent(cells.unread, count)} of the rows ({cells.unread:,}) cannot be read as {column.type}, "
+            f"such as {said}. They would count as missing. {words}",
+            lines=lines,
+        )
+    if cells.empty == count:
+        yield Finding(level=Level.LOOK, about=name, words="No row has anything in it: all would count as missing.")
+    for which, rows in (("below the first bin", cells.low), ("above the last", cells.high)):
+        if level := _level(rows, count, _CLAMPED):
+            words = f"{percent(rows, count)} of the rows ({rows:,}) are {which}, and would be clamped into it."
+            yield Finding(level=level, about=name, words=words)
+
+
+def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
+    """What unreadable cells look like, and the key that would say so."""
+    if isinstance(column, Datetime):
+        return _of_times(column.name, cells)
+    if isinstance(column, Binned) or column.type == "number":
+        keys = numbers_of(cells.odd)
+        if keys is not None:
+            said = " and ".join(f"{key} {value!r}" for key, value in keys.items())
+            return f"They look like numbers with {said}.", tuple(Line(k, f'"{v}"') for k, v in keys.items())
+    return "", ()
+
+
+def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
+    """Texts that fell into ``other``, and look like a value of the list."""
+    if not isinstance(column, Category):
+        return
+    values = dict(zip(alike(pl.Series(column.values)).to_list(), column.values, strict=True))
+    texts = zip(cells.odd.iter_rows(), alike(cells.odd["text"]).to_list(), strict=True)
+    found = [(text, values[plain], rows) for (text, rows), plain in texts if plain in values]
+    if found:
+        shown = ", ".join(f"{text!r} like {value!r} ({rows:,})" for text, value, rows in found[:_SHOWN])
+        words = f"{len(found):,} texts that are not on the list look like one that is: {shown}."
+        yield Finding(level=Level.LOOK, about=column.name, words=words)
+
+
+def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
+    odd = looked.rows.signs.empty + looked.rows.signs.unread
+    if config.op is not None and odd:
+        words = (
+            f"{odd:,} rows are neither 1 nor -1, and would add an event: {texts_of(looked.rows.signs.odd) or 'empty'}."
+        )
+        yield Finding(level=Level.LOOK, about=f"op = {config.op!r}", words=words)
+
+
+def _persons(config: StreamConfig, looked: Looked) -> Persons | None:
+    unit, people = config.privacy.unit, looked.rows.people
+    if not unit.of_persons or people is None:
+        return None
+    window = pl.lit(0) if unit.period is None else pl.col("tick") // unit.period
+    counted = people.with_columns(window=window, kept=pl.col("rows").clip(upper_bound=unit.in_a_tick))
+    periods = counted.group_by("who", "window").agg(pl.col("rows").sum(), pl.col("kept").sum())
+    periods = periods.with_columns(kept=pl.col("kept").clip(upper_bound=unit.max_events))
+    keys = people["who"].unique()
+    same = pl.DataFrame({"who": keys, "alike": alike(keys)}).group_by("alike").agg("who")
+    groups = same.filter(pl.col("who").list.len() > 1).sort("alike")["who"].to_list()
+    return Persons(
+        number=keys.len(),
+        full=periods.filter(pl.col("rows") >= unit.max_events)["who"].n_unique(),
+        left_out=int(periods.select(pl.col("rows").sum() - pl.col("kept").sum()).item()),
+        without=looked.rows.count - int(people["rows"].sum()),
+        alike=tuple(tuple(sorted(group)) for group in groups),
+    )
+
+
+def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
+    if persons is None:
+        return
+    count = looked.rows.count
+    if level := _level(persons.without, count, _NO_KEY):
+        words = f"{percent(persons.without, count)} of the rows have no key, and would be left out."
+        yield Finding(level=level, about="[privacy] person", words=words)
+    if level := _level(persons.left_out, count, _LEFT_OUT):
+        words = f"{percent(persons.left_out, count)} of the rows are beyond a person's limit, and would be left out."
+        yield Finding(level=level, about="[privacy] max_events", words=words)
+    if persons.alike:
+        shown = "; ".join(" and ".join(map(repr, group[:4])) for group in persons.alike[:_SHOWN])
+        words = f"{len(persons.alike):,} groups of keys look alike, and would be different persons: {shown}."
+        yield Finding(level=Level.LOOK, about="[privacy] person", words=words)

@@ -1,0 +1,137 @@
+"""What texts look like that a reader could not read: dates, numbers, separators. Guesses, for a person to confirm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import product
+from typing import NamedTuple
+
+import polars as pl
+
+from synthstream.config.sources import Dialect
+from synthstream.ingest.lines import splitter
+
+_DATES = (
+    "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d.%m.%y",
+    "%d/%m/%y", "%m/%d/%y", "%d %b %Y", "%d-%b-%Y", "%b %d, %Y", "%d %B %Y", "%B %d, %Y", "%Y-%m-%d",
+)  # fmt: skip
+_TIMES = (
+    "", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H:%M:%S", ", %H:%M", ", %H:%M:%S", "T%H:%M", " %H.%M",
+)  # fmt: skip
+# So many different texts are tried, the most frequent ones; a format must read this share of their rows.
+_TRIED, _MOST = 200, 0.9
+_EPOCHS = {10: "seconds since 1970", 13: "milliseconds since 1970", 5: "days as a spreadsheet counts them"}
+_WORDS = {"d": "day", "m": "month", "Y": "year", "y": "year (2 digits)", "b": "month", "B": "month"}
+_WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or PM"}
+_SEPARATORS = (";", "\t", "|")
+
+
+class Times(NamedTuple):
+    """What texts look like that should be times.
+
+    Args:
+        formats: that read most of them, all equally well; more than one if no text tells them apart.
+        words: what else they look like; empty if nothing is known.
+    """
+
+    formats: tuple[str, ...] = ()
+    words: str = ""
+
+
+def times_of(odd: pl.DataFrame) -> Times:
+    """What texts look like that are no ISO times.
+
+    Args:
+        odd: columns ``text`` and ``rows``.
+
+    Example:
+        >>> times_of(pl.DataFrame({"text": ["01.02.2010", "31.12.2010"], "rows": [7, 1]})).formats
+        ('%d.%m.%Y',)
+        >>> times_of(pl.DataFrame({"text": ["01/02/2010"], "rows": [7]})).formats
+        ('%d/%m/%Y', '%m/%d/%Y')
+    """
+    listed = [(str(text).strip(), int(rows)) for text, rows in odd.head(_TRIED).iter_rows()]
+    whole = sum(rows for _, rows in listed)
+    digits = {len(text) for text, _ in listed if text.isdigit()}
+    if listed and all(text.isdigit() for text, _ in listed) and len(digits) == 1 and digits <= _EPOCHS.keys():
+        return Times(words=_EPOCHS[digits.pop()])
+    read = {
+        date + time: sum(rows for text, rows in listed if _reads(text, date + time))
+        for date, time in product(_DATES, _TIMES)
+    }
+    best = max(read.values(), default=0)
+    if not best or best < _MOST * whole:
+        return Times()
+    return Times(formats=tuple(form for form, rows in read.items() if rows == best))
+
+
+def shape_of(form: str) -> str:
+    """A format in words.
+
+    Example:
+        >>> shape_of("%d.%m.%Y %H:%M")
+        'day.month.year hour:minute'
+    """
+    return re.sub(r"%(\w)", lambda found: _WORDS[found[1]], form)
+
+
+def _reads(text: str, form: str) -> bool:
+    try:
+        datetime.strptime(text, form)
+    except ValueError:
+        return False
+    return True
+
+
+def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
+    """Keys of [source] with which texts would be numbers; ``None`` if there are none, or both readings are possible.
+
+    Example:
+        >>> numbers_of(pl.DataFrame({"text": ["1,5", "1.234,75"], "rows": [7, 1]}))
+        {'decimal': ',', 'thousands': '.'}
+        >>> numbers_of(pl.DataFrame({"text": ["1,234"], "rows": [7]})) is None
+        True
+    """
+    listed = [(str(text).strip(), int(rows)) for text, rows in odd.head(_TRIED).iter_rows()]
+    found = []
+    for decimal, thousands in ((",", "."), (".", ","), (",", " "), (",", "'"), (".", "'"), (".", " ")):
+        whole, group = re.escape(decimal), re.escape(thousands)
+        shape = re.compile(rf"[+-]?(?:\d+|\d{{1,3}}(?:{group}\d{{3}})+)(?:{whole}\d+)?")
+        rows = sum(rows for text, rows in listed if shape.fullmatch(text))
+        if rows and rows >= _MOST * sum(rows for _, rows in listed):
+            grouped = any(thousands in text for text, _ in listed)
+            pointed = any(decimal in text for text, _ in listed)
+            keys = ({"decimal": decimal} if decimal != "." and pointed else {}) | (
+                {"thousands": thousands} if grouped else {}
+            )
+            found.append((rows, keys))
+    best = max((rows for rows, _ in found), default=0)
+    different = [keys for i, (rows, keys) in enumerate(found) if rows == best and keys not in [k for _, k in found[:i]]]
+    return different[0] if len(different) == 1 and different[0] else None
+
+
+def separator_of(header: str, columns: Sequence[str]) -> str | None:
+    """What parts the cells of a header in which a comma does not give the columns.
+
+    Example:
+        >>> separator_of("when;ward;age", ["when", "age"])
+        ';'
+    """
+    for separator in _SEPARATORS:
+        cells = {cell.strip().strip('"') for cell in header.split(separator)}
+        if set(columns) <= cells and not set(columns) <= set(splitter(Dialect())(header)):
+            return separator
+    return None
+
+
+def alike(texts: pl.Series) -> pl.Series:
+    r"""Texts without what people leave out: spaces, capitals, leading zeros, a point and zeros at the end.
+
+    Example:
+        >>> alike(pl.Series([" 07 ", "7.0", "Bay  View", "0"])).to_list()
+        ['7', '7', 'bay view', '0']
+    """
+    plain = texts.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
+    return plain.str.replace(r"^(\d+)\.0+$", "${1}").str.replace(r"^0+(\d)", "${1}")

@@ -1,0 +1,301 @@
+"""PRIVATE. What private rows would do to a configuration, before it is opened: odd cells, times, persons, file by file.
+
+For the custodian's eyes. Rows are counted here beside the stream: nothing is written, and no state is opened to write.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from synthstream.config.config import StreamConfig
+from synthstream.errors import ConfigError, FileDamaged, SchemaError
+from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
+from synthstream.ingest.filenames import FileNames, item_of
+from synthstream.schema.clock import Clock
+from synthstream.schema.coercion import numbers, polars_frame, texts
+from synthstream.schema.columns import Category, Column, Mask
+from synthstream.schema.coordinates import Coordinate
+from synthstream.state.store import Store
+from synthstream.workload import IntArray
+
+_CHUNK = 250_000
+_THREADS = min(4, os.cpu_count() or 1)
+# So many different texts of a column are kept, the most frequent ones.
+_KEPT = 2_000
+_PIECE = 1 << 22
+_OFFSET = r"(?:Z|[+-]\d\d:?\d\d)$"
+_MIDNIGHT = r"[T ]00:00(?::00(?:\.0+)?)?(?:Z|[+-]00:?00)$"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Cells:
+    """What the cells of one column are; all are numbers of rows. Adds up.
+
+    Args:
+        empty: without anything in them.
+        unread: with something that cannot be read as what the column is.
+        other: with a text that is not on the list.
+        low, high: out of range, and clamped.
+        listed: rows of each value of a list, shape ``(values,)``; empty for other columns.
+        odd: the most frequent texts of those that are unread or ``other``: ``text`` and ``rows``.
+        kinds: types that files say the column has.
+    """
+
+    empty: int = 0
+    unread: int = 0
+    other: int = 0
+    low: int = 0
+    high: int = 0
+    listed: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    odd: pl.DataFrame = field(default_factory=partial(pl.DataFrame, schema={"text": pl.String, "rows": pl.Int64}))
+    kinds: frozenset[str] = frozenset()
+
+    def __add__(self, more: Cells) -> Cells:
+        return Cells(
+            empty=self.empty + more.empty,
+            unread=self.unread + more.unread,
+            other=self.other + more.other,
+            low=self.low + more.low,
+            high=self.high + more.high,
+            listed=_sum(self.listed, more.listed),
+            odd=_together(self.odd, more.odd),
+            kinds=self.kinds | more.kinds,
+        )
+
+
+_NONE = Cells()
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Rows:
+    """What rows are; all are numbers of rows, of which ``count`` is all. Adds up.
+
+    Args:
+        columns: by name of the column.
+        ticks: by the tick of their own time.
+        time: of the clock's column.
+        before: dated before the clock's start.
+        aware, midnight: times that name an offset or a zone, and those of them that are midnight in UTC.
+        signs: texts of the op column that are neither 1 nor -1.
+        people: rows of persons by ``who``, ``window`` and ``tick``.
+    """
+
+    count: int = 0
+    columns: dict[str, Cells] = field(default_factory=dict)
+    ticks: dict[int, int] = field(default_factory=dict)
+    time: Cells = field(default_factory=Cells)
+    before: int = 0
+    aware: int = 0
+    midnight: int = 0
+    signs: Cells = field(default_factory=Cells)
+    people: pl.DataFrame | None = None
+
+    def __add__(self, more: Rows) -> Rows:
+        known = [part.people for part in (self, more) if part.people is not None]
+        return Rows(
+            count=self.count + more.count,
+            columns={n: self.columns.get(n, _NONE) + more.columns.get(n, _NONE) for n in self.columns | more.columns},
+            ticks={t: self.ticks.get(t, 0) + more.ticks.get(t, 0) for t in self.ticks.keys() | more.ticks.keys()},
+            time=self.time + more.time,
+            before=self.before + more.before,
+            aware=self.aware + more.aware,
+            midnight=self.midnight + more.midnight,
+            signs=self.signs + more.signs,
+            people=pl.concat(known).group_by("who", "tick").agg(pl.col("rows").sum()) if known else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Looked:
+    """What was seen in files.
+
+    Args:
+        files: that were read.
+        refused: those that cannot be, with what stands against them, and the first line of each.
+        encodings: of CSV files that are not UTF-8: what their bytes look like.
+    """
+
+    rows: Rows
+    files: tuple[Path, ...]
+    refused: dict[Path, tuple[str, str]]
+    encodings: dict[Path, str]
+
+
+def look(
+    config: StreamConfig, paths: Sequence[Path], *, progress: Callable[[list[Path]], Iterable[Path]] = iter
+) -> Looked:
+    """Look at files. Time: some seconds for a million rows. Memory: a chunk for each thread, and the keys of persons.
+
+    Args:
+        paths: of files; none: those of the configured source that have not been counted.
+        progress: wraps the loop over the files.
+
+    Raises:
+        ConfigError: the stream has no files of its own, and none is named.
+        SourceError: the system cannot read a file.
+    """
+    found, read = Rows(), list[Path]()
+    refused, encodings = dict[Path, tuple[str, str]](), dict[Path, str]()
+    for path in progress(list(paths) or _not_counted(config)):
+        total, source = Rows(), file_of(config, path) if paths else files_of(config) or file_of(config, path)
+        try:
+            chunks = source.read(path, chunk_rows=_CHUNK)
+            for rows in in_threads(partial(rows_of, config), chunks, threads=_THREADS):
+                total += rows
+        except (FileDamaged, SchemaError) as error:
+            refused[path] = (str(error), _first_line(path))
+            continue
+        found, read = found + total, [*read, path]
+        plain = path.suffix == ".csv" and source.dialect.encoding == "utf-8"
+        if plain and (encoding := encoding_of(path)) is not None:
+            encodings[path] = encoding
+    return Looked(rows=found, files=tuple(read), refused=refused, encodings=encodings)
+
+
+def _not_counted(config: StreamConfig) -> list[Path]:
+    """Files of the source whose names the state does not know."""
+    source, own = files_of(config), config.source
+    if source is None or own is None:
+        raise ConfigError(f"{config.name} has no files in [source]: name those to look at, such as an export.")
+    files, names = source.files(), FileNames(source=own, base=config.base)
+    if not (config.state / "store.db").exists():
+        return files
+    with closing(Store(config.state, read_only=True)) as store:
+        counted = {name for path in files for name in (names.of(path), *names.formerly(path)) if _knows(store, name)}
+    return [path for path in files if counted.isdisjoint((names.of(path), *names.formerly(path)))]
+
+
+def _knows(store: Store, name: str) -> bool:
+    return store.ingested(item_of(name)) is not None
+
+
+def rows_of(config: StreamConfig, chunk: pl.DataFrame) -> Rows:
+    """What the rows of one frame are. Total: no row can raise."""
+    frame = polars_frame(chunk, columns_of(config))
+    clock, ticks = config.clock, config.clock.ticks_of(frame)
+    present, number = np.unique(ticks, return_counts=True)
+    found = Rows(
+        count=frame.height,
+        columns={column.name: cells_of(column, frame[column.read_from]) for column in config.schema.columns},
+        ticks=dict(zip(present.tolist(), number.tolist(), strict=True)),
+    )
+    if clock.column is not None:
+        found = _timed(found, clock, frame[clock.column], ticks)
+    if config.op is not None:
+        neither = ~np.isin(numbers(frame[config.op]), (1.0, -1.0))
+        found = replace(found, signs=_odd(frame[config.op], pl.Series(neither)))
+    if config.privacy.unit.of_persons:
+        coded = encode(config, frame)
+        people = pl.DataFrame({"who": coded.people, "tick": np.maximum(coded.ticks, 0)})
+        found = replace(found, people=people.group_by("who", "tick").agg(rows=pl.len().cast(pl.Int64)))
+    return found
+
+
+def cells_of(column: Column, series: pl.Series) -> Cells:
+    """What the cells of one column are."""
+    if isinstance(column, Category):
+        text, _ = texts(series)
+        listed = text.is_in(list(column.values)).fill_null(value=False)
+        found = _odd(series, ~listed)
+        seen = dict(text.filter(listed).value_counts(name="rows").iter_rows())
+        rows = np.array([seen.get(value, 0) for value in column.values], dtype=np.int64)
+        return replace(found, unread=0, other=found.unread, listed=rows)
+    low, high = column.outside(series)
+    return replace(_odd(series, pl.Series(_unread(column, series))), low=int(low.sum()), high=int(high.sum()))
+
+
+def _odd(series: pl.Series, odd: pl.Series) -> Cells:
+    """Of the cells that a mask names, which are empty and which say something else."""
+    text, null = texts(series.filter(odd))
+    empty = null | (text.str.strip_chars() == "").fill_null(value=False)
+    said = text.filter(~empty)
+    return Cells(
+        empty=text.len() - said.len(), unread=said.len(), odd=_counts(said), kinds=frozenset({str(series.dtype)})
+    )
+
+
+def _unread(column: Column, series: pl.Series) -> Mask:
+    """Which cells have no value of their own, wherever the configuration puts them."""
+    if isinstance(column, Coordinate):
+        return np.asarray(np.isnan(numbers(series)), dtype=np.bool_)
+    plain: Column = replace(column, missing=None)  # type: ignore[call-arg]  # all others have it
+    return np.asarray(plain.encode(series) == plain.size - 1, dtype=np.bool_)
+
+
+def _timed(found: Rows, clock: Clock, series: pl.Series, ticks: IntArray) -> Rows:
+    """The same rows, with what their times are."""
+    earlier = replace(clock, start=clock.boundary(-1), until=None, horizon=None)  # its first tick holds what is before
+    zoned, midnight = _zones(series)
+    return replace(
+        found,
+        time=_odd(series, pl.Series(ticks < 0)),
+        before=int((earlier.ticks_of(pl.DataFrame({clock.column: series})) == 0).sum()),
+        aware=zoned,
+        midnight=midnight,
+    )
+
+
+def _zones(series: pl.Series) -> tuple[int, int]:
+    """How many times name an offset or a zone, and how many of these are midnight in UTC."""
+    if isinstance(series.dtype, pl.Datetime) and series.dtype.time_zone is not None:
+        known = series.drop_nulls()
+        return known.len(), int((known.dt.epoch("s") % 86_400 == 0).sum())
+    if series.dtype != pl.String:
+        return 0, 0
+    zoned = series.str.strip_chars().str.contains(_OFFSET) & series.str.contains(":", literal=True)
+    return int(zoned.sum() or 0), int(series.str.contains(_MIDNIGHT).sum() or 0)
+
+
+def _counts(text: pl.Series) -> pl.DataFrame:
+    """Texts with their numbers of rows, the most frequent ones first."""
+    return _most(text.alias("text").value_counts(name="rows").with_columns(pl.col("rows").cast(pl.Int64)))
+
+
+def _sum(one: IntArray, other: IntArray) -> IntArray:
+    """Of counts of the same values; those of no rows may be left out."""
+    return one + other if one.size == other.size else max(one, other, key=len)
+
+
+def _together(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    return _most(pl.concat([one, other]).group_by("text").agg(pl.col("rows").sum()))
+
+
+def _most(counted: pl.DataFrame) -> pl.DataFrame:
+    return counted.sort("rows", "text", descending=[True, False]).head(_KEPT)
+
+
+def encoding_of(path: Path) -> str | None:
+    """What the bytes of a text file look like; ``None`` for UTF-8. Reads all of it."""
+    decoder, high = codecs.getincrementaldecoder("utf-8")(), False
+    with path.open("rb") as file:
+        if file.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        broken = False
+        for piece in _pieces(file.read):
+            try:
+                broken or decoder.decode(piece)
+            except UnicodeDecodeError:
+                broken = True
+            high = high or b"\x81" in piece or b"\x8d" in piece or b"\x90" in piece  # undefined in windows-1252
+    if not broken:
+        return None
+    return "iso-8859-1" if high else "windows-1252"
+
+
+def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    while piece := read(_PIECE):
+        yield piece
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        return file.readline(65_536).rstrip("\r\n")

@@ -1,0 +1,167 @@
+"""What is publicly known of columns before any row is read: names, declared types, codebooks, catalogues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from synthstream.config.sources import Dialect
+from synthstream.errors import SourceError
+from synthstream.ingest.files import FileSource
+from synthstream.schema.dialects import holds
+
+Type = Literal["category", "boolean", "integer", "number", "datetime"]
+_DELIMITERS = (",", ";", "\t", "|")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """What is known of a column; ``None`` and nothing where it is not.
+
+    Args:
+        form: how texts write its times.
+    """
+
+    name: str
+    type: Type | None = None
+    values: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    form: str | None = None
+    label: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Codebook:
+    """Columns, and the keys of ``[source]`` that say how they are written."""
+
+    columns: tuple[Known, ...]
+    source: Mapping[str, Any] = field(default_factory=dict)
+
+    def with_book(self, book: Codebook) -> Codebook:
+        """The same columns, as far as a codebook knows them better; all of the codebook's where there are none."""
+        named = {column.name: column for column in book.columns}
+        columns = tuple(named.get(column.name, column) for column in self.columns) or book.columns
+        return Codebook(columns=columns, source={**self.source, **book.source})
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def of_parquet(path: Path) -> Codebook:
+    """Names and types of a Parquet file's columns. Raises as pyarrow does."""
+    return Codebook(columns=tuple(Known(name=one.name, type=_type_of(one.type)) for one in pq.read_schema(path)))
+
+
+def _type_of(kind: pa.DataType) -> Type:
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind):
+        return "integer"
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return "number"
+    return "datetime" if pa.types.is_temporal(kind) else "category"
+
+
+def of_header(path: Path) -> Codebook:
+    """Names in the first line of a CSV file, and what parts them. Raises as :meth:`FileSource.names`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for encoding in ("utf-8", "cp1252"):
+        for delimiter in _DELIMITERS:
+            dialect = Dialect(delimiter=delimiter, encoding=encoding)
+            found[encoding, delimiter] = FileSource(kind="csv", path=path, columns=(), dialect=dialect).names(path)
+        if not any("\N{REPLACEMENT CHARACTER}" in name for name in found[encoding, ","]):
+            break
+    delimiter = max(_DELIMITERS, key=lambda one: len(found[encoding, one]))
+    source = {"delimiter": delimiter} if delimiter != "," else {}
+    source |= {"encoding": "windows-1252"} if encoding == "cp1252" else {}
+    return Codebook(columns=tuple(Known(name=name) for name in found[encoding, delimiter]), source=source)
+
+
+# -- Table Schema ----------------------------------------------------------------------------------------------------
+
+_TYPES: dict[str, Type] = {
+    "string": "category",
+    "boolean": "boolean",
+    "integer": "integer",
+    "year": "integer",
+    "number": "number",
+    "date": "datetime",
+    "datetime": "datetime",
+    "time": "datetime",
+}
+
+
+def of_table_schema(book: Path, data: Path) -> Codebook:
+    """A codebook: a Table Schema, or a data package that has one for a file (of its name, or the only one).
+
+    Raises:
+        SourceError: it is neither, or has none for the file.
+    """
+    try:
+        found = json.loads(book.read_text(encoding="utf-8-sig"))
+        resources = found.get("resources", [{"schema": found}])
+        named = [one for one in resources if Path(str(one.get("path", ""))).name == data.name]
+        (resource,) = named[:1] or resources
+        fields = [dict(one) for one in resource["schema"]["fields"]]
+        columns = tuple(_of_field(one) for one in fields)
+    except OSError as error:
+        raise SourceError(f"{book} cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise SourceError(
+            f"{book}: is no Table Schema, and no data package with a schema for {data.name}. It must have fields, each "
+            "with a name and a type."
+        ) from None
+    dialect, source = dict(resource.get("dialect") or {}), dict[str, Any]()
+    signs = {
+        "delimiter": dialect.get("delimiter"),
+        "quote": dialect.get("quoteChar"),
+        "encoding": resource.get("encoding"),
+    }
+    signs |= {"decimal": _first(fields, "decimalChar"), "thousands": _first(fields, "groupChar")}
+    for key, value in signs.items():
+        if isinstance(value, str) and value.lower() != getattr(Dialect(), key):
+            source[key] = value
+    if dialect.get("header") is False:
+        source["header"] = [column.name for column in columns]
+    return Codebook(columns=columns, source=source)
+
+
+def _first(fields: Iterable[Mapping[str, Any]], key: str) -> Any:
+    return next((one[key] for one in fields if key in one), None)
+
+
+def _of_field(one: Mapping[str, Any]) -> Known:
+    limits, type_ = dict(one.get("constraints") or {}), _TYPES.get(str(one.get("type", "string")), "category")
+    listed = limits.get("enum") or [
+        kind.get("value") if isinstance(kind, dict) else kind for kind in one.get("categories") or []
+    ]
+    values = tuple(str(value) for value in listed)
+    numbers = type_ in ("integer", "number")
+    form = one.get("format") if type_ == "datetime" else None
+    return Known(
+        name=str(one["name"]),
+        type="category" if values and type_ != "boolean" else type_,
+        values=values,
+        low=_number(limits.get("minimum")) if numbers else None,
+        high=_number(limits.get("maximum")) if numbers else None,
+        form=form if isinstance(form, str) and "%" in form and holds(form) is not None else None,
+        label=text_of(one.get("title")),
+        description=text_of(one.get("description")),
+    )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float | str) else None
+
+
+def text_of(value: object) -> str | None:
+    """A text in one line; nothing for an empty one, and for what is no text."""
+    return " ".join(value.split()) or None if isinstance(value, str) else None

@@ -1,0 +1,163 @@
+"""Files that were counted and are not what they were: accepted as they are now, or retired. No row is read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from synthstream.config.config import StreamConfig
+from synthstream.errors import ConfigError, SourceError
+from synthstream.ingest.counting import files_of
+from synthstream.ingest.filenames import RETIRED, FileNames, item_of
+from synthstream.ingest.files import FileSource
+from synthstream.state.store import Store
+
+Stands = Literal["counted", "changed", "gone", "retired", "new"]
+
+
+class Listed(NamedTuple):
+    """How a file of the source stands. For the operator alone: whether a file was changed depends on its rows.
+
+    Args:
+        name: its path as configured, which the state knows it by.
+    """
+
+    name: str
+    stands: Stands
+
+
+def content_of(source: FileSource, path: Path, secret: bytes) -> str:
+    """A keyed fingerprint of a file: tells equal from different, and nothing to who lacks the key."""
+    mac = hmac.new(secret, digestmod=hashlib.sha256)
+    part = source.fingerprint(path).encode()
+    mac.update(len(part).to_bytes(8, "big") + part)
+    return mac.hexdigest()
+
+
+_NO_OP = (
+    "this stream has no op: its rows can only be added, so nothing was taken away. Who counted stays in the counts, as "
+    "protected as the claim says. To take events away, a stream needs from its beginning a column that says whether a "
+    "row adds or takes away: op, at the top of stream.toml. A successor may have one, with a budget of its own. What "
+    "can be done now: erase the rows from the source's files, and say `synthstream source accept`. Rows of a file that "
+    "was not counted yet never count."
+)
+
+
+class Corrections:
+    """What the state knows of the files of a source, and what is taken away.
+
+    Names and fingerprints decide which files count in future; of what was counted nothing becomes uncounted. Rows that
+    are taken away are events of their own, which the claim counts.
+
+    Args:
+        forget: takes the rows of a file away at the open tick, under the id of a request.
+    """
+
+    def __init__(self, config: StreamConfig, store: Store, *, forget: Callable[[Path, str], None]) -> None:
+        self._config, self._store, self._forget = config, store, forget
+
+    @property
+    def _source(self) -> FileSource:
+        source = files_of(self._config)
+        if source is None:
+            raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
+        return source
+
+    @property
+    def _names(self) -> FileNames:
+        if self._config.source is None:
+            raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
+        return FileNames(source=self._config.source, base=self._config.base)
+
+    def forget(self, rows: str | Path, *, request: str) -> None:
+        """Take the rows of a file away at the open tick, whether they had counted or not: nobody is told.
+
+        Args:
+            rows: written as the source's files are; time and op are not needed.
+            request: the same id and rows again is a no-op.
+
+        Raises:
+            ConfigError: the stream has no op.
+            SchemaError: the file lacks a column.
+            BatchConflict: the id came with other rows.
+            HorizonExhausted: all ticks have been released.
+        """
+        if self._config.op is None:
+            raise ConfigError(_NO_OP)
+        self._forget(Path(rows).absolute(), request)
+
+    def listed(self) -> list[Listed]:
+        """All files that are there or were counted, by name."""
+        there = {self._names.of(path): path for path in self._source.files()}
+        known = {item.removeprefix(item_of("")) for item in self._store.items(item_of(""))}
+        return [Listed(name, self._stands(name, there.get(name))) for name in sorted(there.keys() | known)]
+
+    def _stands(self, name: str, path: Path | None) -> Stands:
+        known = self._store.ingested(item_of(name))
+        if known == RETIRED:
+            return "retired"
+        if known is None:
+            return "new"
+        if path is None:
+            return "gone"
+        return "counted" if known == content_of(self._source, path, self._store.secret) else "changed"
+
+    def accept(self, file: str) -> bool:
+        """Take a counted file as it is now, without counting it again. What was counted of it stays counted.
+
+        Returns:
+            Whether it had changed.
+
+        Raises:
+            SourceError: it was never counted, was retired, or is not there.
+        """
+        name, path = self._counted(file)
+        stands = self._stands(name, path)
+        if path is None:
+            raise SourceError(f"{name} is not there. If it is gone for good, say `synthstream source retire`.")
+        if stands == "retired":
+            raise SourceError(f"{name} was retired, and never counts again.")
+        if stands == "changed":
+            self._put(name, content_of(self._source, path, self._store.secret))
+        return stands == "changed"
+
+    def retire(self, file: str) -> bool:
+        """Never look at a counted file again, whether it is there or not. What was counted of it stays counted.
+
+        Returns:
+            Whether it was not retired before.
+
+        Raises:
+            SourceError: it was never counted.
+        """
+        name, path = self._counted(file)
+        if self._stands(name, path) == "retired":
+            return False
+        self._put(name, RETIRED)
+        return True
+
+    def _put(self, name: str, content: str) -> None:
+        with self._store.transaction("names"):
+            self._store.put_ingested(item_of(name), content)
+
+    def _counted(self, file: str) -> tuple[str, Path | None]:
+        """The name that the state knows a file by, and the file, if it is there."""
+        paths = [path for path in self._source.files() if path in (Path(file).absolute(), self._config.base / file)]
+        for name in (*map(self._names.of, paths), *self._named(file)):
+            if self._store.ingested(item_of(name)) is not None:
+                there = next((path for path in self._source.files() if self._names.of(path) == name), None)
+                return name, there
+        raise SourceError(
+            f"{file}: no file of this name was counted. `synthstream source list` has those that were. One that was "
+            "not is left out by taking it out of source.path."
+        )
+
+    def _named(self, file: str) -> Iterator[str]:
+        """What the state may call a file of this name that is gone: as it was typed, or by where that leads."""
+        yield file
+        for path in (Path(file).absolute(), self._config.base / file):
+            if self._names.source.root is None or path.is_relative_to(self._names.source.root):
+                yield self._names.of(path)

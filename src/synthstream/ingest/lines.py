@@ -1,0 +1,125 @@
+"""Lines of text files as rows: each line by itself, so that none can change how another one is read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from synthstream.config.sources import Dialect
+from synthstream.kinds import COMPRESSED, FileKind
+
+_BLOCK = 1 << 20  # bytes of a compressed file that are unpacked at once
+_LARGEST = 2**24  # bytes of an object of JSON that is looked into; what is in a larger one might not fit in memory
+_LONGEST = 4096  # characters of a cell of JSON; of a longer one, the first
+_NOTHING: dict[str, Any] = {}
+
+
+def kind_of(path: Path) -> FileKind:
+    """The kind of file that a name says: ``.csv``, ``.jsonl``, either compressed, or else Parquet.
+
+    Example:
+        >>> kind_of(Path("a.csv.gz")), kind_of(Path("a.ndjson")), kind_of(Path("a"))
+        ('csv', 'jsonl', 'parquet')
+    """
+    suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
+    kinds: dict[str, FileKind] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+    return kinds.get(suffixes[-1] if suffixes else "", "parquet")
+
+
+def opened(path: Path, encoding: str) -> TextIO:
+    """A text file; unpacked, if its name ends so. What is not of the encoding is replaced.
+
+    Raises:
+        OSError: the system cannot read it. Reading raises it too, without an errno, if what is packed is damaged.
+    """
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding
+    if path.suffix not in COMPRESSED:
+        return path.open(encoding=encoding, errors="replace", newline="")
+    unpacked: Any = pa.input_stream(str(path))
+    return io.TextIOWrapper(io.BufferedReader(unpacked, _BLOCK), encoding=encoding, errors="replace", newline="")
+
+
+def rows_of(file: TextIO, dialect: Dialect) -> tuple[list[str] | None, Iterator[list[str]]]:
+    """Names of the columns of a CSV file, and its rows after them; no names if the file ends before they come."""
+    if dialect.multiline:
+        rows: Iterator[list[str]] = csv.reader(map(_without_nulls, file), **_as_csv_knows(dialect))
+    else:
+        rows = map(splitter(dialect), file)
+    if isinstance(dialect.header, tuple):
+        return list(dialect.header), rows
+    for _ in range(dialect.header - 1):
+        file.readline()
+    return next(rows, None), rows
+
+
+def splitter(dialect: Dialect) -> Callable[[str], list[str]]:
+    r"""What parts one line of a CSV file into cells, whatever stands in other lines. Total; a blank line has none.
+
+    Example:
+        >>> cells = splitter(Dialect())
+        >>> cells('red,"a, b",\n'), cells('red,"never closed, 5\n')
+        (['red', 'a, b', ''], ['red', 'never closed, 5'])
+        >>> splitter(Dialect(delimiter=";"))("1,5;x\n")
+        ['1,5', 'x']
+    """
+    known, quote, delimiter = _as_csv_knows(dialect), dialect.quote, dialect.delimiter
+
+    def cells(line: str) -> list[str]:
+        line = _without_nulls(line).rstrip("\r\n")
+        if quote and quote in line:
+            return next(csv.reader((line,), **known))
+        return line.split(delimiter) if line else []  # what the reader gives too, for a third of the time
+
+    return cells
+
+
+def _as_csv_knows(dialect: Dialect) -> dict[str, Any]:
+    if not dialect.quote:
+        return {"delimiter": dialect.delimiter, "quoting": csv.QUOTE_NONE}
+    return {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
+
+
+def _without_nulls(line: str) -> str:
+    return line.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def object_of(text: str | bytes | None) -> dict[str, Any]:
+    """The object of JSON that a message, or a line, holds; without any keys if it holds none.
+
+    Numbers stay as they are written.
+
+    Example:
+        >>> object_of(b'{"age": 1e400, "ward": "A"}')
+        {'age': '1e400', 'ward': 'A'}
+        >>> object_of("[1]"), object_of("{"), object_of(None)
+        ({}, {}, {})
+    """
+    if text is None or len(text) > _LARGEST:
+        return _NOTHING
+    try:
+        text = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
+        found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return _NOTHING
+    return found if isinstance(found, dict) else _NOTHING
+
+
+def cell_of(value: object) -> str | None:
+    """A cell of such an object as text; half characters are replaced. Lists and objects have none."""
+    if isinstance(value, str):
+        return value[:_LONGEST].encode("utf-8", "replace").decode()
+    return {True: "true", False: "false"}.get(value) if isinstance(value, bool) else None
+
+
+# A cell may be long: nothing about a row may raise.
+try:
+    csv.field_size_limit(sys.maxsize)
+except OverflowError:  # where the system's long has 32 bits
+    csv.field_size_limit(2**31 - 1)

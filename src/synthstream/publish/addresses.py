@@ -1,0 +1,172 @@
+"""Published releases wherever they are: beside a ``stream.toml``, in a folder alone, or behind a web server.
+
+Only files that are published are read, and nothing is sent but their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from http.client import HTTPException
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+from weakref import finalize
+
+import polars as pl
+from typing_extensions import override
+
+from synthstream.config.config import StreamConfig, load
+from synthstream.config.settings import SETTINGS
+from synthstream.config.sinks import SinkConfig
+from synthstream.errors import ConfigError, NotReleased, SinkError
+from synthstream.publish.folder import Newest, ParquetSink
+from synthstream.publish.outlets import parquet_sink, simulated
+
+_SCHEMES = ("http://", "https://")
+_SECONDS = 60
+# What servers say of a file that is not there; some say that nobody may read it.
+_ABSENT = (403, 404, 410)
+
+
+class Found(NamedTuple):
+    """A stream's public settings, and where its releases are."""
+
+    config: StreamConfig
+    sink: ParquetSink
+
+
+def located(place: str | Path, *, simulate: bool = False) -> Found:
+    """The releases at a place.
+
+    Args:
+        place: a ``stream.toml``; a folder of releases, or a site that ``publish`` wrote; or the http or https address
+            of one of these two.
+        simulate: of a ``stream.toml``: those of its simulated run.
+
+    Raises:
+        ConfigError: there is no valid configuration, or no ``settings.toml`` beside the releases.
+        NotReleased: the configuration has no ``[sink]``.
+        SinkError: a web server does not answer.
+    """
+    if isinstance(place, str) and place.startswith(_SCHEMES):
+        return _behind(place.rstrip("/"))
+    path = Path(place)
+    if not path.is_dir():
+        config = simulated(load(path)) if simulate else load(path)
+        if config.sink is None:
+            raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
+        return Found(config, parquet_sink(config.sink))
+    for settings, releases in _candidates(path.absolute()):
+        if (settings / SETTINGS).is_file():
+            config = _at(load(settings / SETTINGS), releases)
+            return Found(config, ParquetSink(releases))
+    raise _unknown(str(place))
+
+
+def _candidates(place: Any) -> Iterator[tuple[Any, Any]]:
+    """Where settings and releases may lie: together, or in a site."""
+    yield place, place
+    yield place / "latest", place / "releases"
+    yield place.parent / "latest", place
+
+
+def _behind(address: str) -> Found:
+    for settings, releases in (
+        (address, address),
+        (f"{address}/latest", f"{address}/releases"),
+        (f"{address.rpartition('/')[0]}/latest", address),
+    ):
+        text = fetched(f"{settings}/{SETTINGS}")
+        if text is not None:
+            sink = Served(releases)
+            sink.last()  # its manifest says in which edition the stream began
+            config = StreamConfig.from_toml(text.decode(errors="replace"), base=sink.folder, origin=settings)
+            return Found(_at(config, sink.folder), sink)
+    raise _unknown(address)
+
+
+def _at(config: StreamConfig, folder: Path) -> StreamConfig:
+    sink = config.sink or SinkConfig(kind="parquet", path=folder)
+    return replace(config, sink=sink.model_copy(update={"path": folder}))
+
+
+def _unknown(place: str) -> ConfigError:
+    return ConfigError(
+        f"{place}: there is no {SETTINGS}. Name the folder or address of published releases; their publisher writes "
+        "that file with `synthstream describe stream.toml`"
+    )
+
+
+def fetched(address: str) -> bytes | None:
+    """What a web server has at an address; ``None`` if it has nothing there.
+
+    Raises:
+        SinkError: it does not answer, or in another way.
+    """
+    try:
+        with urlopen(Request(address, headers={"User-Agent": "synthstream"}), timeout=_SECONDS) as answer:  # noqa: S310
+            content: bytes = answer.read()
+            return content
+    except HTTPError as error:
+        if error.code in _ABSENT:
+            return None
+        raise SinkError(f"{address}: the server answers {error.code} {error.reason}. Try again later.") from None
+    except (OSError, HTTPException, ValueError) as error:
+        why = getattr(error, "reason", error)
+        raise SinkError(f"{address}: cannot be read ({why}). Check the address, and that you are online.") from None
+
+
+class Served(ParquetSink):
+    """The releases behind a web server, which need not list its folders. Files are fetched when they are needed.
+
+    What was fetched is kept in a folder of its own until the object is gone; a release never changes.
+
+    Args:
+        address: of the folder of releases, without a slash at its end.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__(Path(mkdtemp(prefix="synthstream-")))
+        finalize(self, rmtree, self.folder, ignore_errors=True)
+        self.address, self._upto = address, -1
+
+    @override
+    def last(self) -> Newest | None:
+        step = 1
+        while self._fetch(self._upto + step, "manifest.json"):  # ever further, then back: releases have no gaps
+            self._upto, step = self._upto + step, 2 * step
+        while step > 1:
+            step //= 2
+            if self._fetch(self._upto + step, "manifest.json"):
+                self._upto += step
+        return None if self._upto < 0 else self._newest(self._upto)
+
+    @override
+    def manifest(self, tick: int) -> dict[str, Any]:
+        self._fetch(tick, "manifest.json")
+        return super().manifest(tick)
+
+    @override
+    def read(self, tick: int, name: str, *, columns: list[str] | None = None) -> pl.DataFrame:
+        self.manifest(tick)
+        self._fetch(tick, name)
+        return super().read(tick, name, columns=columns)
+
+    @override
+    def where(self, tick: int | None = None) -> str:
+        return self.address if tick is None else f"{self.address}/{tick:06d}"
+
+    def _fetch(self, tick: int, name: str) -> bool:
+        """Whether a file of a release is there."""
+        path = self.place(tick) / name
+        if not path.exists():
+            content = fetched(f"{self.where(tick)}/{name}")
+            if content is None:
+                return False
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        return True

@@ -1,0 +1,170 @@
+"""The numbers of single ticks, and of longer steps: what was counted in each, and how far it may be off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+from synthstream.errors import NotReleased
+from synthstream.measured import Measured
+from synthstream.schema.cells import cells
+from synthstream.schema.clock import EVERY, Clock
+from synthstream.schema.schema import Schema
+from synthstream.workload import FloatArray, Workload
+
+Span = Literal["tick", "running"]
+
+_CALENDAR = ("mo", "q", "y")
+
+
+def small(measured: Measured) -> Measured:
+    """The total and tables of one column alone, as far as they were measured at its tick."""
+    at = measured.tick if measured.measured_at is None else measured.measured_at
+    now = (measured.workload.order < 2) & (at == np.full(measured.since.shape, measured.tick))
+    return only(measured, np.flatnonzero(now).tolist())
+
+
+def only(measured: Measured, places: list[int]) -> Measured:
+    """Some of its tables."""
+    workload = measured.workload
+    kept = workload.only(places)
+    found = [measured.values[workload.slice_of(marginal)] for marginal in kept.marginals]
+    return replace(
+        measured,
+        workload=kept,
+        values=np.concatenate([np.zeros(0), *found]),
+        variance=measured.variance[places],
+        since=measured.since[places],
+        measured_at=None if measured.measured_at is None else measured.measured_at[places],
+        by_cell=None
+        if measured.by_cell is None
+        else np.concatenate([np.zeros(0), *(measured.by_cell[workload.slice_of(m)] for m in kept.marginals)]),
+    )
+
+
+def counted(first: int, now: Measured, before: Measured | None, variance: FloatArray, tables: Workload) -> Measured:
+    """What was counted in ticks ``first`` to that of ``now``: the total and tables of one column.
+
+    A running count is known as a difference, also one that began at a cut. What else counts the events since a later
+    tick stands as it is, since then: with delta = 0 that is an epoch, or a part of one.
+
+    Args:
+        now, before: what was measured up to the last tick, and up to the one before the first; ``None`` if there is
+            none.
+        variance: of the differences, for each table of ``tables``, shape ``(marginals,)``.
+    """
+    now, known = small(now), {} if before is None else _known(small(before))
+    places, values, variances, since = list[int](), list[FloatArray](), list[FloatArray](), list[int]()
+    cells = now.cell_variance()
+    for q, marginal in enumerate(now.workload.marginals):
+        here, begun = now.workload.slice_of(marginal), int(now.since[q])
+        own, past = now.values[here], known.get(marginal)
+        if past is not None and past[1] == begun:
+            found = own - past[0], np.full(own.size, variance[tables.marginals.index(marginal)]), first
+        elif begun or not first:
+            found = own, cells[here], begun
+        else:  # it was not measured before
+            continue
+        places.append(q)
+        values.append(found[0])
+        variances.append(found[1])
+        since.append(found[2])
+    return replace(
+        only(now, places),
+        values=np.concatenate([np.zeros(0), *values]),
+        variance=np.array([each.max() for each in variances]),
+        since=np.array(since, dtype=np.int64),
+        by_cell=None if now.by_cell is None else np.concatenate([np.zeros(0), *variances]),
+    )
+
+
+def _known(measured: Measured) -> dict[tuple[int, ...], tuple[FloatArray, int]]:
+    """Values of each table, and the first tick that it counts."""
+    workload = measured.workload
+    return {
+        marginal: (measured.values[workload.slice_of(marginal)], since)
+        for marginal, since in zip(workload.marginals, measured.since.tolist(), strict=True)
+    }
+
+
+def running(measured: Measured) -> Measured:
+    """The total and tables of one column that count all events so far, as far as they were measured at its tick."""
+    found = small(measured)
+    return only(found, np.flatnonzero(found.since == 0).tolist())
+
+
+def lines(schema: Schema, found: Measured, moment: Callable[[int], datetime], *, span: Span) -> pl.DataFrame:
+    """A line for each cell of small tables.
+
+    Args:
+        moment: when a tick begins.
+
+    Returns:
+        ``tick``; ``start`` and ``end`` of what is counted, on the stream's own wall clock; ``column`` and ``value``,
+        null for the total; ``measured`` and ``stderr``, null if not known; ``span``.
+    """
+    workload = found.workload
+    begun = [moment(since).replace(tzinfo=None) for since in found.since.tolist()]
+    each = np.repeat(np.arange(len(begun)), workload.lengths)
+    starts, ends = pl.Series(begun, dtype=pl.Datetime("us")), moment(found.tick + 1).replace(tzinfo=None)
+    named = _named(schema, workload)
+    stderr = pl.Series(np.sqrt(found.cell_variance()), dtype=pl.Float64).fill_nan(None)
+    return pl.DataFrame(
+        {
+            "tick": pl.Series([found.tick], dtype=pl.Int64).new_from_index(0, each.size),
+            "start": starts.gather(each),
+            "end": pl.Series([ends], dtype=pl.Datetime("us")).new_from_index(0, each.size),
+            "column": named["column_1"],
+            "value": named["value_1"],
+            "measured": pl.Series(found.values, dtype=pl.Float64).fill_nan(None),
+            "stderr": stderr,
+            "span": pl.Series([span]).new_from_index(0, each.size),
+        }
+    )
+
+
+def _named(schema: Schema, workload: Workload) -> pl.DataFrame:
+    if any(workload.marginals):
+        return cells(schema, workload)
+    nothing = pl.Series([None] * workload.cells, dtype=pl.String)
+    return pl.DataFrame({"column_1": nothing, "value_1": nothing})
+
+
+def steps(clock: Clock, every: str | None, *, newest: int) -> list[tuple[int, int]]:
+    """First and last ticks of steps of equal length, up to the newest release.
+
+    A tick belongs to the step that it begins in, and is never divided. Months, quarters and years are those of the
+    calendar; other steps begin with the stream. The last one goes on to the newest release.
+
+    Args:
+        every: length of a step, as in ``[clock]``; left out: each tick is one.
+
+    Raises:
+        NotReleased: ``every`` is none, or is shorter than a tick.
+
+    Example:
+        >>> weeks = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
+        >>> steps(weeks, "1mo", newest=8)
+        [(0, 4), (5, 8)]
+    """
+    if every is None:
+        return [(tick, tick) for tick in range(newest + 1)]
+    if not (found := EVERY.fullmatch(every)):
+        raise NotReleased(f'series: every = {every!r}: use a number and m, h, d, w, mo, q or y, as in "4w"')
+    start = clock.boundary(0).replace(tzinfo=None)
+    if found[2] in _CALENDAR:
+        start = datetime(start.year, 1, 1)
+    coarse = Clock(start=start, every=every, horizon=None, timezone=clock.timezone)
+    if coarse.boundary(1) - coarse.boundary(0) < clock.boundary(1) - clock.boundary(0):
+        raise NotReleased(f"series: every = {every!r} is shorter than a tick, which is {clock.every}")
+    groups, at = dict[int, list[int]](), 0
+    for tick in range(newest + 1):
+        while coarse.boundary(at + 1) <= clock.boundary(tick):
+            at += 1
+        groups.setdefault(at, []).append(tick)
+    return [(group[0], group[-1]) for group in groups.values()]

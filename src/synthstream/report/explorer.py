@@ -1,0 +1,280 @@
+"""What the explorer page reads: scripts that hold published numbers, so that they can be loaded from a disk too.
+
+Each release has one, ``cells.js``, that never changes; ``facts.js`` describes the stream, and has the series of single
+columns. All of it is made of releases and of public facts about their noise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import cache, cached_property
+from importlib import import_module
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from synthstream.errors import NotReleased, SinkError
+from synthstream.publish.history import History, Tick
+from synthstream.publish.published import Releases
+from synthstream.release.series import steps
+from synthstream.report.distributions import kind_of, labels_of
+from synthstream.report.places import axes_of, grid_of_nodes, masses_of
+from synthstream.report.scales import ranges
+from synthstream.schema.columns import Category, Column
+from synthstream.schema.coordinates import Coordinate
+from synthstream.workload import FloatArray, IntArray
+
+# Calendar steps of series beside the tick.
+_STEPS = {"month": "1mo", "quarter": "1q", "year": "1y"}
+_FACTS, _CELLS = "synthstream.facts(", "synthstream.cells("
+
+
+class Explored(NamedTuple):
+    """A table that the explorer knows.
+
+    Args:
+        columns: positions.
+        noise: tables with one number share all covariances; -1: no error is known.
+    """
+
+    columns: tuple[int, ...]
+    size: int
+    noise: int
+
+
+class Explorer:
+    """Makes the explorer's scripts for one stream.
+
+    Args:
+        found: its releases.
+    """
+
+    def __init__(self, found: History) -> None:
+        self._found, self._config = found, found.config
+        self._columns = found.config.schema.columns
+
+    @cached_property
+    def _covariance(self) -> Any:
+        return Releases(self._config).covariance(self._found.newest.tick)
+
+    @cached_property
+    def running(self) -> bool:
+        """Whether measured counts are of all events up to a tick, so that the difference of two is that of a span."""
+        return self._config.measures in ("always", "refresh")
+
+    @cached_property
+    def _noises(self) -> tuple[list[int], list[int]]:
+        """Of each table, which noise it has; and of each noise, a table that has it."""
+        if not self.running:
+            return [-1] * len(self._found.workload.marginals), []
+        last = max(self._found.newest.tick, 1)
+        ends = np.array([self._covariance(s, last) for s in (0, last // 2, last)])
+        orders = self._found.workload.order
+        keys = [(int(orders[q]), *ends[:, q].round(9).tolist()) for q in range(len(orders))]
+        first = {key: keys.index(key) for key in keys}
+        places = list(first)
+        return [places.index(key) for key in keys], list(first.values())
+
+    @cached_property
+    def tables(self) -> list[Explored]:
+        """In the order of their cells."""
+        if self._config.workload is not None:
+            listed = zip(self._config.workload.marginals, self._config.workload.lengths, self._noises[0], strict=True)
+            return [Explored(columns, int(size), noise) for columns, size, noise in listed]
+        nodes = self._found.nodes(self._found.newest)
+        sizes = [nodes[f"{column.name} from"].n_unique() for column in self._columns]
+        axes = axes_of(self._columns, any_pair=True)
+        pair = [] if axes is None else [(axes[1], axes[0])]
+        return [Explored((i,), size, -1) for i, size in enumerate(sizes)] + [
+            Explored(columns, sizes[columns[0]] * sizes[columns[1]], -1) for columns in pair
+        ]
+
+    # -- one release ---------------------------------------------------------------------------------------------
+
+    def cells(self, tick: Tick) -> str:
+        """The script of one release: counts in its rows, and what was measured, over all cells."""
+        if self._config.workload is None:
+            return _script(_CELLS, {"count": np.round(self._masses(tick)).astype(int).tolist()}, tick.tick)
+        names = ["count", "measured", "stderr", "since"]
+        late = ["measured_at"] if self._config.measures == "refresh" else []
+        frame = self._found.sink.read(tick.tick, "tables.parquet", columns=[*names, *late])
+        first = frame[self._config.workload.offsets[:-1].astype(np.uint32)]
+        at = first["measured_at"] if late else pl.select(pl.repeat(tick.tick, first.height)).to_series()
+        found: dict[str, Any] = {"count": frame["count"].to_list()}
+        if frame["measured"].null_count() < frame.height:
+            found["measured"] = _rounded(frame["measured"])
+            found["stderr"] = first["stderr"].round(4).to_list()
+            found["since"], found["at"] = first["since"].to_list(), at.to_list()
+        if self.running:
+            found["shared"] = self._shared(tick.tick)
+        return _script(_CELLS, found, tick.tick)
+
+    def _shared(self, tick: int) -> list[list[float]]:
+        """For each noise its covariances with what was measured up to each tick until this one."""
+        rows = np.array([self._covariance(s, tick)[self._noises[1]] for s in range(tick + 1)])
+        return [[float(f"{value:.7g}") for value in row] for row in rows.T.tolist()]
+
+    def _masses(self, tick: Tick) -> FloatArray:
+        """Counts of a stream of points, laid out as :attr:`tables` are."""
+        nodes = self._found.nodes(tick)
+        parts = [masses_of(nodes, column) for column in self._columns if isinstance(column, Coordinate)]
+        grid = grid_of_nodes(self._found, nodes)
+        return np.concatenate([*parts, *([] if grid is None else [grid.counts.reshape(-1)])])
+
+    # -- the stream ----------------------------------------------------------------------------------------------
+
+    def facts(self, before: str | None = None) -> str:
+        """The script that describes the stream up to its newest release.
+
+        Args:
+            before: the same of an earlier release: what it holds of old ticks is not read again.
+        """
+        ticks = [tick.tick for tick in self._found.ticks]
+        clock, axes = self._config.clock, axes_of(self._columns, any_pair=self._config.workload is None)
+        heads = [str(tick.manifest["chain"]["head"]) for tick in self._found.ticks]
+        known = _known(before, heads)
+        series = [known.get(h) or self._singles(t) for h, t in zip(heads, self._found.ticks, strict=True)]
+        return _script(
+            _FACTS,
+            {
+                "name": self._config.publication.title or self._config.name,
+                "warning": self._found.warning,
+                "unit": self._config.privacy.unit.kind,
+                "every": self._config.clock.every,
+                "ticks": ticks,
+                "heads": heads,
+                "at": [_moment(clock.boundary(tick)) for tick in range(ticks[-1] + 2)],
+                "columns": [self._column(i, column) for i, column in enumerate(self._columns)],
+                "tables": [list(table) for table in self.tables],
+                "running": self.running,
+                "refreshes": self._refreshes(),
+                "map": None if axes is None else list(axes),
+                "singles": series,
+                "steps": self._steps(known.steps),
+            },
+        )
+
+    def _column(self, position: int, column: Column) -> dict[str, Any]:
+        if isinstance(column, Coordinate):
+            size = next(table.size for table in self.tables if table.columns == (position,))
+            edges = np.linspace(column.min, column.max, size + 1).tolist()
+            return {"name": column.name, "labels": ranges(edges), "edges": edges, "values": size, "ordered": True,
+                    "kind": "numbers"}  # fmt: skip
+        edges = list(map(float, getattr(column, "edges", ()))) if column.type == "number" else []
+        return {"name": column.name, "labels": labels_of(column), "edges": edges, "values": len(column.value_labels),
+                "ordered": not isinstance(column, Category), "kind": kind_of(column)}  # fmt: skip
+
+    @cached_property
+    def _small(self) -> IntArray:
+        """Positions of the cells of the total, and of tables of one column."""
+        ends = np.cumsum([table.size for table in self.tables])
+        small = [(end, table.size) for end, table in zip(ends, self.tables, strict=True) if len(table.columns) < 2]
+        return np.concatenate([np.arange(end - size, end) for end, size in small])
+
+    def _singles(self, tick: Tick) -> list[Any]:
+        """Of the total and of each value of each column: what was measured up to a tick; else the count in the rows."""
+        if self._config.workload is None:
+            return [round(mass) for mass in self._masses(tick)[self._small].tolist()]
+        frame = self._found.sink.read(tick.tick, "tables.parquet", columns=["count", "measured"])
+        return _rounded(frame["measured" if self.running else "count"][self._small.tolist()])
+
+    def _refreshes(self) -> list[int]:
+        """Ticks at which larger tables were measured; empty if that is every tick."""
+        if self._config.measures != "refresh":
+            return []
+        found, tick = list[int](), self._found.newest.tick
+        larger = np.setdiff1d(np.arange(self._found.workload.cells), self._small)
+        while larger.size and tick >= 0 and self._found.sink.place(tick).is_dir():
+            at = self._found.sink.read(tick, "tables.parquet", columns=["measured_at"])["measured_at"][int(larger[0])]
+            if at is None:
+                break
+            found.append(int(at))
+            tick = int(at) - 1
+        return found[::-1]
+
+    def _steps(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """For each length of time its spans of ticks, and the variance of what lies in each, by noise."""
+        if not self.running:
+            return {}
+        last, clock = self._found.newest.tick, self._config.clock
+        spans = {"start": [(0, tick) for tick in range(last + 1)], "tick": [(tick, tick) for tick in range(last + 1)]}
+        for name, every in _STEPS.items():
+            with suppress(NotReleased):  # a tick is longer
+                spans[name] = steps(clock, every, newest=last)
+        small = [place for place in self._noises[1] if self._found.workload.order[place] < 2]
+        found: dict[str, Any] = {}
+        for name, each in spans.items():
+            if name in _STEPS and len(each) in (1, last + 1):
+                continue
+            old = {tuple(span): row for span, row in zip(*known.get(name, [[], []]), strict=True)}
+            found[name] = [each, [old.get(span) or self._variance(*span)[small].round(4).tolist() for span in each]]
+        return found
+
+    def _variance(self, first: int, last: int) -> FloatArray:
+        c = self._covariance
+        return np.asarray(c(last, last) + (c(first - 1, first - 1) - 2 * c(first - 1, last) if first else 0.0))
+
+
+class _Known(dict[str, list[Any]]):
+    """Series by chain head, and the variances of spans."""
+
+    steps: Mapping[str, Any] = {}
+
+
+def _known(script: str | None, heads: Sequence[str]) -> _Known:
+    """What an earlier script holds of the same releases; nothing, if it is of others or cannot be read."""
+    found = _Known()
+    with suppress(ValueError, LookupError, TypeError, AttributeError):
+        facts = json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
+        if facts["heads"] == list(heads[: len(facts["heads"])]):
+            found.update(zip(facts["heads"], facts["singles"], strict=True))
+            found.steps = facts["steps"]
+    return found
+
+
+def library_name() -> str:
+    """The name of the library's script, which has its version. Raises as :func:`library`."""
+    found = _converter()
+    return f"vega-{found.get_vega_version()}-lite-{found.get_vegalite_versions()[-1]}.js"
+
+
+@cache
+def library() -> bytes:
+    """The charts' library as one script: Vega, Vega-Lite and Vega-Embed. It takes some seconds.
+
+    Raises:
+        SinkError: the extra ``site`` is not installed.
+    """
+    return str(_converter().javascript_bundle()).encode()
+
+
+def _converter() -> Any:
+    try:
+        return import_module("vl_convert")
+    except ImportError:
+        raise SinkError("vl-convert-python is not installed here. Say: pip install 'synthstream[site]'") from None
+
+
+def csv_of(parquet: bytes) -> bytes:
+    """A Parquet file as CSV."""
+    text: str = pl.read_parquet(BytesIO(parquet)).write_csv()
+    return text.encode()
+
+
+def _rounded(values: pl.Series) -> list[float | int | None]:
+    """Numbers with three decimals; whole ones without."""
+    return [None if v is None else int(v) if v == int(v) else round(v, 3) for v in values.to_list()]
+
+
+def _moment(value: datetime) -> str:
+    return f"{value:%Y-%m-%d}" if (value.hour, value.minute) == (0, 0) else f"{value:%Y-%m-%dT%H:%M}Z"
+
+
+def _script(call: str, value: dict[str, Any], *before: int) -> str:
+    given = "".join(f"{number}, " for number in before)
+    return f"{call}{given}{json.dumps(value, separators=(',', ':'), ensure_ascii=False, allow_nan=False)});\n"

@@ -1,0 +1,155 @@
+"""What came in each step: the total and the values that stand out, with bands, and the newest beside last year's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+from markupsafe import Markup
+
+from synthstream.errors import NotReleased
+from synthstream.publish.history import History
+from synthstream.publish.published import Releases
+from synthstream.release.comparing import BEYOND
+from synthstream.release.series import steps
+from synthstream.report.charts import Series, Table, line_chart
+from synthstream.report.distributions import REACH
+from synthstream.report.page import span
+from synthstream.report.scales import dates, linear, number
+from synthstream.schema.columns import Boolean
+
+# So many steps are drawn: of the shortest of these lengths at which most totals stand out of their noise.
+_FEWEST, _MOST, _EVERY = 5, 64, ("1d", "1w", "1mo", "1q", "1y")
+_CLEAR = 3.0
+# Charts of single values: those that stand out of their noise most clearly.
+_VALUES = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recent:
+    """A section of the report.
+
+    Args:
+        every: the length of a step, in words.
+        total, others: charts.
+        pure: whether the total alone is known step by step.
+        beside: rows of the newest step beside the same a year before.
+        start, end: of that step.
+        clear: how many of them differ by more than noise.
+    """
+
+    every: str
+    total: Markup
+    others: tuple[Markup, ...]
+    pure: bool
+    beside: tuple[dict[str, Any], ...]
+    start: datetime
+    end: datetime
+    clear: int
+    beyond: str = number(BEYOND)
+
+
+def recent(found: History) -> Recent | None:
+    """The section, of a stream of tables; ``None`` if its total is not known step by step, or releases are missing."""
+    ticks, clock = found.ticks, found.config.clock
+    if len(ticks) < 3 or ticks[-1].tick + 1 != len(ticks) or () not in found.workload.marginals:
+        return None
+    releases = Releases(found.config, sink=found.sink)
+    counts = total = pl.DataFrame()
+    for every in _steps(found):
+        counts = releases.counts(every=every)
+        total = counts.filter(pl.col("column").is_null())
+        if total["stderr"].null_count() or total.height < 2:
+            return None
+        if (total["measured"] > _CLEAR * total["stderr"]).mean() > 0.5:  # type: ignore[operator]
+            break
+    beside = releases.beside_last_year(every=every)
+    last = beside.row(0, named=True) if beside.height else total.row(-1, named=True)
+    rows = tuple(_row(row, _says(found, row["column"], row["value"])) for row in beside.iter_rows(named=True))
+    return Recent(
+        every=f"every {span(every or clock.every)}",
+        total=_chart(total, "All events", small=False),
+        others=tuple(_chart(part, name, small=True) for name, part in _standing_out(found, counts)),
+        pure=found.config.measures == "epochs",
+        beside=tuple(row for row in rows if row),
+        start=last["start"],
+        end=last["end"],
+        clear=sum(bool(row and row["clear"]) for row in rows),
+    )
+
+
+def _steps(found: History) -> list[str | None]:
+    """Lengths of steps that may be drawn, the shortest first: neither too many nor too few."""
+    newest, lengths = found.newest.tick, list[str | None]([None] if found.newest.tick < _MOST else [])
+    for every in _EVERY:
+        with suppress(NotReleased):  # shorter than a tick
+            if _FEWEST <= len(steps(found.config.clock, every, newest=newest)) <= min(_MOST, newest):
+                lengths.append(every)
+    return lengths or [None]
+
+
+def _says(found: History, column: str | None, value: str | None) -> str:
+    """What a line counts, in words; empty for ``false``, which says no more than ``true``."""
+    if column is None:
+        return "All events"
+    kind = next(one for one in found.config.schema.columns if one.name == column)
+    if isinstance(kind, Boolean):
+        return column if value == "true" else ""
+    return f"{column}: {value}"
+
+
+def _standing_out(found: History, counts: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
+    known = counts.filter(pl.col("column").is_not_null(), pl.col("stderr") > 0)
+    best = (
+        known.group_by("column", "value")
+        .agg(z=(pl.col("measured") / pl.col("stderr")).mean())
+        .sort("z", "column", "value", descending=[True, False, False])
+    )
+    chosen: list[tuple[str, pl.DataFrame]] = []
+    for column, value, z in best.iter_rows():
+        name = _says(found, column, value)
+        if name and z > 1 and len(chosen) < _VALUES:
+            chosen.append((name, known.filter(pl.col("column") == column, pl.col("value") == value)))
+    return chosen
+
+
+def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
+    ends, values, reach = part["end"].to_list(), part["measured"].to_list(), (REACH * part["stderr"]).to_list()
+    low = [v - r for v, r in zip(values, reach, strict=True)]
+    high = [v + r for v, r in zip(values, reach, strict=True)]
+    rows = [
+        [f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}", f"{number(round(value))} ± {number(r / REACH)}"]
+        for start, end, value, r in zip(part["start"], ends, values, reach, strict=True)
+    ]
+    return line_chart(
+        [Series(name=name, x=[end.timestamp() for end in ends], y=values, low=low, high=high)],
+        title=name,
+        description=f"{name}: {number(round(values[-1]))} in the newest of {len(values)} steps.",
+        x=dates(ends[0], ends[-1], marks=3 if small else 6),
+        y=linear(min(0.0, *low), max(1.0, *high), marks=3 if small else 5),
+        y_label="" if small else "events",
+        table=None if small else Table(headings=["From", "To", "Measured ± standard error"], rows=_newest_first(rows)),
+        small=small,
+    )
+
+
+def _newest_first(rows: Sequence[list[str]]) -> list[list[str]]:
+    return list(rows)[::-1]
+
+
+def _row(row: dict[str, Any], name: str) -> dict[str, Any] | None:
+    if not name or row["z"] is None:
+        return None
+    texts = {
+        key: f"{number(round(row[value]))} ± {number(row[error])}"
+        for key, value, error in (
+            ("now", "measured", "stderr"),
+            ("then", "then", "stderr_then"),
+            ("difference", "difference", "stderr_difference"),
+        )
+    }
+    return {"name": name, "clear": abs(row["z"]) > BEYOND, **texts}

@@ -1,0 +1,244 @@
+"""Static files for any web server: the report, the explorer, all releases, and the newest one under a stable name.
+
+    SITE/index.html        leads to latest/
+    SITE/latest/           the report, the explorer, the newest release as Parquet and CSV, its descriptions
+    SITE/releases/000007/  a release as it was published, and what the explorer reads of it
+
+A release is written aside and renamed; it never changes. ``latest`` is written aside whole, and takes the place of the
+one before in one step. So a process that ends anywhere leaves the old site or the new one. All of it is made of
+releases and the configuration; the state is never opened.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from synthstream.config.config import StreamConfig
+from synthstream.config.secrecy import apart
+from synthstream.environment import REAL, Env, exchange, exchanged, make_folder, sync, words
+from synthstream.errors import ConfigError, SinkError
+from synthstream.publish.catalogue import descriptions
+from synthstream.publish.folder import write_aside
+from synthstream.publish.history import History, Steps, Tick, history_of
+from synthstream.report.explorer import Explorer, csv_of, library, library_name
+from synthstream.report.page import render
+from synthstream.report.public import FILES, public_page, size_of
+
+_ROOT = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="generator" content="Synthstream">
+<meta http-equiv="refresh" content="0; url=latest/index.html"><title>Synthetic data</title></head>
+<body><p><a href="latest/index.html">The newest release</a></p></body></html>
+"""
+_CELLS = "cells.js"
+
+
+def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, env: Env = REAL) -> bool:
+    """Bring a site up to the newest release; tells whether anything changed.
+
+    Args:
+        config: with a [sink] that holds releases.
+        folder: made if it is not there. What else lies in it stays as it is.
+
+    Raises:
+        ConfigError: the folder cannot be public, or holds something else under the site's names.
+        SinkError: there is no release, one cannot be read, or the folder cannot be written.
+    """
+    check_place(config, folder)
+    found = history_of(config, progress=progress)
+    if found.config.cuts:
+        raise ConfigError(
+            f"{config.name}: went on with other settings at tick {found.config.cuts[0]['tick']}, and the explorer has "
+            "one set of tables for all releases. Nothing was written: `synthstream report` works across the cut."
+        )
+    try:
+        env.do("make site", partial(make_folder, folder))
+        with _alone(folder):
+            return _Site(found, folder, env).publish(progress)
+    except OSError as error:
+        raise SinkError(f"{folder}: {words(error)}. The site is as it was; say the same again.") from error
+
+
+def check_place(config: StreamConfig, folder: Path) -> None:
+    """Raise ``ConfigError`` unless a site may lie there: apart from state, sources, key and releases."""
+    sink, site = config.sink, folder.resolve()
+    apart(config.base, config.state.resolve(), site)
+    secret = [] if config.source is None else [config.source.path]
+    secret += [] if config.encryption is None or config.encryption.key_file is None else [config.encryption.key_file]
+    for path in secret:
+        if path.resolve().is_relative_to(site):
+            raise ConfigError(f"{folder}: holds {path}, which is private. Name a folder of the site's own.")
+    if sink is not None:
+        own = sink.path.resolve()
+        if own.is_relative_to(site) or site.is_relative_to(own):
+            raise ConfigError(f"{folder}: the folder of releases and the site may not lie in each other. Name another.")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process writes this site."""
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise SinkError(f"{folder}: another process writes this site. Wait for it, and say the same again.") from None
+    finally:
+        os.close(handle)
+
+
+class _Site:
+    def __init__(self, found: History, folder: Path, env: Env) -> None:
+        self._found, self._folder, self._do, self._env = found, folder, env.do, env
+        self._latest, self._releases = folder / "latest", folder / "releases"
+        self._explorer = Explorer(found)
+
+    def publish(self, progress: Steps) -> bool:
+        """See :func:`publish_site`."""
+        self._do("mend", partial(exchanged, self._latest))
+        self._clear(self._folder)
+        self._clear(self._releases)
+        self._refuse_others()
+        new = [place for place, tick in enumerate(self._found.ticks) if not self._is_there(tick)]
+        for place in progress(new, "publishing"):
+            self._put_release(self._found.ticks[place])
+        changed = self._put_latest() or bool(new)
+        self._put_root()
+        self._drop_rows()
+        return changed
+
+    def _clear(self, folder: Path) -> None:
+        for aside in sorted(folder.glob(".writing-*")):
+            self._do("clear aside", partial(shutil.rmtree if aside.is_dir() else Path.unlink, aside))
+
+    def _is_there(self, tick: Tick) -> bool:
+        """Whether this very release is in the site; raises if another one is."""
+        place = self._releases / f"{tick.tick:06d}"
+        if not place.exists():
+            return False
+        ours = self._found.sink.place(tick.tick) / "manifest.json"
+        if (place / "manifest.json").read_bytes() != ours.read_bytes():
+            raise ConfigError(f"{place}: is another release of this tick. Name a folder of this stream's own.")
+        return True
+
+    def _refuse_others(self) -> None:
+        """Raise if the folder holds what this stream has not published, under the names that the site needs."""
+        known = {f"{tick.tick:06d}" for tick in self._found.ticks}
+        others = sorted(path.name for path in self._releases.glob("*") if path.name not in known)
+        root = self._folder / "index.html"
+        if others:
+            raise ConfigError(f"{self._releases / others[0]}: is no release that {self._found.sink.folder} holds.")
+        if self._latest.exists() and not (self._latest / "manifest.json").exists():
+            raise ConfigError(f"{self._latest}: is there already, and is no part of a site. Name another folder.")
+        if root.exists() and root.read_text(errors="replace") != _ROOT:
+            raise ConfigError(f"{root}: is there already, and is no page of this program's. Name another folder.")
+
+    # -- releases ------------------------------------------------------------------------------------------------
+
+    def _put_release(self, tick: Tick) -> None:
+        final = self._releases / f"{tick.tick:06d}"
+        content = self._content(tick) | {_CELLS: self._explorer.cells(tick).encode()}
+        aside = final.with_name(f".writing-{final.name}")
+        write_aside(aside, partial(self._write, content=content), self._env)
+        self._do("rename release", partial(aside.rename, final))
+        self._do("sync releases", partial(sync, self._releases))
+
+    def _content(self, tick: Tick) -> dict[str, bytes]:
+        """A release's files, as they were published."""
+        place, known = self._found.sink.place(tick.tick), tick.manifest["files"]
+        names = [name for name in (*known, "manifest.json") if name != "rows.parquet" or tick.has_rows]
+        content = {name: (place / name).read_bytes() for name in names}
+        for name, read in content.items():
+            if name in known and hashlib.sha256(read).hexdigest() != known[name]:
+                raise SinkError(f"{place / name} is not what was published: its hash differs. Restore it.")
+        return content
+
+    def _write(self, folder: Path, *, content: dict[str, bytes]) -> None:
+        for name, data in content.items():
+            self._do("write file", partial((folder / name).write_bytes, data))
+            self._do("sync file", partial(sync, folder / name))
+
+    def _drop_rows(self) -> None:
+        """Of releases that no longer have them (``keep`` in [sink])."""
+        for tick in self._found.ticks:
+            rows = self._releases / f"{tick.tick:06d}" / "rows.parquet"
+            if not tick.has_rows and rows.exists():
+                self._do("drop old rows", rows.unlink)
+
+    # -- the newest ----------------------------------------------------------------------------------------------
+
+    def _put_latest(self) -> bool:
+        content = self._newest()
+        if _content_of(self._latest) == content:
+            return False
+        aside = self._folder / ".writing-latest"
+        write_aside(aside, partial(self._write, content=content), self._env)
+        if self._latest.exists():
+            self._do("exchange latest", partial(exchange, aside, self._latest))
+        else:
+            self._do("rename latest", partial(aside.rename, self._latest))
+        self._do("sync site", partial(sync, self._folder))
+        self._do("clear aside", partial(shutil.rmtree, aside, ignore_errors=True))
+        return True
+
+    def _newest(self) -> dict[str, bytes]:
+        """All files of ``latest``, by name."""
+        found, script = self._found, library_name()
+        before = {name: _read(self._latest / name) for name in (script, "facts.js")}
+        content = self._content(found.newest)
+        frames = [name for name in ("rows.parquet", "tables.parquet") if name in content]
+        content |= {f"{name.removesuffix('parquet')}csv": csv_of(content[name]) for name in frames}
+        links = [_link(name, content[name], what) for name, what in FILES.items() if name in content]
+        page = partial(public_page, found.config, self._latest / "index.html", progress=_silent, found=found)
+        described = descriptions(found.config, beside=True)
+        texts = {
+            **described,
+            "index.html": page(links=links, explorer="explorer.html"),
+            "explorer.html": render("explorer.html", **self._page(script)),
+            "explorer.js": files("synthstream.report").joinpath("templates", "explorer.js").read_text(encoding="utf-8"),
+            "facts.js": self._explorer.facts((before["facts.js"] or b"").decode()),
+        }
+        return content | {name: text.encode() for name, text in texts.items()} | {script: before[script] or library()}
+
+    def _page(self, script: str) -> dict[str, Any]:
+        config = self._found.config
+        return {
+            "title": f"Explore: {config.publication.title or config.name}",
+            "name": config.publication.title or config.name,
+            "stamp": self._found.warning,
+            "library": script,
+            "newest": self._found.newest,
+            "claim": self._found.newest.manifest["claim"],
+        }
+
+    def _put_root(self) -> None:
+        root, aside = self._folder / "index.html", self._folder / ".writing-index.html"
+        if not root.exists():
+            self._do("write file", partial(aside.write_text, _ROOT))
+            self._do("sync file", partial(sync, aside))
+            self._do("rename root", partial(aside.rename, root))
+            self._do("sync site", partial(sync, self._folder))
+
+
+def _link(name: str, content: bytes, what: str) -> dict[str, str]:
+    return {"name": name, "href": name, "what": what, "size": size_of(len(content))}
+
+
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _content_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
+
+
+def _silent(steps: list[int], doing: str) -> list[int]:  # noqa: ARG001 - it takes what any progress takes
+    return steps

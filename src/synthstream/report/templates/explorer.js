@@ -1,0 +1,313 @@
+"use strict";
+// The explorer: what was measured, by time, value and pair of values. Its numbers come as scripts, so that it also works
+// from a disk: facts.js calls synthstream.facts, and releases/NNNNNN/cells.js calls synthstream.cells.
+const synthstream = (() => {
+  const REACH = 2, MOST = 6, DAY = 864e5, loaded = {}, waiting = {};
+  const byId = id => document.getElementById(id), colour = name => `var(--${name})`;
+  const iso = at => new Date(at).toISOString().slice(0, 10);
+  const round = v => v == null ? null : Math.abs(v) < 100 ? Math.round(v * 10) / 10 : Math.round(v);
+  const said = v => v == null ? "–" : round(v).toLocaleString("en");
+  let facts, at, offsets, turn = 0, shown = {};
+
+  // -- numbers --------------------------------------------------------------------------------------------------------
+  function cellsOf(tick) {
+    return waiting[tick] ??= new Promise((done, failed) => {
+      const script = document.createElement("script");
+      script.src = `../releases/${String(tick).padStart(6, "0")}/cells.js`;
+      script.onload = () => done(loaded[tick]);
+      script.onerror = () => failed(new Error(`The release of tick ${tick} is not here.`));
+      document.head.append(script);
+    });
+  }
+  const find = columns => facts.tables.findIndex(t => t[0].join() === columns.join());
+  // Where a column's values begin in the series.
+  const singleOf = column => facts.tables.slice(0, find([column])).reduce((sum, t) => sum + (t[0].length < 2 ? t[1] : 0), 0);
+  // First and last of the whole ticks that hold all from one date to before another.
+  function ticksOf(from, to) {
+    let first = at.findLastIndex(a => a <= from), last = at.findIndex(a => a >= to) - 1;
+    const newest = at.length - 2;
+    if (last < 0) last = to > at[0] ? newest : 0;
+    first = Math.min(Math.max(first, 0), newest);
+    return [first, Math.max(first, last)];
+  }
+  // What a table holds in a span: counts, their errors, and the ticks whose difference they are.
+  async function windowOf(table, [first, last]) {
+    const [columns, size] = facts.tables[table], begin = offsets[table];
+    let until = last, after = facts.running ? first - 1 : -1;
+    if (facts.refreshes.length && columns.length > 1) {
+      until = facts.refreshes.find(r => r >= last) ?? facts.refreshes.at(-1);
+      after = facts.refreshes.findLast(r => r < first && r < until) ?? -1;
+    }
+    const now = await cellsOf(last), end = await cellsOf(until), begun = after < 0 ? null : await cellsOf(after);
+    const part = (cells, name) => cells?.[name]?.slice(begin, begin + size);
+    let measured = part(end, "measured") ?? [], before = part(begun, "measured");
+    const known = end.stderr?.[table] != null && end.since[table] === 0 && (after < 0 || before?.[0] != null);
+    if (!known) measured = [];
+    const counts = first === 0 || !facts.running ? part(now, "count") : null;
+    const found = { table, known, counts, terms: [[1, until]], first: after + 1, last: counts ? last : until };
+    if (known && after >= 0) { measured = measured.map((m, i) => m - before[i]); found.terms.push([-1, after]); }
+    return Object.assign(found, { measured, stderr: known ? Math.sqrt(Math.max(covariance(found, found), 0)) : null });
+  }
+  // Of the noise in two windows of one table; of a window with itself it is the variance.
+  function covariance(a, b) {
+    const noise = facts.tables[a.table][2];
+    let sum = noise < 0 ? NaN : 0;
+    for (const [u, s] of a.terms) for (const [v, t] of b.terms) sum += u * v * loaded[Math.max(s, t)].shared[noise][Math.min(s, t)];
+    return sum;
+  }
+  const spanOf = w => `${iso(at[w.first])} to ${iso(at[w.last + 1])}`;
+
+  // -- charts -----------------------------------------------------------------------------------------------------------
+  const config = {
+    background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
+    axis: { labelColor: colour("muted"), titleColor: colour("muted"), gridColor: colour("grid"), domainColor: colour("muted"),
+      tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170 },
+    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 240 },
+  };
+  async function draw(place, spec, words) {
+    const scroll = document.createElement("div"), plot = document.createElement("div");
+    scroll.className = "sideways"; scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", words);
+    plot.className = "plotted"; plot.setAttribute("aria-hidden", "true");  // its numbers are in the table below
+    scroll.append(plot); place.append(scroll);
+    return (await vegaEmbed(plot, { config, description: words, ...spec }, { actions: false, renderer: "svg", ast: true })).view;
+  }
+  const bandOf = m => m.measured == null || m.stderr == null ? {} :
+    { low: m.measured - REACH * m.stderr, high: m.measured + REACH * m.stderr };
+  const tips = (...fields) => fields.map(([field, title, type]) => type ? { field, title, type } : { field, title, type: "quantitative", format: ",.0f" });
+
+  function seriesRows() {
+    const { column, values, span, every } = shown, table = find([column]), steps = facts.steps[every];
+    const labels = facts.columns[column].labels, rows = [], place = singleOf(column);
+    const number = tick => facts.ticks.indexOf(tick);
+    const spans = steps?.[0] ?? facts.ticks.map(t => [0, t]), noise = facts.tables[table][2], each = steps && every !== "start";
+    spans.forEach(([first, last], k) => {
+      if ((each ? first : last) < span[0] || last > span[1] || number(last) < 0 || (first && number(first - 1) < 0)) return;
+      for (const v of values) {
+        const running = tick => facts.singles[number(tick)][place + v];
+        const measured = running(last) - (first ? running(first - 1) : 0);
+        const row = { value: labels[v], start: iso(at[first]), end: iso(at[last + 1]), measured,
+          stderr: steps ? Math.sqrt(Math.max(steps[1][k][noise], 0)) : null };
+        rows.push({ ...row, ...bandOf(row), when: at[each ? first : last + 1] });
+      }
+    });
+    return rows;
+  }
+  async function series() {
+    const rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
+    const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
+      { [`v${names.indexOf(r.value)}`]: r.stderr == null ? said(r.measured) : `${said(r.measured)} ± ${said(r.stderr)}` }), { ...same[0] }));
+    const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
+    const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows) } };
+    const color = { field: "value", scale, title: null, legend: names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", columns: place.clientWidth < 500 ? 1 : 6 } : null };
+    const what = facts.running ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
+    const note = facts.running
+      ? (shown.every === "start" ? "Each number counts all events up to its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
+      : "This stream measures its tables in another way; no error is known for single spans. Drag over the chart to choose dates.";
+    table(section, rows.map(({ value, start, end, measured, stderr }) =>
+      facts.running ? { value, start, end, measured, stderr } : { value, end, rows: measured }));
+    section.querySelector("[data-note]").textContent = note;
+    const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
+      ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
+      { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: rows.length < 150 },
+        encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", legend: null } } },
+      { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
+        mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
+        encoding: { x, opacity: { condition: { param: "near", empty: false, value: .14 }, value: 0 },
+          tooltip: tips(["start", "from", "nominal"], ["end", "to before", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])) } },
+    ] }, `${facts.columns[shown.column].name}: ${what}`);
+    let chosen;
+    view.addSignalListener("drag", (_, value) => { chosen = value.when; });
+    place.addEventListener("pointerup", () => {
+      if (chosen?.length === 2 && chosen[1] - chosen[0] > DAY) {
+        byId("from").value = iso(chosen[0]); byId("to").value = iso(chosen[1]); chosen = null; update();
+      }
+    });
+  }
+  const every = rows => rows.length && rows.at(-1).when - rows[0].when < 200 * DAY ? "%b %d" : "%b %Y";
+  const stepName = step => step === "start" ? "all from the start" : step === "tick" ? ({ "1w": "week", "1d": "day", "1mo": "month", "1h": "hour" }[facts.every] ?? `tick of ${facts.every}`) : step;
+
+  async function bars() {
+    const column = facts.columns[shown.column], t = find([shown.column]), section = byId("bars");
+    const windows = await Promise.all(shown.spans.map(s => windowOf(t, s)));
+    const all = windows.map(w => column.labels.map((value, i) => {
+      const row = { value, rows: w.counts?.[i] ?? null, measured: w.measured[i] ?? null, stderr: w.stderr };
+      return { ...row, ...bandOf(row), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
+        noise: row.rows == null && Math.abs(row.measured) <= REACH * row.stderr };
+    }));
+    const order = column.ordered ? column.labels : all[0].slice().sort((a, b) => b.bar - a.bar).map(r => r.value);
+    const domain = [Math.min(0, ...all.flat().map(r => r.low ?? 0)), Math.max(1, ...all.flat().map(r => Math.max(r.bar, r.high ?? 0)))];
+    table(section, differences(windows, all, r => ({ value: r.value })));
+    const note = windows[0].counts ? "Bars show the synthetic rows; dots what was measured, with two standard errors." :
+      "Bars show what was measured in these dates, with two standard errors; grey ones are within them.";
+    await beside(section, note, windows, w => {
+      const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
+      const y = { field: "value", type: "nominal", sort: order, title: null }, rows = all[windows.indexOf(w)];
+      return { width: "container", height: (rows.length > 45 ? 13 : 19) * rows.length + 30, data: { values: rows }, encoding: { y,
+        tooltip: tips(["value", column.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]) }, layer: [
+        { mark: { type: "bar", height: { band: .7 } }, encoding: { x: x("bar"), x2: { datum: 0 }, color: { condition: { test: "datum.own || datum.noise", value: colour("bar-muted") }, value: colour("bar") } } },
+        ...(rows.some(r => r.low == null) ? [] : [{ mark: { type: "rule", strokeWidth: 2, color: colour("error") }, encoding: { x: x("low"), x2: { field: "high" } } },
+        { mark: { type: "point", size: 26, filled: true, opacity: 1, color: colour("error") }, encoding: { x: x("measured") } }]),
+      ] };
+    }, column.name);
+  }
+
+  async function pairs() {
+    const section = byId("pairs"), both = [shown.column, shown.with];
+    const place = Math.max(find(both), find(both.reverse()));
+    section.hidden = place < 0;
+    if (place < 0) return;
+    const [up, across] = facts.tables[place][0], ups = facts.columns[up], acrosses = facts.columns[across];
+    const windows = await Promise.all(shown.spans.map(s => windowOf(place, s)));
+    const flip = facts.map && facts.map[0] === up && facts.map[1] === across;
+    const all = windows.map(w => (w.counts ?? w.measured).map((_, k) => {
+      const [i, j] = [Math.floor(k / acrosses.labels.length), k % acrosses.labels.length];
+      const row = { up: ups.labels[i], across: acrosses.labels[j], i, j, rows: w.counts?.[k] ?? null, measured: w.measured[k] ?? null, stderr: w.stderr };
+      return { ...row, value: row.rows ?? row.measured, noise: row.stderr != null && Math.abs(row.measured) <= REACH * row.stderr };
+    }));
+    const clear = all.flat().filter(r => !r.noise && r.value > 0), high = Math.max(1, ...clear.map(r => r.value)), map = ups.edges.length && acrosses.edges.length;
+    const bounds = [1, 2, 3, 4, 5, 6].map(k => map ? high ** (k / 7) : high * (k / 7) ** 1.5);
+    table(section, differences(windows, all, r => ({ [ups.name]: r.up, [acrosses.name]: r.across })));
+    const scale = { type: "threshold", domain: bounds, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) };
+    const color = { condition: { test: "datum.noise || datum.value <= 0", value: colour("m0") }, field: "value", type: "quantitative", scale, title: "events", legend: clear.length ? { format: ",.0f" } : null };
+    const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
+    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are within two standard errors of 0, or empty."
+      + (facts.refreshes.length ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "");
+    await beside(section, note, windows, (w, room) => {
+      const rows = all[windows.indexOf(w)];
+      if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
+      const step = facts.columns[across].labels.length > 14 ? 15 : 24;
+      const axis = { labelAngle: -60, labelLimit: 130 };
+      return { width: { step }, height: { step: 15 }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
+        x: { field: "across", type: "nominal", sort: acrosses.labels, title: acrosses.name, axis }, y: { field: "up", type: "nominal", sort: ups.labels, title: ups.name }, color, tooltip } };
+    }, `${ups.name} and ${acrosses.name}`);
+  }
+  // Two numbers as a map: where both are degrees, a mile is as long in both directions.
+  function mapOf(room, rows, up, across, flip, color, tooltip) {
+    const span = c => c.edges.at(-1) - c.edges[0];
+    const values = rows.filter(r => (flip ? r.j : r.i) < up.edges.length - 1 && (flip ? r.i : r.j) < across.edges.length - 1).map(r => {
+      const [i, j] = flip ? [r.j, r.i] : [r.i, r.j];
+      return { ...r, y0: up.edges[i], y1: up.edges[i + 1], x0: across.edges[j], x1: across.edges[j + 1] };
+    });
+    const middle = (up.edges[0] + up.edges.at(-1)) / 2;
+    const aspect = facts.map?.[2] ? span(across) * Math.cos(middle * Math.PI / 180) / span(up) : 1;
+    const width = Math.min(Math.max(room - 80, 200), 460 * Math.max(aspect, .3));
+    const digits = c => Math.max(0, 1 - Math.floor(Math.log10(span(c) / 4)));
+    const axis = c => ({ tickCount: 4, grid: false, format: `.${digits(c)}f` }), scale = c => ({ domain: [c.edges[0], c.edges.at(-1)], nice: false, zero: false });
+    return { width, height: Math.round(width / Math.min(Math.max(aspect, .25), 4)), data: { values }, mark: { type: "rect" }, encoding: {
+      x: { field: "x0", type: "quantitative", title: across.name, scale: scale(across), axis: axis(across) }, x2: { field: "x1" },
+      y: { field: "y0", type: "quantitative", title: up.name, scale: scale(up), axis: axis(up) }, y2: { field: "y1" }, color, tooltip } };
+  }
+
+  // Rows for the table below: of two spans also the difference, with an error that knows what noise they share.
+  function differences(windows, all, names) {
+    const [a, b] = windows, stderr = b?.known && a.known ?
+      Math.sqrt(Math.max(a.stderr ** 2 + b.stderr ** 2 - 2 * covariance(a, b), 0)) : null;
+    return all[0].map((r, k) => {
+      const one = (row, w, end) => ({ ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : {}) });
+      const found = { ...names(r), ...one(r, a, "") };
+      if (!b) return found;
+      return { ...found, ...one(all[1][k], b, " beside"), ...(stderr == null ? {} : { difference: r.measured - all[1][k].measured, "stderr of difference": stderr }) };
+    });
+  }
+  async function beside(section, note, windows, spec, name) {
+    const place = emptied(section);
+    section.querySelector("[data-note]").textContent = note;
+    const halves = windows.map(w => {
+      const half = document.createElement("div"), title = document.createElement("h3");
+      title.textContent = w.counts ? `All events before ${iso(at[w.last + 1])}` : `Events from ${spanOf(w)}`;
+      half.style.minWidth = 0; half.append(title); place.append(half);
+      return half;
+    });  // both are there before either is measured
+    for (const [i, half] of halves.entries()) await draw(half, spec(windows[i], half.clientWidth), `${name}: ${half.textContent}`);
+  }
+  function emptied(section) {
+    const place = section.querySelector("[data-plots]");
+    const fresh = place.cloneNode(false);
+    place.replaceWith(fresh);
+    return fresh;
+  }
+  function table(section, rows) {
+    const keys = Object.keys(rows[0] ?? {}), cell = (tag, text, scope) => {
+      const made = document.createElement(tag); made.textContent = text; if (scope) made.scope = scope; return made; };
+    const line = (cells) => { const tr = document.createElement("tr"); tr.append(...cells); return tr; };
+    const text = v => typeof v === "number" ? said(v) : v ?? "–";
+    section.querySelector("thead").replaceChildren(line(keys.map(k => cell("th", k, "col"))));
+    section.querySelector("tbody").replaceChildren(...rows.map(r => line(keys.map((k, i) => i ? cell("td", text(r[k])) : cell("th", r[k], "row")))));
+    const quoted = v => v == null ? "" : typeof v === "number" ? +v.toFixed(3) : /[",\n]/.test(v) ? `"${v.replaceAll('"', '""')}"` : v;
+    const link = section.querySelector("[data-csv]");
+    URL.revokeObjectURL(link.href);
+    link.href = URL.createObjectURL(new Blob([[keys, ...rows.map(r => keys.map(k => r[k]))].map(r => r.map(quoted).join(",")).join("\n") + "\n"], { type: "text/csv" }));
+  }
+
+  // -- what is picked -----------------------------------------------------------------------------------------------
+  const fields = ["column", "with", "from", "to", "every", "beside", "from2", "to2"];
+  function option(select, pairs) { select.replaceChildren(...pairs.map(([value, text]) => new Option(text, value))); }
+  function valuesOf(column, chosen) {
+    const labels = facts.columns[column].labels, newest = facts.singles.at(-1), place = singleOf(column);
+    const largest = labels.map((_, i) => i).sort((a, b) => newest[place + b] - newest[place + a]);
+    const first = labels.includes("true") ? [labels.indexOf("true")] : largest.slice(0, 3);
+    const checked = chosen?.length ? chosen : first;
+    byId("values").replaceChildren(...labels.map((label, i) => {
+      const made = document.createElement("label"), box = document.createElement("input");
+      box.type = "checkbox"; box.value = i; box.checked = checked.includes(i);
+      made.append(box, label);
+      return made;
+    }));
+  }
+  function yearBefore() {
+    for (const name of ["from", "to"]) {
+      const day = new Date(byId(name).value); day.setUTCFullYear(day.getUTCFullYear() - 1);
+      byId(`${name}2`).value = iso(Math.max(day, at[0]));
+    }
+  }
+  async function update() {
+    const mine = ++turn, value = id => byId(id).value, date = id => Date.parse(value(id));
+    const values = [...byId("values").querySelectorAll("input")].filter(b => b.checked).map(b => +b.value);
+    byId("values").querySelectorAll("input").forEach(b => { b.disabled = values.length >= MOST && !b.checked; });
+    const span = ticksOf(date("from"), date("to")), two = byId("beside").checked;
+    document.querySelectorAll(".second").forEach(e => { e.hidden = !two; });
+    shown = { column: +value("column"), with: value("with") === "" ? "" : +value("with"), values, span, every: value("every"),
+      spans: two ? [span, ticksOf(date("from2"), date("to2"))] : [span] };
+    byId("said").textContent = `Events from ${iso(at[span[0]])} to before ${iso(at[span[1] + 1])}, in whole ticks.`;
+    const kept = new URLSearchParams(fields.map(f => [f, f === "beside" ? +two : value(f)])); kept.set("values", values.join("."));
+    try { history.replaceState(null, "", `#${kept}`); } catch { /* from a disk some browsers keep no address */ }
+    document.body.dataset.ready = "";
+    try {
+      await series(); if (mine !== turn) return;
+      await bars(); if (mine !== turn) return;
+      await pairs();
+      if (mine === turn) document.body.dataset.ready = String(mine);
+    } catch (error) { byId("said").textContent = error.message; }
+  }
+  function begin(found) {
+    facts = found; at = facts.at.map(a => Date.parse(a)); offsets = [0];
+    for (const [, size] of facts.tables) offsets.push(offsets.at(-1) + size);
+    const known = facts.columns.map((c, i) => [i, c.name]).filter(([i]) => find([i]) >= 0);
+    if (!known.length) { byId("said").textContent = "This stream publishes no table of one column."; return; }
+    const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
+    option(byId("column"), known);
+    option(byId("every"), Object.keys(facts.steps).length ? Object.keys(facts.steps).map(s => [s, stepName(s)]) : [["start", "all from the start"]]);
+    const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "start" };
+    byId("column").value = asked.get("column") ?? start.column;
+    const column = () => +byId("column").value, partners = () => {
+      const kept = byId("with").value;
+      option(byId("with"), [["", "no other"], ...known.filter(([i]) => i !== column() && [find([i, column()]), find([column(), i])].some(t => t >= 0))]);
+      byId("with").value = kept; if (byId("with").selectedIndex < 0) byId("with").value = "";
+    };
+    partners();
+    byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
+    for (const name of ["from", "to", "every"]) byId(name).value = asked.get(name) ?? start[name];
+    for (const name of ["from", "to", "from2", "to2"]) { byId(name).min = iso(at[0]); byId(name).max = iso(last); }
+    byId("beside").checked = asked.get("beside") === "1";
+    yearBefore();
+    for (const name of ["from2", "to2"]) if (asked.get(name)) byId(name).value = asked.get(name);
+    valuesOf(column(), asked.get("values")?.split(".").filter(Boolean).map(Number));
+    byId("column").addEventListener("change", () => { partners(); valuesOf(column()); });
+    byId("beside").addEventListener("change", yearBefore);
+    byId("year").addEventListener("click", () => { yearBefore(); update(); });
+    byId("pick").addEventListener("submit", event => event.preventDefault());
+    byId("pick").addEventListener("change", update);
+    return update();
+  }
+  return { facts: begin, cells: (tick, found) => { loaded[tick] = found; } };
+})();

@@ -1,0 +1,87 @@
+"""Numbers and times as the texts of a file write them: cell by cell, whatever stands in other cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
+from typing import Literal
+
+import polars as pl
+
+_SAMPLE = datetime(2026, 11, 23, 14, 5, 6)
+
+
+def plain_numbers(series: pl.Series, *, decimal: str, thousands: str) -> pl.Series:
+    """Texts of numbers with a decimal point and without groups; what is written otherwise becomes null.
+
+    Args:
+        series: texts.
+        decimal: stands before the fraction.
+        thousands: stands between groups of three digits (or two, as in India); empty: nothing does.
+
+    Example:
+        >>> texts = pl.Series(["1.234,5", "1.5", "-7", "12.34.567", "3,5", None])
+        >>> plain_numbers(texts, decimal=",", thousands=".").to_list()
+        ['1234.5', None, '-7', '1234567', '3.5', None]
+    """
+    text = series.str.strip_chars()
+    if thousands:
+        group, point = re.escape(thousands), re.escape(decimal)
+        grouped = text.str.contains(rf"^[+-]?\d{{1,3}}(?:{group}\d{{2,3}})*{group}\d{{3}}(?:{point}\d*)?$")
+        joined = text.str.replace_all(thousands, "", literal=True)
+        text = _where(grouped | ~text.str.contains(thousands, literal=True), joined)
+    if decimal != ".":
+        text = _where(~text.str.contains(".", literal=True), text).str.replace(decimal, ".", literal=True)
+    return text
+
+
+def _where(kept: pl.Series, text: pl.Series) -> pl.Series:
+    return text.zip_with(kept.fill_null(value=False), pl.Series([None], dtype=pl.String))
+
+
+def times_as(series: pl.Series, forms: Sequence[str]) -> pl.Series:
+    """Times that texts write in one of some forms, the first that fits; null for what is written otherwise.
+
+    Args:
+        series: texts.
+        forms: of the crate chrono, as ``strftime`` in other languages; see :func:`holds`. A time of day without a date
+            falls on 1970-01-01. All have an offset (``%z``), or none.
+
+    Returns:
+        Microseconds; with the zone UTC if the forms have an offset.
+
+    Example:
+        >>> times_as(pl.Series(["01.02.2010", "2010-02-01", "31.02.2010"]), ["%d.%m.%Y"]).to_list()
+        [datetime.datetime(2010, 2, 1, 0, 0), None, None]
+    """
+    text, (first, *others) = series.str.strip_chars(), forms
+    found = _as(text, first)
+    for form in others:
+        found = found.zip_with(found.is_not_null(), _as(text, form))
+    return found
+
+
+def _as(text: pl.Series, form: str) -> pl.Series:
+    if holds(form) == "time":
+        return (text.str.to_time(form, strict=False).to_physical() // 1000).cast(pl.Datetime("us"))
+    return text.str.to_datetime(form, time_unit="us", strict=False)
+
+
+@cache
+def holds(form: str) -> Literal["date", "time"] | None:
+    """Whether times in a form have a date, or a time of day alone; ``None`` if it is no form that can be read.
+
+    Example:
+        >>> holds("%d.%m.%Y %H:%M"), holds("%H:%M"), holds("%d.%m."), holds("DD.MM.YYYY")
+        ('date', 'time', None, None)
+    """
+    try:
+        written = pl.Series([_SAMPLE]).dt.replace_time_zone("UTC").dt.to_string(form)
+        if (date := written.str.to_datetime(form, strict=False)[0]) is not None and date.year == _SAMPLE.year:
+            return "date"
+        time = written.str.to_time(form, strict=False)[0]
+    except (Exception, pl.exceptions.PanicException):  # of forms that the crate refuses
+        return None
+    return None if time is None or time.hour != _SAMPLE.hour else "time"

@@ -1,0 +1,47 @@
+"""What the names of columns say. Only names are looked at, which are public."""
+
+from __future__ import annotations
+
+import re
+
+# Words in the names of columns that are keys of persons.
+_KEYS = """
+id ids uid uuid guid person persons people patient rider user customer client member passenger driver employee student
+pupil subscriber account citizen resident tenant household email phone ssn mrn passport imsi msisdn
+"""
+_PERSON = frozenset(_KEYS.split())
+# Words that tell who somebody is, where they live, or how they are reached.
+_TELLING = """
+mail telephone telefon fax mobile surname firstname lastname fullname username vorname nachname familienname iban dob
+birthdate birthday geburtsdatum geburtstag anschrift adresse address kennzeichen signature
+"""
+_TOLD = frozenset(_TELLING.split())
+_TOGETHER = re.compile(
+    r"\b(?:first|last|full|family|given|middle|maiden|user) name\b|\b(?:birth date|date of birth)\b|^name$"
+)
+
+
+def _words(column: str) -> list[str]:
+    return [word.lower() for word in re.findall(r"[^\W\d_a-z]+(?![^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+", column)]
+
+
+def names_a_person(column: str) -> bool:
+    """Whether a column's name sounds like the key of a person.
+
+    Example:
+        >>> [names_a_person(name) for name in ("rider_id", "PatientNr", "Customer", "Owner Move In", "paid")]
+        [True, True, True, False, False]
+    """
+    return not _PERSON.isdisjoint(_words(column))
+
+
+def identifies(column: str) -> bool:
+    """Whether a column's name says that it identifies somebody.
+
+    Example:
+        >>> [identifies(name) for name in ("Patient_ID", "E-Mail", "lastName", "Station name", "ward")]
+        [True, True, True, False, False]
+    """
+    words = _words(column)
+    together = " ".join(words)
+    return names_a_person(column) or not _TOLD.isdisjoint(words) or _TOGETHER.search(together) is not None

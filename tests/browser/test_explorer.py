@@ -1,0 +1,373 @@
+"""The explorer as a browser shows it: it answers, it asks nobody else, and everyone can read it."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import functools
+import http.server
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import synthstream
+from synthstream.cli.app import app
+from tests.browser.chromium import browser, is_required, picture, requests, scheme, size, why_not
+from tests.browser.looking import CONTRAST, CUT_OFF
+from tests.browser.streams import made
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("vl_convert", reason="the extra `site` is not installed")
+
+EVICTIONS = Path(__file__).parents[2] / "examples"
+# From npm: axe-core (make test-all puts it there).
+AXE = Path(os.environ.get("SYNTHSTREAM_AXE", Path(sys.prefix) / "node_modules/axe-core/axe.min.js"))
+
+
+class Asked(http.server.SimpleHTTPRequestHandler):
+    """As ``python -m http.server``, but silent."""
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Any]:
+    reason = why_not()
+    if reason and is_required():
+        pytest.fail(f"SYNTHSTREAM_BROWSER=required, but {reason}")
+    if reason:
+        pytest.skip(reason)
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, driver: Any) -> Path:
+    """A stream with columns of all kinds, and its site."""
+    found = tmp_path_factory.mktemp("a stream")
+    made(found)
+    publish(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def evictions(tmp_path_factory: pytest.TempPathFactory, driver: Any) -> Path:
+    """The example, all its 261 releases, and its site: half a minute."""
+    found = tmp_path_factory.mktemp("examples")
+    for name in ("data", "evictions"):
+        shutil.copytree(EVICTIONS / name, found / name, ignore=shutil.ignore_patterns("state*", "releases*"))
+    command(["run", str(found / "evictions/stream.toml"), "-q"])
+    publish(found / "evictions")
+    return found / "evictions"
+
+
+def command(words: list[str]) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+
+
+def publish(folder: Path) -> None:
+    command(["publish", str(folder / "stream.toml"), str(folder / "site"), "-q"])
+
+
+@pytest.fixture(scope="module", params=["server", "disk"])
+def root(request: pytest.FixtureRequest, folder: Path) -> Iterator[str]:
+    yield from address(folder, request.param)
+
+
+@pytest.fixture(scope="module")
+def server(evictions: Path) -> Iterator[str]:
+    yield from address(evictions, "server")
+
+
+def address(folder: Path, kind: str) -> Iterator[str]:
+    """Where the site in a folder is found."""
+    if kind == "disk":
+        yield (folder / "site").as_uri()
+        return
+    handler = functools.partial(Asked, directory=str(folder / "site"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        threading.Thread(target=served.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{served.server_port}"
+        served.shutdown()
+
+
+def show(driver: Any, root: str, *, width: int = 1200, colours: str = "light", **picked: Any) -> None:
+    size(driver, width)
+    scheme(driver, colours)
+    driver.get("about:blank")
+    driver.get(f"{root}/latest/explorer.html#{urlencode(picked)}")
+    ready(driver)
+
+
+def ready(driver: Any) -> None:
+    begun = time.monotonic()
+    while not driver.execute_script("return document.body.dataset.ready"):
+        assert time.monotonic() - begun < 30, driver.execute_script("return document.getElementById('said').innerText")
+        time.sleep(0.05)
+
+
+def numbers(driver: Any, section: str) -> list[dict[str, str]]:
+    """The table behind a chart, as its CSV says."""
+    text = driver.execute_async_script(
+        "fetch(document.querySelector(`#${arguments[0]} [data-csv]`).href).then(r => r.text()).then(arguments[1])",
+        section,
+    )
+    return list(csv.DictReader(text.splitlines()))
+
+
+def drawn(driver: Any, section: str, kind: str) -> int:
+    """How many marks of a kind a chart has."""
+    marks = f"#{section} .mark-{kind}:not([aria-hidden=true]) > path, #{section} .mark-{kind} > g > path"
+    return int(driver.execute_script("return document.querySelectorAll(arguments[0]).length", marks))
+
+
+# -- it answers ------------------------------------------------------------------------------------------------------
+
+
+def test_non_payment_by_week_in_2014(driver: Any, server: str, evictions: Path) -> None:
+    picked: dict[str, Any] = {
+        "column": 3,
+        "values": "1",
+        "from": "2014-01-01",
+        "to": "2015-01-01",
+        "every": "tick",
+        "with": "",
+    }
+    show(driver, server, **picked)
+    found = numbers(driver, "series")
+    assert len(found) == 53
+    assert {row["value"] for row in found} == {"true"}
+    assert (found[0]["start"], found[-1]["end"]) == ("2013-12-28", "2015-01-03")
+    releases = synthstream.releases(evictions / "stream.toml")
+    for row in (found[0], found[20], found[-1]):
+        own = releases.between(row["start"], row["end"]).table(["Non Payment"]).row(1, named=True)
+        assert own["Non Payment"] == "true"
+        assert float(row["measured"]) == pytest.approx(own["measured"], abs=0.01)
+        assert float(row["stderr"]) == pytest.approx(own["stderr"], rel=1e-3)
+    assert drawn(driver, "series", "symbol") == 53
+    assert drawn(driver, "series", "area") == drawn(driver, "series", "line") == 1
+    assert "week" in driver.execute_script("return document.querySelector('#series svg').textContent")
+    year = releases.between(found[0]["start"], found[-1]["end"]).table(["Non Payment"]).row(1, named=True)
+    assert sum(float(row["measured"]) for row in found) == pytest.approx(year["measured"], abs=0.1)
+
+
+def test_zip_by_cause_in_all_of_2015_beside_the_year_before(driver: Any, server: str, evictions: Path) -> None:
+    picked: dict[str, Any] = {"column": 0, "with": 10, "from": "2015-01-01", "to": "2016-01-01", "beside": 1}
+    show(driver, server, **picked)
+    titles = driver.execute_script("return [...document.querySelectorAll('#pairs h3')].map(h => h.textContent)")
+    spans = [title.removeprefix("Events from ").split(" to ") for title in titles]
+    assert [span[1][:4] for span in spans] == ["2015", "2015"]
+    assert spans[0][0] < "2015-01-01" <= spans[0][1]
+    found = numbers(driver, "pairs")
+    assert len(found) == 29 * 2
+    releases, names = (
+        synthstream.releases(evictions / "stream.toml"),
+        ["Eviction Notice Source Zipcode", "Owner Move In"],
+    )
+    for span, suffix in zip(spans, ("", " beside"), strict=True):
+        own = releases.between(*span).table(names)
+        np.testing.assert_allclose([float(row[f"measured{suffix}"]) for row in found], own["measured"], atol=0.01)
+        np.testing.assert_allclose([float(row[f"stderr{suffix}"]) for row in found], own["stderr"], rtol=1e-3)
+    for row in found:
+        assert float(row["difference"]) == pytest.approx(
+            float(row["measured"]) - float(row["measured beside"]), abs=0.01
+        )
+    assert drawn(driver, "pairs", "rect") >= 2 * 29 * 2
+    bars = numbers(driver, "bars")
+    assert len(bars) == 29
+    assert {"measured", "measured beside", "difference", "stderr of difference"} <= bars[0].keys()
+
+
+def test_two_releases_side_by_side(driver: Any, server: str, evictions: Path) -> None:
+    show(driver, server, column=0, beside=1, from2="2011-01-01", to2="2015-01-01")
+    found = numbers(driver, "bars")
+    releases = synthstream.releases(evictions / "stream.toml")
+    column = "Eviction Notice Source Zipcode"
+    pairs = (("", releases.last), (" beside", releases.at("2015-01-03")))
+    for suffix, release in pairs:
+        own = release.table([column])
+        assert [int(row[f"rows{suffix}"]) for row in found] == own["count"].to_list()
+        np.testing.assert_allclose([float(row[f"measured{suffix}"]) for row in found], own["measured"], atol=0.01)
+    known = {
+        row[column]: row["stderr"] for row in releases.last.compare(releases.at("2015-01-03"), [column]).to_dicts()
+    }
+    for row in found:
+        assert float(row["stderr of difference"]) == pytest.approx(known[row["value"]], rel=1e-3)
+
+
+# -- on any page -----------------------------------------------------------------------------------------------------
+
+
+def test_no_request_leaves_the_site_and_nothing_is_complained_of(driver: Any, root: str) -> None:
+    driver.get("about:blank")
+    requests(driver)
+    driver.get_log("browser")
+    every: list[dict[str, Any]] = [{}, {"column": 4, "with": 5}, {"column": 3, "every": "tick", "beside": 1}]
+    for picked in every:
+        show(driver, root, **picked)
+    asked = requests(driver)
+    assert len(asked) > 5
+    assert [url for url in asked if not url.startswith((root, "about:", "blob:"))] == []
+    assert driver.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1200])
+def test_it_fits_the_screen(driver: Any, root: str, width: int) -> None:
+    every: list[dict[str, Any]] = [{"beside": 1}, {"column": 4, "with": 5}]
+    for picked in every:
+        show(driver, root, width=width, **picked)
+        driver.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        assert driver.execute_script(CUT_OFF) == []
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_all_text_contrasts_with_what_is_behind_it(driver: Any, root: str, colours: str) -> None:
+    show(driver, root, colours=colours, beside=1)
+    found = driver.execute_script(CONTRAST)
+    assert len(found) > 40
+    assert [pair for pair in found if pair[0] < 4.5] == []
+    # Labels within charts take the page's own colours, which follow it into the dark.
+    inked = driver.execute_script(
+        "return [...new Set([...document.querySelectorAll('.vega-embed svg text')].map(t => getComputedStyle(t).fill))]"
+    )
+    known = driver.execute_script(
+        "return ['--ink', '--muted'].map(n => { const p = document.createElement('p'); p.style.color = `var(${n})`;"
+        "document.body.append(p); return getComputedStyle(p).color; })"
+    )
+    assert set(inked) <= set(known)
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm)")
+@pytest.mark.parametrize(("width", "colours"), [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize("page", ["explorer.html", "index.html"])
+def test_axe_finds_no_serious_fault(driver: Any, root: str, page: str, width: int, colours: str) -> None:
+    show(driver, root, width=width, colours=colours, beside=1)
+    if page == "index.html":
+        driver.get(f"{root}/latest/index.html")
+    driver.execute_script(AXE.read_text())
+    found = driver.execute_async_script("axe.run().then(arguments[0])")
+    assert len(found["passes"]) > 15
+    serious = [f for f in found["violations"] if f["impact"] in ("serious", "critical")]
+    assert [(fault["id"], [n["html"][:120] for n in fault["nodes"]][:3]) for fault in serious] == []
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm)")
+def test_axe_would_find_a_fault(driver: Any, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text('<html lang="en"><title>x</title><main><h1>x</h1><select></select><img src="data:,"></main>')
+    driver.get(bad.as_uri())
+    driver.execute_script(AXE.read_text())
+    found = driver.execute_async_script("axe.run().then(arguments[0])")
+    assert {"select-name", "image-alt"} <= {fault["id"] for fault in found["violations"]}
+
+
+def test_it_prints_without_what_is_for_the_pointer(driver: Any, root: str) -> None:
+    show(driver, root, colours="dark")
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    shown = driver.execute_script(
+        "return [document.querySelector('form').checkVisibility(), getComputedStyle(document.body).backgroundColor,"
+        "getComputedStyle(document.querySelector('#bars svg text')).fill]"
+    )
+    pdf = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert shown == [False, "rgb(255, 255, 255)", "rgb(86, 97, 111)"]
+    assert len(base64.b64decode(pdf["data"])) > 20_000
+
+
+# -- by hand ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_picked_is_shown_and_kept_in_the_address(driver: Any, root: str) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    show(driver, root)
+    Select(driver.find_element("id", "column")).select_by_visible_text("urgent")
+    Select(driver.find_element("id", "every")).select_by_value("tick")
+    ready(driver)
+    assert [row["value"] for row in numbers(driver, "series")] == ["true"] * 12
+    driver.find_element("css selector", "#values input[value='0']").click()
+    driver.find_element("id", "beside").click()
+    ready(driver)
+    kept = driver.execute_script("return location.href")
+    before = [numbers(driver, name) for name in ("series", "bars", "pairs")]
+    assert len(before[0]) == 24
+    driver.get("about:blank")
+    driver.get(kept)
+    ready(driver)
+    assert [numbers(driver, name) for name in ("series", "bars", "pairs")] == before
+
+
+def test_the_pointer_reads_out_numbers_and_dates_are_dragged(driver: Any, root: str) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    show(driver, root, column=1, every="tick")
+    plot = driver.find_element("css selector", "#series svg")
+    ActionChains(driver).move_to_element(plot).perform()
+    time.sleep(0.5)
+    tip = driver.execute_script("return document.getElementById('vg-tooltip-element').innerText")
+    assert all(word in tip for word in ("from", "to before", "true", "±")), tip
+    whole = driver.execute_script("return document.getElementById('from').value")
+    ActionChains(driver).move_to_element_with_offset(plot, -150, 0).click_and_hold().move_by_offset(
+        250, 0
+    ).release().perform()
+    time.sleep(0.5)
+    ready(driver)
+    assert driver.execute_script("return document.getElementById('from').value") > whole
+    assert len(numbers(driver, "series")) < 12
+
+
+def test_degrees_are_drawn_as_a_map(driver: Any, root: str) -> None:
+    show(driver, root, column=4, **dict[str, Any]({"with": 5}))
+    text = driver.execute_script("return document.querySelector('#pairs svg').textContent")
+    assert "longitude" in text
+    boxes = driver.execute_script(
+        "return [...document.querySelectorAll('#pairs .mark-rect.role-mark path')].map(p => p.getBoundingClientRect())"
+        ".map(b => [b.left, b.top, b.right, b.bottom])"
+    )
+    assert len(boxes) == 12 * 12
+    left, top, right, bottom = np.array(boxes).T
+    aspect = (right.max() - left.min()) / (bottom.max() - top.min())
+    assert aspect == pytest.approx(2 * np.cos(np.radians(47.5)), rel=0.03)  # 2 degrees by 1, at 47.5 north
+    colours = driver.execute_script(
+        "return [...document.querySelectorAll('#pairs .mark-rect.role-mark path')].map(p => getComputedStyle(p).fill)"
+    )
+    fullest = [i for i, colour in enumerate(colours) if colour == "rgb(21, 48, 107)"]
+    assert fullest
+    for i in fullest:  # events lie around (47.3, 8.5) and (47.7, 9.4)
+        longitude = 8 + 2 * ((left[i] + right[i]) / 2 - left.min()) / (right.max() - left.min())
+        latitude = 48 - ((top[i] + bottom[i]) / 2 - top.min()) / (bottom.max() - top.min())
+        assert min(abs(longitude - 8.5) + abs(latitude - 47.3), abs(longitude - 9.4) + abs(latitude - 47.7)) < 0.3
+
+
+def test_a_release_that_is_missing_is_told(driver: Any, folder: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    shutil.copytree(folder / "site", site)
+    newest = max((site / "releases").iterdir())
+    shutil.rmtree(newest)
+    driver.get("about:blank")
+    driver.get((site / "latest/explorer.html").as_uri())
+    time.sleep(2)
+    said = driver.execute_script("return document.getElementById('said').innerText")
+    assert f"tick {int(newest.name)} is not here" in said
+    driver.get_log("browser")
+
+
+def test_dark_and_light_differ(driver: Any, root: str) -> None:
+    pictures = []
+    for colours in ("light", "dark"):
+        show(driver, root, colours=colours)
+        pictures.append(picture(driver, height=1000))
+    assert pictures[0] != pictures[1]

@@ -1,0 +1,97 @@
+"""A stream that was never opened: somebody must say that its budget may be spent."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from synthstream.cli.asking import ask_first
+from synthstream.cli.common import console
+from tests.support.command import MAIN, synthstream
+from tests.support.visits import TOML, visits
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "stream.toml").write_text(TOML)
+    visits([1, 2] * 50).write_parquet(tmp_path / "visits-1.parquet")
+    return tmp_path
+
+
+def answered(folder: Path, answer: str) -> tuple[int, str]:
+    """Status and words of a first run on a terminal, where somebody types this."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", MAIN, "run", "stream.toml"]
+    with subprocess.Popen(command, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs) as process:  # noqa: S603
+        os.close(theirs)
+        said = b""
+        while b"Type yes: " not in said:
+            said += os.read(ours, 4096)
+        os.write(ours, f"{answer}\n".encode())
+        while True:
+            try:
+                said += os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+    os.close(ours)
+    return process.returncode, " ".join(said.decode().split())
+
+
+@pytest.mark.parametrize("answer", ["no", "yes"])  # a process each, of some seconds: a terminal is what is asked for
+def test_on_a_terminal_it_shows_what_opening_means_and_waits_for_yes(folder: Path, answer: str) -> None:
+    status, said = answered(folder, answer)
+    asked = said[: said.index("Type yes")]
+    for part in ("satisfy (1, 1e-09)", "Whoever sees all releases", "5 ticks are over", "check stream.toml", "1 file"):
+        assert part in asked, part
+    if answer == "yes":
+        assert (status, "5 new release(s)" in said) == (0, True)
+        assert said.count("5 ticks are over") == 1
+    else:
+        assert (status, "nothing was spent" in said) == (2, True)
+        assert not (folder / "state").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["-q"], ["--follow"], ["--until", "2026-01-04"]])
+def test_where_nobody_can_answer_it_is_refused_without_yes(folder: Path, more: list[str]) -> None:
+    done = synthstream("run", "stream.toml", *more, cwd=folder)
+    assert done.returncode == 2
+    assert ("3 ticks are over" if more[-1:] == ["2026-01-04"] else "5 ticks are over") in done.stderr
+    assert done.stderr.rstrip().endswith("run stream.toml --yes")
+    assert sorted(path.name for path in folder.iterdir()) == ["stream.toml", "visits-1.parquet"]
+
+
+def test_a_stream_that_was_opened_is_never_asked_about_again(folder: Path) -> None:
+    assert synthstream("run", "stream.toml", "--until", "2026-01-03", "--yes", cwd=folder).returncode == 0
+    assert "3 new release(s)" in synthstream("run", "stream.toml", cwd=folder).stdout
+
+
+def test_a_simulation_asks_nothing(folder: Path) -> None:
+    assert synthstream("run", "stream.toml", "--simulate", cwd=folder).returncode == 0
+
+
+def test_a_lost_state_is_refused_as_such(folder: Path) -> None:
+    synthstream("run", "stream.toml", "--yes", cwd=folder)
+    (folder / "state").rename(folder / "elsewhere")
+    assert "There is no state in" in synthstream("run", "stream.toml", cwd=folder).stderr
+
+
+def test_a_forgotten_until_is_named_with_the_number_of_ticks_that_it_would_release(folder: Path) -> None:
+    text = TOML.replace("until = 2026-01-06\n", "").replace("start = 2026-01-01", "start = 2018-01-01")
+    assert text.count("until") == 0
+    (folder / "stream.toml").write_text(text.replace("horizon = 8", "horizon = 2000"))
+    said = synthstream("run", "stream.toml", cwd=folder).stderr
+    assert "2,000 ticks are over, of which the first ended 2018-01-02 and the last 2023-06-24" in said
+    assert "say so as until in [clock]" in said
+    assert "all of the horizon" in said
+
+
+def test_before_the_first_tick_is_over_it_asks_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "stream.toml").write_text(TOML.replace("2026-01-01", "2999-01-01").replace("until = 2026-01-06\n", ""))
+    with pytest.raises(SystemExit):
+        ask_first(console(), folder / "stream.toml", until=None, yes=False)
+    assert "No tick is over; the first ends 2999-01-02" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""``synthstream table`` and ``synthstream series``: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner, Result
+
+from synthstream import Stream
+from synthstream.cli.app import app
+from synthstream.errors import SynthstreamError
+from synthstream.testing.gates import ExactGate
+from tests.support.streams import configured, rows
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("questions")
+    rows(400, 1).write_parquet(folder / "rows-1.parquet")
+    with Stream(configured(folder, "always"), gates=lambda _: ExactGate()) as stream:
+        list(stream.run())
+    return folder
+
+
+def say(command: str, folder: Path, *words: str) -> Result:
+    found = CliRunner().invoke(app, [command, str(folder / "stream.toml"), *words])
+    if found.exception is not None and not isinstance(found.exception, SystemExit | SynthstreamError):
+        raise found.exception
+    return found
+
+
+def test_a_table_to_read(folder: Path) -> None:
+    found = say(
+        "table", folder, "ward", "--where", "x < 5", "--where", "ward <> 'C'", "--between", "2026-01-02", "2026-01-05"
+    )
+    lines = found.stdout.splitlines()
+    assert lines[1].split() == ["|", "ward", "count", "share", "measured", "stderr", "since", "|"]
+    true = rows(400, 1).filter(
+        pl.col("x") < 5, pl.col("when").is_between(pl.datetime(2026, 1, 2), pl.datetime(2026, 1, 5))
+    )
+    number = true.filter(pl.col("ward") == "A").height
+    row = next(line.split() for line in lines if " A " in line)
+    assert float(row[4]) == pytest.approx(number, abs=0.5)
+    assert next(line.split() for line in lines if " C " in line)[4] == "0.0"
+    assert "events from 2026-01-02 to before 2026-01-05" in found.stderr
+    assert "NOT PRIVATE" in found.stderr
+    assert "model_error" in say("table", folder, "ward", "x", "--model-error").stdout
+
+
+def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
+    lines = say("series", folder, "--every", "4d").stdout.splitlines()
+    assert lines[1].split() == ["|", "start", "end", "measured", "stderr", "|"]
+    assert lines[3].split()[1:3] == ["2026-01-01", "2026-01-05"]
+    output = tmp_path / "wards.csv"
+    said = say("series", folder, "ward", "-o", str(output))
+    assert said.stdout == f"40 lines in {output}\n"
+    kept = pl.read_csv(output)
+    assert kept.columns == ["start", "end", "value", "measured", "stderr"]
+    assert kept.filter(pl.col("value") == "A")["measured"].sum() == pytest.approx(
+        rows(400, 1).filter(pl.col("ward") == "A").height, abs=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "says"),
+    [
+        ("table", ["wart"], "Did you mean 'ward'"),
+        ("table", ["ward", "--where", "wart = 1"], "is not a column"),
+        ("table", ["ward", "--at", "1", "--between", "2026-01-01", "2026-01-03"], "give one of them"),
+        ("table", ["ward", "-o", "t.txt"], "must end in one of"),
+        ("series", ["Ward"], "Did you mean 'ward'"),
+        ("series", ["ward", "--every", "1h"], "shorter than a tick"),
+        ("series", ["ward", "--every", "month"], "use a number and"),
+    ],
+)
+def test_what_is_refused(folder: Path, command: str, words: list[str], says: str) -> None:
+    found = say(command, folder, *words)
+    assert (found.exit_code, says in found.stderr) == (2, True)
+
+
+def test_nothing_is_written_among_releases(folder: Path) -> None:
+    for place in ("stream.toml", "releases"):
+        output = folder / "releases" / "table.csv"
+        found = CliRunner().invoke(app, ["table", str(folder / place), "ward", "-o", str(output)])
+        assert found.exit_code == 2
+        assert not output.exists()

@@ -1,0 +1,305 @@
+"""A look at private rows before anything is spent: each accident is told, and the look itself changes nothing."""
+
+from __future__ import annotations
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from synthstream import StreamConfig
+from synthstream.evaluate.findings import Checked, Level, checked
+from synthstream.evaluate.look import look
+from tests.support.command import synthstream
+from tests.support.configs import AGE, SINK, WARD, number, stream_toml
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+DAYS = 30
+
+
+def csv(name: str = "rows-*.csv", more: str = "") -> str:
+    return f'[source]\nkind = "csv"\npath = "{name}"\n{more}'
+
+
+def toml(*sections: str, **settings: Any) -> str:
+    given: dict[str, Any] = {"until": "2026-01-31", "horizon": 60} | settings
+    return stream_toml(*(sections or (WARD, AGE)), csv(), SINK, **given)
+
+
+def rows(**columns: list[Any]) -> pl.DataFrame:
+    """Ten rows of each of thirty days, and these columns in place of the usual ones."""
+    days = [datetime(2026, 1, 1) + timedelta(days=i // 10) for i in range(10 * DAYS)]
+    usual = {"when": [f"{day:%Y-%m-%d}" for day in days], "ward": ["A", "B", "C"] * 100, "age": ["31", "64"] * 150}
+    found: dict[str, list[Any]] = {**usual, **columns}
+    return pl.DataFrame(found)
+
+
+def german(texts: pl.Series) -> list[str]:
+    return [f"{datetime.fromisoformat(text):%d.%m.%Y}" for text in texts]
+
+
+def told(folder: Path, text: str, *frames: pl.DataFrame, separator: str = ",", now: datetime = NOW) -> Checked:
+    """What a look at files with these rows finds."""
+    for i, frame in enumerate(frames):
+        frame.write_csv(folder / f"rows-{i}.csv", separator=separator)
+    config = StreamConfig.from_toml(text, base=folder)
+    return checked(config, look(config, []), now=now, open_tick=0)
+
+
+def words(found: Checked) -> str:
+    return "\n".join(f"{finding.about}: {finding.words}" for finding in found.findings)
+
+
+def test_good_rows_are_fine(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows())
+    assert (found.verdict, words(found), found.lines) == (Level.FINE, "", [])
+    assert [number for _, number in found.by_tick()[1]] == [10] * DAYS
+
+
+def test_german_dates_are_not_to_be_opened(tmp_path: Path) -> None:
+    frame = rows()
+    found = told(tmp_path, toml(), rows(when=german(frame["when"])))
+    assert found.verdict is Level.STOP
+    assert "100 % of the rows (300) have a time that cannot be read" in words(found)
+    assert "They look like day.month.year" in words(found)
+    assert found.lines == ["[source]", 'datetime_format = "%d.%m.%Y"']
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("%m/%d/%Y", ['"%m/%d/%Y"']),
+        ("%d/%m/%Y %H:%M", ['"%d/%m/%Y %H:%M"']),
+        ("%Y%m%d", ['"%Y%m%d"']),
+        ("%d-%b-%Y", ['"%d-%b-%Y"']),
+        ("%m/%d/%Y %I:%M:%S %p", ['"%m/%d/%Y %I:%M:%S %p"']),
+    ],
+)
+def test_what_dates_look_like_is_told_with_the_key(tmp_path: Path, form: str, expected: list[str]) -> None:
+    when = [datetime.fromisoformat(text).strftime(form) for text in rows()["when"]]
+    found = told(tmp_path, toml(), rows(when=when))
+    assert found.lines == ["[source]", f"datetime_format = {'   # or '.join(expected)}"]
+
+
+@pytest.mark.parametrize(
+    ("due", "expected"),
+    [
+        ("%d.%m.%Y", ['datetime_format = "%d.%m.%Y"']),
+        ("%Y-%m-%d", ['datetime_format."when" = "%d.%m.%Y"']),
+        ("%Y%m%d", ['datetime_format."when" = "%d.%m.%Y"', 'datetime_format."due" = "%Y%m%d"']),
+    ],
+)
+def test_columns_that_write_their_times_otherwise(tmp_path: Path, due: str, expected: list[str]) -> None:
+    column = '[[columns]]\nname = "due"\ntype = "datetime"\npart = "month"\n'
+    days = [datetime.fromisoformat(text) for text in rows()["when"]]
+    frame = rows(when=[f"{day:%d.%m.%Y}" for day in days], due=[day.strftime(due) for day in days])
+    assert told(tmp_path, toml(WARD, column), frame).lines == ["[source]", *expected]
+
+
+def test_day_or_month_first_is_asked_where_no_text_tells(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(when=["03/04/2026"] * 300))
+    assert "Day first or month first?" in words(found)
+    assert found.lines == ["[source]", 'datetime_format = "%d/%m/%Y"   # or "%m/%d/%Y"']
+
+
+def test_seconds_since_1970_have_no_key(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(when=["1767225600"] * 300))
+    assert ("seconds since 1970" in words(found), found.lines) == (True, [])
+
+
+def test_a_wrong_list_of_values_is_told_with_what_fell_into_other(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(ward=["A", "Bay", "Bay", "C", "Hill"] * 60))
+    assert found.verdict is Level.STOP
+    assert "ward: 60 % of the rows (180) are not on the list: 'Bay' (120), 'Hill' (60)" in words(found)
+    assert found.lines == [], "no value is ever proposed"
+
+
+def test_values_that_look_like_one_of_the_list(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(ward=["A"] * 298 + [" b ", "c"]))
+    assert "2 texts that are not on the list look like one that is: ' b ' like 'B' (1), 'c' like 'C' (1)" in words(
+        found
+    )
+
+
+def test_a_forgotten_until_is_told(tmp_path: Path) -> None:
+    text = toml(horizon=2000).replace("until = 2026-01-31\n", "")
+    found = told(tmp_path, text, rows(), now=datetime(2029, 1, 1, tzinfo=UTC))
+    assert found.verdict is Level.STOP
+    assert "1,096 ticks are over and would be released at once; the last 1,066 of them have no row" in words(found)
+
+
+def test_a_file_that_comes_late_is_told_before_it_is_counted(tmp_path: Path) -> None:
+    """Ten days are released; then a file comes that holds rows of the last of them."""
+    (tmp_path / "stream.toml").write_text(toml(until="2026-01-11"))
+    frame = rows()
+    frame.filter(pl.col("when") < "2026-01-10").write_csv(tmp_path / "rows-0.csv")
+    assert synthstream("run", "stream.toml", "--yes", cwd=tmp_path).returncode == 0
+    frame.filter(pl.col("when").is_between(pl.lit("2026-01-10"), pl.lit("2026-01-11"))).write_csv(
+        tmp_path / "rows-1.csv"
+    )
+    said = synthstream("check", "stream.toml", cwd=tmp_path).stdout
+    assert "20 rows in 1 file(s)" in said, "the file that was counted is not looked at again"
+    assert "look at this: late rows: 10 rows (50 %) are dated in ticks that are closed" in said
+
+
+def test_rows_before_the_start_after_until_and_beyond_the_horizon(tmp_path: Path) -> None:
+    when = ["2025-12-31"] * 10 + ["2026-01-02"] * 270 + ["2026-02-02"] * 15 + ["2028-01-01"] * 5
+    said = words(told(tmp_path, toml(), rows(when=when)))
+    assert "10) are dated before start" in said
+    assert "15 rows (5.0 %) are dated after until = 2026-01-31" in said
+    assert "5 rows (1.7 %) are dated after the horizon" in said
+
+
+def test_clamped_empty_and_unreadable_cells(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(age=["-5"] * 30 + ["100"] * 60 + ["250"] * 60 + ["old"] * 30 + [""] * 120))
+    cells = found.looked.rows.columns["age"]
+    assert (cells.low, cells.high, cells.unread, cells.empty) == (30, 60, 30, 120)
+    assert "(60) are above the last, and would be clamped" in words(found)
+    assert "(30) cannot be read as number, such as 'old' (30)" in words(found)
+    assert found.lines == []
+
+
+@pytest.mark.parametrize(
+    "column", ['type = "integer"\nmin = 0\nmax = 3\n', 'type = "number"\nmin = 0\nmax = 3\nbins = 3\n']
+)
+def test_the_end_of_a_range_belongs_to_it(tmp_path: Path, column: str) -> None:
+    text = toml(f'[[columns]]\nname = "age"\n{column}')
+    cells = told(tmp_path, text, rows(age=["0", "3", "4"] * 100)).looked.rows.columns["age"]
+    assert (cells.low, cells.high) == (0, 100)
+
+
+@pytest.mark.parametrize(
+    ("age", "expected"),
+    [
+        ("1,5", ['decimal = ","']),
+        ("1.234,5", ['decimal = ","', 'thousands = "."']),
+        ("1,234,567", ['thousands = ","']),
+        ("1,234", []),  # one and a bit, or more than a thousand
+        ("12 EUR", []),
+    ],
+)
+def test_numbers_as_others_write_them(tmp_path: Path, age: str, expected: list[str]) -> None:
+    found = told(tmp_path, toml(), rows(age=[age] * 300))
+    assert found.verdict is Level.STOP
+    assert found.lines == (["[source]", *expected] if expected else [])
+
+
+def test_another_separator_is_told_before_any_row_is_read(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows(), separator=";")
+    assert (found.verdict, found.looked.rows.count) == (Level.STOP, 0)
+    assert found.lines == ["[source]", 'delimiter = ";"']
+
+
+def test_a_column_that_is_not_there_and_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "rows-1.csv").write_bytes(b"")
+    found = told(tmp_path, toml(), rows().rename({"ward": "wart"}))
+    assert "column 'ward' is missing. Did you mean 'wart'?" in words(found)
+    assert "it has not even a header" in words(found)
+
+
+@pytest.mark.parametrize(("encoding", "told_as"), [("windows-1252", "windows-1252"), ("utf-8", None)])
+def test_an_encoding_that_is_not_utf_8(tmp_path: Path, encoding: str, told_as: str | None) -> None:
+    text = rows(ward=["Köln"] * 300).write_csv()
+    (tmp_path / "rows-0.csv").write_bytes(text.encode(encoding))
+    lines = told(tmp_path, toml(WARD.replace('"A"', '"Köln"'))).lines
+    assert lines == ([] if told_as is None else ["[source]", f'encoding = "{told_as}"'])
+
+
+def test_time_zones(tmp_path: Path) -> None:
+    frame = rows()
+    text = toml().replace("[clock]\n", '[clock]\ntimezone = "America/Los_Angeles"\n')
+    midnight = [f"{day}T00:00:00Z" for day in frame["when"]]
+    assert "100 % of the times are midnight in UTC" in words(told(tmp_path, text, rows(when=midnight)))
+    mixed = [f"{day}T12:00:00{'+01:00' if i % 2 else ''}" for i, day in enumerate(frame["when"])]
+    assert "50 % of the times name an offset or a zone" in words(told(tmp_path, text, rows(when=mixed)))
+
+
+def test_persons_who_reach_their_limit_and_keys_that_look_alike(tmp_path: Path) -> None:
+    text = toml(unit='{ person = "who", max_events = 20, max_per_tick = 5 }')
+    who = (["7", "07", " 7", "8", "9"] * 48 + ["busy"] * 40 + [""] * 20)[:300]
+    found = told(tmp_path, text, rows(who=who))
+    persons = found.persons
+    assert persons is not None
+    assert (persons.number, persons.without) == (6, 20)
+    assert persons.full == 6, "each of the five has 48 rows, and busy 40"
+    assert persons.left_out == 5 * (48 - 20) + (40 - 20)
+    assert "1 groups of keys look alike, and would be different persons: ' 7' and '07' and '7'" in words(found)
+
+
+def test_a_sign_that_is_none(tmp_path: Path) -> None:
+    text = 'op = "change"\n' + toml()
+    found = told(tmp_path, text, rows(change=["1", "-1", "delete"] * 100))
+    assert "100 rows are neither 1 nor -1, and would add an event: 'delete' (100)" in words(found)
+
+
+# -- what it writes -------------------------------------------------------------------------------------------------
+
+
+def test_every_line_and_the_page_are_stamped_and_only_the_owner_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(toml())
+    rows(ward=["A", "<b>Bay</b>"] * 150).write_csv(tmp_path / "rows-0.csv")
+    done = synthstream("check", "stream.toml", "-o", "check.html", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(line.startswith("PRIVATE  ") for line in done.stdout.splitlines())
+    page = tmp_path / "check.html"
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    text = page.read_text()
+    assert text.count("PRIVATE: shows the data") >= 3
+    assert "&lt;b&gt;Bay" in text
+    assert "<b>Bay" not in text
+
+
+def test_the_status_depends_on_no_row(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(toml())
+    rows(when=["soon"] * 300).write_csv(tmp_path / "rows-0.csv")
+    done = synthstream("check", "stream.toml", cwd=tmp_path)
+    assert (done.returncode, "do not open" in done.stdout) == (0, True)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """All files, but for the empty ones and the index with which SQLite lets several processes read."""
+    found = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {path: content for path, content in found.items() if content and not path.name.endswith("-shm")}
+
+
+def test_it_makes_no_state_and_changes_none(tmp_path: Path) -> None:
+    """Nothing of a look can reach a release: the folders are the same bytes before and after, and what follows too."""
+    (tmp_path / "stream.toml").write_text(toml(until="2026-01-11"))
+    rows().write_csv(tmp_path / "rows-0.csv")
+    before = contents(tmp_path)
+    assert synthstream("check", "stream.toml", cwd=tmp_path).returncode == 0
+    assert contents(tmp_path) == before
+    synthstream("run", "stream.toml", "--yes", cwd=tmp_path)
+    rows(ward=["odd"] * 300).write_csv(tmp_path / "rows-1.csv")
+    before = contents(tmp_path)
+    assert "odd" in synthstream("check", "stream.toml", cwd=tmp_path).stdout
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("place", ["state/check.html", "releases/check.html", "releases-simulated/check.html"])
+def test_no_page_is_written_into_state_or_releases(tmp_path: Path, place: str) -> None:
+    (tmp_path / "stream.toml").write_text(toml())
+    rows().write_csv(tmp_path / "rows-0.csv")
+    (tmp_path / place).parent.mkdir()
+    done = synthstream("check", "stream.toml", "-o", place, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert not (tmp_path / place).exists()
+
+
+def test_files_that_are_named_are_looked_at_alone(tmp_path: Path) -> None:
+    (tmp_path / "stream.toml").write_text(toml())
+    rows().write_csv(tmp_path / "rows-0.csv")
+    rows(ward=["odd"] * 300).write_csv(tmp_path / "other.csv")
+    assert "'odd' (300)" in synthstream("check", "stream.toml", "other.csv", cwd=tmp_path).stdout
+    assert synthstream("check", "stream.toml", "-q", "other.csv", cwd=tmp_path).stdout == ""
+    missing = synthstream("check", "stream.toml", "nowhere.csv", cwd=tmp_path)
+    assert (missing.returncode, "nowhere.csv" in missing.stderr) == (2, True)
+
+
+def test_points_are_looked_at_too(tmp_path: Path) -> None:
+    text = toml(number("age", "missing = 0"), '[synthesizer]\nkind = "points"\n')
+    cells = told(tmp_path, text, rows(age=["-1", "50", "101", "x", ""] * 60)).looked.rows.columns["age"]
+    assert (cells.low, cells.high, cells.unread, cells.empty) == (60, 60, 60, 60)

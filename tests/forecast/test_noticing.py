@@ -1,0 +1,151 @@
+"""What stands out in releases: each accident is told at the next command, good rows are not; no row is looked at."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import synthstream as package
+from synthstream.config.config import load
+from synthstream.forecast.noticing import chance, noticed
+from synthstream.forecast.warnings import Caution
+from synthstream.publish.outlets import simulated
+from tests.support.command import synthstream
+from tests.support.streams import KINDS, TICKS, configured, rows
+
+MANY = 4000
+START = datetime(2026, 1, 1)
+# Kinds that measure how many events there are, tick after tick.
+COUNTED = [kind for kind in KINDS if not kind.startswith("stream-mwem")]
+TABLES = ["always", "refresh", "epochs"]
+
+
+def released(folder: Path, *frames: tuple[pl.DataFrame, str]) -> tuple[Caution, ...]:
+    """Warnings after runs with simulated noise, each with a new file and up to a day."""
+    for i, (frame, until) in enumerate(frames):
+        frame.write_parquet(folder / f"rows-{i}.parquet")
+        with package.open(folder / "stream.toml", simulate=7) as stream:
+            for _ in stream.run(until=datetime.fromisoformat(until).replace(tzinfo=UTC)):
+                pass
+    return noticed(simulated(load(folder / "stream.toml")))
+
+
+def once(folder: Path, kind: str, frame: pl.DataFrame) -> tuple[Caution, ...]:
+    """Warnings of a stream of a kind whose rows are all there from the first run on."""
+    configured(folder, kind)
+    return released(folder, (frame, "2026-01-09"))
+
+
+def german(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col("when").dt.strftime("%d.%m.%Y"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_good_rows_of_every_kind_are_not_warned_about(tmp_path: Path, kind: str) -> None:
+    assert once(tmp_path / "stream", kind, rows(MANY, 1)) == ()
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+def test_german_dates_show_as_one_tick_that_holds_all(tmp_path: Path, kind: str) -> None:
+    found = once(tmp_path / "stream", kind, german(rows(MANY, 1)))
+    clock = [caution for caution in found if caution.about == "clock"]
+    assert len(clock) == 1
+    assert "% of all events fell into tick 0 (2026-01-01), one of 8" in clock[0].words
+    assert clock[0].chance is not None
+    assert clock[0].chance < 0.01
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_wrong_list_of_values_shows_as_other(tmp_path: Path, kind: str) -> None:
+    odd = pl.when(pl.int_range(pl.len()) % 25 < 11).then(pl.lit("elsewhere")).otherwise("ward").alias("ward")
+    found = once(tmp_path / "stream", kind, rows(MANY, 1).with_columns(odd))
+    assert [caution.about for caution in found] == ["columns.ward"]
+    assert "% of all events are 'other'. Is the list of values the right one?" in found[0].words
+    assert 40 <= int(found[0].words.split(" %")[0]) <= 48
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_column_that_cannot_be_read_and_a_value_that_never_occurs(tmp_path: Path, kind: str) -> None:
+    """Numbers with decimal commas; a ward that is called otherwise in the rows. Many rows: 0 must be told from few."""
+    comma, called = pl.lit("1,5").alias("x"), pl.col("ward").replace({"C": "B"})
+    frame = pl.concat([rows(MANY, seed).with_columns(comma, called) for seed in range(50)])
+    found = {caution.about: caution.words for caution in once(tmp_path / "stream", kind, frame)}
+    assert "of all events are 'missing'. Can its cells be read?" in found["columns.x"]
+    assert "No event seems to be 'C'. Is it written so in the rows?" in found["columns.ward"]
+
+
+def late(folder: Path, kind: str) -> tuple[Caution, ...]:
+    """The file of the sixth day comes a day late."""
+    configured(folder, kind)
+    days = [rows(10 * MANY, 1).filter(pl.col("when").dt.day() == day) for day in range(1, TICKS + 1)]
+    days[5], days[6] = days[5].head(5), pl.concat([days[5], days[6]])
+    ends = [f"{START + timedelta(days=day):%Y-%m-%d}" for day in range(1, TICKS + 1)]
+    return released(folder, *zip(days, ends, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["always", "refresh", "epochs", "points", "hypercube"])
+def test_a_file_that_came_late_shows_as_an_empty_tick_and_a_doubled_one(tmp_path: Path, kind: str) -> None:
+    found = {caution.about: caution.words for caution in late(tmp_path / "stream", kind)}
+    assert set(found) == {"tick 5", "tick 6"}
+    assert "less than half of any of the ticks before it" in found["tick 5"]
+    assert "more than one and a half times any of the ticks before it" in found["tick 6"]
+
+
+def test_quiet_sundays_are_not_warned_about(tmp_path: Path) -> None:
+    """A tick is compared with each of those before it, so that what comes again every week is nothing new."""
+    folder = tmp_path / "stream"
+    configured(folder, "always")
+    text = (folder / "stream.toml").read_text().replace("until = 2026-01-09", "until = 2026-01-22")
+    (folder / "stream.toml").write_text(text.replace("horizon = 12", "horizon = 30"))
+    days = [START + timedelta(days=i) for i in range(21) for _ in range(30 if i % 7 == 3 else 600)]
+    frame = rows(len(days), 1).with_columns(when=pl.Series(days))
+    assert "tick 17" not in {caution.about for caution in released(folder, (frame, "2026-01-22"))}
+
+
+def test_what_is_told_depends_on_what_was_measured_and_on_nothing_else(tmp_path: Path) -> None:
+    """Without state, rows, source and tables, the same warnings: they are functions of releases."""
+    before = late(tmp_path / "stream", "always")
+    for path in [*(tmp_path / "stream").glob("rows-*"), *(tmp_path / "stream").rglob("releases*/*/rows.parquet")]:
+        path.unlink()
+    for path in (tmp_path / "stream").rglob("tables.parquet"):
+        path.unlink()
+    shutil.rmtree(tmp_path / "stream" / "state-simulated")
+    assert noticed(simulated(load(tmp_path / "stream" / "stream.toml"))) == before != ()
+
+
+def test_nothing_is_told_before_there_are_releases_and_of_none_that_cannot_be_read(tmp_path: Path) -> None:
+    config = simulated(configured(tmp_path / "stream", "always"))
+    assert noticed(config) == ()
+    assert released(tmp_path / "stream", (german(rows(MANY, 1)), "2026-01-09"))
+    assert config.sink is not None
+    (config.sink.path / "000003" / "measured.parquet").write_bytes(b"damaged")
+    assert noticed(config) == ()
+
+
+def test_run_status_and_report_say_it_and_releases_do_not(tmp_path: Path) -> None:
+    folder = tmp_path / "stream"
+    configured(folder, "always")
+    german(rows(MANY, 1)).write_parquet(folder / "rows-0.parquet")
+    words = "of all events fell into tick 0"
+    for command in (["run"], ["status"], ["report", "-o", "report.html"]):
+        done = synthstream(command[0], "stream.toml", "--simulate", *command[1:], cwd=folder)
+        assert (done.returncode, words in done.stdout) == (0, command[0] != "report")
+    assert words in (folder / "report.html").read_text()
+    for path in (folder / "releases-simulated").rglob("*.json"):
+        assert words not in path.read_text()
+
+
+@pytest.mark.parametrize("laws", [["gauss"], ["laplace"], ["laplace"] * 3, ["gauss", "laplace"]])
+def test_the_bound_of_chance_holds_for_sums_of_all_laws(laws: list[str]) -> None:
+    rng, number = np.random.default_rng(5), 400_000
+    parts = [rng.normal(size=number) if law == "gauss" else rng.laplace(size=number) / np.sqrt(2) for law in laws]
+    noise = np.sum(parts, axis=0) / np.sqrt(len(laws))
+    for z in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0):
+        assert np.mean(noise >= z) <= chance(z)
+    assert chance(3.0) > chance(4.0) > chance(5.0)
+    assert chance(10.0) < 1e-4, "it falls as fast as Laplace's own tail, nearly"

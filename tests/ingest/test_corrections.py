@@ -1,0 +1,177 @@
+"""When a file, or a row, was wrong: accepted as it is, retired, taken away. What was counted stays counted."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from synthstream import Stream, StreamConfig
+from synthstream.errors import BatchConflict, ConfigError, FilesLeftOut, HorizonExhausted, SchemaError, SourceError
+from synthstream.kernel.gate import Gate
+from synthstream.testing.environments import At
+from tests.support.aligned import Aligned, files
+from tests.support.command import synthstream
+from tests.support.visits import TOML, exact, finish, total, visits
+
+OP = TOML.replace("[privacy]", 'op = "op"\n[privacy]')
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> StreamConfig:
+    (tmp_path / "stream.toml").write_text(TOML)
+    visits([1, 1, 2]).write_parquet(tmp_path / "visits-1.parquet")
+    return StreamConfig.from_toml(TOML, base=tmp_path)
+
+
+def opened(config: StreamConfig, day: int = 3) -> Stream:
+    return Stream(config, gates=exact, env=At(datetime(2026, 1, day, tzinfo=UTC)))
+
+
+def test_a_counted_file_is_accepted_as_it_is_and_counts_no_more(config: StreamConfig) -> None:
+    path = config.base / "visits-1.parquet"
+    with opened(config) as stream:
+        list(stream.run())
+        visits([1, 2, 2, 2]).write_parquet(path)
+        with pytest.raises(FilesLeftOut, match="source accept"):
+            list(stream.run())
+        assert stream.corrections.listed() == [("visits-1.parquet", "changed")]
+        assert stream.corrections.accept("visits-1.parquet") is True
+        assert stream.corrections.accept(str(path)) is False
+        assert stream.corrections.listed() == [("visits-1.parquet", "counted")]
+    with opened(config, 6) as stream:
+        assert stream.ingest() == 0
+        assert stream.findings == {}
+        assert round(total(finish(stream))) == 3
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_retired_file_is_never_looked_at_again(config: StreamConfig, there: bool) -> None:
+    path = config.base / "visits-1.parquet"
+    with opened(config) as stream:
+        list(stream.run())
+        if there:
+            visits([1]).write_parquet(path)
+        else:
+            path.unlink()
+        visits([2]).write_parquet(config.base / "visits-2.parquet")
+        assert stream.corrections.listed() == [
+            ("visits-1.parquet", "changed" if there else "gone"),
+            ("visits-2.parquet", "new"),
+        ]
+        assert stream.corrections.retire(str(path) if there else "visits-1.parquet") is True
+        assert stream.corrections.retire("visits-1.parquet") is False
+        with pytest.raises(SourceError, match="was retired" if there else "is not there"):
+            stream.corrections.accept("visits-1.parquet")
+    visits([1] * 9).write_parquet(path)  # one of this name comes again
+    with opened(config, 6) as stream:
+        assert stream.ingest() == 1
+        assert stream.findings == {}
+        assert round(total(finish(stream))) == 4
+        assert dict(stream.corrections.listed())["visits-1.parquet"] == "retired"
+
+
+def test_a_retired_file_that_is_gone_asks_no_question(tmp_path: Path) -> None:
+    toml = TOML.replace('path = "visits*.parquet"', 'path = "in/visits*.parquet"')
+    config = StreamConfig.from_toml(toml, base=tmp_path)
+    (tmp_path / "in" / "2025").mkdir(parents=True)
+    visits([1]).write_parquet(tmp_path / "in" / "visits-1.parquet")
+    with opened(config) as stream:
+        list(stream.run())
+        stream.corrections.retire("in/visits-1.parquet")
+    shutil.rmtree(tmp_path / "in")
+    (tmp_path / "old").mkdir()
+    visits([1]).write_parquet(tmp_path / "old" / "visits-1.parquet")
+    with opened(StreamConfig.from_toml(toml.replace("in/", "old/"), base=tmp_path)) as stream:
+        assert stream.ingest() == 1
+
+
+@pytest.mark.parametrize("what", ["accept", "retire"])
+def test_what_was_never_counted_is_refused(config: StreamConfig, what: str) -> None:
+    with opened(config) as stream, pytest.raises(SourceError, match="no file of this name was counted"):
+        getattr(stream.corrections, what)("visits-1.parquet")
+
+
+# -- forget ----------------------------------------------------------------------------------------------------------
+
+
+def signed(folder: Path, *, horizon: int = 8) -> StreamConfig:
+    folder.mkdir(exist_ok=True)
+    text = OP.replace("horizon = 8", f"horizon = {horizon}")
+    (folder / "stream.toml").write_text(text)
+    visits([1, 1, 2]).with_columns(op=1).write_parquet(folder / "visits-1.parquet")
+    return StreamConfig.from_toml(text, base=folder)
+
+
+def test_rows_are_taken_away_once_at_the_open_tick(tmp_path: Path) -> None:
+    config, request = signed(tmp_path, horizon=5), tmp_path / "request.csv"
+    visits([1]).drop("when").write_csv(request)
+    with opened(config) as stream:
+        list(stream.run())
+        assert round(total(finish(stream))) == 3
+        stream.corrections.forget(request, request="R1")
+    with opened(config, 4) as stream:
+        assert round(total(finish(stream))) == 2
+        stream.corrections.forget(request, request="R1")
+        visits([1], ward="B").write_csv(request)
+        with pytest.raises(BatchConflict, match="'R1' came before with other rows"):
+            stream.corrections.forget(request, request="R1")
+        request.write_text("ward\nA\n")
+        with pytest.raises(SchemaError, match="'age' is missing"):
+            stream.corrections.forget(request, request="R2")
+    visits([1]).write_csv(request)
+    with opened(config, 6) as stream:
+        assert round(total(finish(stream))) == 2
+        with pytest.raises(HorizonExhausted, match="none is open"):
+            stream.corrections.forget(request, request="R3")
+
+
+def test_without_op_it_says_what_would_have_been_needed(config: StreamConfig) -> None:
+    with opened(config) as stream, pytest.raises(ConfigError, match="needs from its beginning a column"):
+        stream.corrections.forget("nowhere.csv", request="R1")
+
+
+def test_nobody_is_told_whether_a_row_had_counted(tmp_path: Path) -> None:
+    """Two worlds, in one of which the row that is taken away never came; the noise hides the difference."""
+    aligned, told = Aligned(), []
+    for folder, days, gates in ((tmp_path / "a", [1, 1, 2], aligned.record), (tmp_path / "b", [1, 2], aligned.replay)):
+        config = signed(folder)
+        visits(days).with_columns(op=1).write_parquet(folder / "visits-1.parquet")
+        visits([1]).write_csv(folder / "request.csv")
+
+        def gate(tick: int, gates: object = gates) -> Gate:
+            return gates(tick)  # type: ignore[operator, no-any-return]
+
+        with Stream(config, gates=gate, seed=1, env=At(datetime(2026, 1, 5, tzinfo=UTC))) as stream:
+            stream.ingest()
+            stream.release()
+            stream.corrections.forget(folder / "request.csv", request="R1")
+            told.append((str(stream.status()), finish(stream).about, files(folder / "releases")))
+    assert told[0] == told[1]
+
+
+def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
+    signed(tmp_path)
+
+    def say(*words: str) -> str:
+        found = synthstream(*words[:2], "stream.toml", *words[2:], cwd=tmp_path)
+        return found.stdout if found.returncode == 0 else f"status {found.returncode}: {found.stderr}"
+
+    assert "has not begun" in say("source", "list")
+    assert synthstream("run", "-q", "--yes", "stream.toml", cwd=tmp_path).returncode == 0
+    assert say("source", "list") == "counted  visits-1.parquet\n"
+    visits([1]).with_columns(op=1).write_parquet(tmp_path / "visits-1.parquet")
+    assert "accepted as it is now" in say("source", "accept", "visits-1.parquet")
+    assert "is as it was" in say("source", "accept", "visits-1.parquet")
+    assert "is retired" in say("source", "retire", "visits-1.parquet")
+    assert "was retired before" in say("source", "retire", "visits-1.parquet")
+    visits([1]).write_csv(tmp_path / "rows.csv")
+    answers = list[str]()
+    for rows in (visits([1]), visits([1] * 5000, ward="nowhere")):  # however many, and whatever they are
+        rows.write_csv(tmp_path / "rows.csv")
+        command = ("forget", "stream.toml", "rows.csv", "--id", f"R{len(answers)}")
+        answers.append(synthstream(*command, cwd=tmp_path).stdout.replace(command[-1], "R"))
+    assert answers[0] == answers[1]
+    assert "taken away once, with tick 5" in answers[0]

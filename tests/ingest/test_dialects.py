@@ -1,0 +1,240 @@
+"""Files as the world writes them: dialects of CSV, packed files, lines of JSON. Each cell is read by itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synthstream import Stream, StreamConfig
+from synthstream.config.sources import Dialect
+from synthstream.errors import ConfigError, FileDamaged, FilesLeftOut, SchemaError, SourceError
+from synthstream.ingest.counting import encode, files_of
+from synthstream.ingest.files import FileSource
+from synthstream.kinds import FileKind
+from synthstream.testing.gates import ExactGate
+from tests.support.aligned import files
+from tests.support.configs import SINK, number, stream_toml
+
+_COLUMNS = """
+[[columns]]
+name = "Straße"
+type = "category"
+values = ["Südstraße", "Am Markt"]
+[[columns]]
+name = "Uhrzeit"
+type = "datetime"
+part = "hour"
+"""
+COLUMNS = _COLUMNS + number("Gebühr", "bins = 4", high=2000)
+GERMAN = """[source]
+kind = "csv"
+path = "export-*"
+delimiter = ";"
+decimal = ","
+thousands = "."
+encoding = "windows-1252"
+datetime_format = { when = ["%d.%m.%Y", "%d.%m.%Y %H:%M"], Uhrzeit = "%H:%M" }
+"""
+EXPORT = """when;Straße;Uhrzeit;Gebühr
+01.01.2026;Südstraße;07:05;1.250,00
+02.01.2026 14:30;"Am Markt";14:30;12,5
+2026-01-03;Südstraße;25:00;12.5
+3.1.2026;Nordstraße;Mittag;1.5
+"""
+PLAIN = """when,Straße,Uhrzeit,Gebühr
+2026-01-01,Südstraße,1970-01-01T07:05,1250
+2026-01-02T14:30,Am Markt,1970-01-01T14:30,12.5
+,Südstraße,,
+2026-01-03,Nordstraße,,
+"""
+
+
+def packed(name: str, content: bytes) -> bytes:
+    """Content as a file of this name holds it."""
+    pack: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.compress,
+        ".zst": lambda data: bytes(pa.compress(data, "zstd", asbytes=True)),
+    }
+    return pack.get(Path(name).suffix, bytes)(content)
+
+
+def run(folder: Path, source: str, name: str, content: bytes) -> dict[str, bytes]:
+    """Every published byte of a stream of one file."""
+    folder.mkdir()
+    (folder / name).write_bytes(packed(name, content))
+    config = StreamConfig.from_toml(stream_toml(COLUMNS, source, SINK), base=folder)
+    with Stream(config, gates=lambda tick: ExactGate()) as stream:
+        assert sum(1 for _ in stream.run()) == 5
+        assert stream.findings == {}
+    return files(folder / "releases")
+
+
+@pytest.mark.parametrize("name", ["export-1.csv", "export-1.csv.gz", "export-1.csv.zst"])
+def test_a_german_export_counts_as_its_conversion(tmp_path: Path, name: str) -> None:
+    plain = run(tmp_path / "plain", '[source]\nkind = "csv"\npath = "x.csv"\n', "x.csv", PLAIN.encode())
+    assert run(tmp_path / "german", GERMAN, name, EXPORT.encode("cp1252")) == plain
+
+
+def test_each_cell_of_it_has_its_place(tmp_path: Path) -> None:
+    (tmp_path / "export-1.csv").write_bytes(EXPORT.encode("cp1252"))
+    config = StreamConfig.from_toml(stream_toml(COLUMNS, GERMAN), base=tmp_path)
+    source = files_of(config)
+    assert source is not None
+    (frame,) = source.read(tmp_path / "export-1.csv", chunk_rows=100)
+    rows = encode(config, frame)
+    assert rows.ticks.tolist() == [0, 1, -1, 2]
+    assert rows.codes.tolist() == [[0, 7, 2], [1, 14, 0], [0, 24, 4], [2, 24, 4]]
+
+
+def test_lines_of_json_keep_every_cell_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.gz"
+    lines = [
+        '{"a": 1e400, "b": "x"}',
+        '{"b": [1], "c": 3}',
+        "[1]",
+        "",
+        '{"a": true',
+        '{"a": "01", "b": ""}',
+        '{"a": null}',
+    ]
+    path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    found = pl.concat(FileSource(kind="jsonl", path=path, columns=("a", "b")).read(path, chunk_rows=2))
+    assert found.rows() == [("1e400", "x"), (None, None), (None, None), (None, None), ("01", ""), (None, None)]
+
+
+# -- coupling --------------------------------------------------------------------------------------------------------
+
+_CELLS = st.sampled_from(
+    ["", "1", "1,5", "1.250,00", "1.5", "x", "01.02.2010", "2010-02-01", "07:05", '"', "ü", "\x00", "1e9"]
+)
+_LINES = st.lists(st.lists(_CELLS, max_size=4), max_size=8)
+
+
+def read(kind: FileKind, lines: list[str]) -> list[tuple[object, ...]]:
+    """Rows of a file of these lines, where all dialects are at work."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x"
+        path.write_bytes("\n".join(["n;t;c", *lines] if kind == "csv" else lines).encode("cp1252"))
+        source = FileSource(
+            kind=kind,
+            path=path,
+            columns=("n", "t", "c"),
+            dialect=Dialect(delimiter=";", decimal=",", thousands=".", encoding="cp1252"),
+            numbers=frozenset("n"),
+            formats={"t": ("%d.%m.%Y", "%H:%M")},
+        )
+        return pl.concat(source.read(path, chunk_rows=3)).rows()
+
+
+@given(_LINES)
+def test_no_line_changes_how_another_one_is_read(cells: list[list[str]]) -> None:
+    """Of each kind of file: no type and no form is found by looking at other rows."""
+    lines = [";".join(row) for row in cells]
+    assert read("csv", lines) == [row for line in lines for row in read("csv", [line])]
+    objects = [json.dumps(dict(zip("ntc", row, strict=False)))[: -1 if '"' in row else None] for row in cells]
+    assert read("jsonl", objects) == [row for line in objects for row in read("jsonl", [line])]
+
+
+# -- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "advice"),
+    [
+        ('delimiter = ";"\n', 'Its header has all columns with delimiter = ";" in [source].'),
+        ('encoding = "windows-1252"\n', 'Its header has all columns with encoding = "windows-1252" in [source].'),
+        ("when", "is missing"),
+    ],
+)
+def test_a_wrong_dialect_is_refused_by_the_first_header_before_anything_is_counted(
+    tmp_path: Path, change: str, advice: str
+) -> None:
+    text = stream_toml(COLUMNS, GERMAN, SINK)
+    text = text.replace(change, "") if change != "when" else text.replace("when", "wann")
+    (tmp_path / "export-1.csv").write_bytes(EXPORT.encode("cp1252"))
+    (tmp_path / "export-2.csv").write_bytes(EXPORT.encode("cp1252").replace(b";", b","))
+    config = StreamConfig.from_toml(text, base=tmp_path)
+    with Stream(config, gates=lambda tick: ExactGate()) as stream:
+        with pytest.raises(SchemaError, match="It is the first file of the source") as caught:
+            list(stream.run())
+        assert advice in str(caught.value)
+        assert not any(cell in str(caught.value) for cell in ("Markt", "2026", "1.250"))
+        assert stream.closed == 0
+    assert not (tmp_path / "releases").exists()
+
+
+def test_a_later_file_with_another_header_is_told_after_due_ticks(tmp_path: Path) -> None:
+    (tmp_path / "export-1.csv").write_bytes(EXPORT.encode("cp1252"))
+    (tmp_path / "export-2.csv").write_bytes(EXPORT.encode("cp1252").replace(b";", b","))
+    config = StreamConfig.from_toml(stream_toml(COLUMNS, GERMAN, SINK), base=tmp_path)
+    with Stream(config, gates=lambda tick: ExactGate()) as stream:
+        with pytest.raises(FilesLeftOut, match=r'export-2\.csv.*with delimiter = ","'):
+            list(stream.run())
+        assert stream.closed == 5
+
+
+@pytest.mark.parametrize("header", [3, ["a", "b"]])
+def test_a_header_may_stand_lower_or_in_the_configuration(tmp_path: Path, header: object) -> None:
+    path, above = tmp_path / "x.csv", "made by\n;;\na,b\n" if header == 3 else ""
+    path.write_text(f"{above}1,2\n")
+    source = FileSource(kind="csv", path=path, columns=("b",), dialect=Dialect.model_validate({"header": header}))
+    assert pl.concat(source.read(path, chunk_rows=9)).rows() == [("2",)]
+    path.write_text("")
+    if header == 3:
+        with pytest.raises(FileDamaged, match="not even a header"):
+            source.names(path)
+
+
+@pytest.mark.parametrize("end", [".gz", ".zst"])
+def test_a_packed_file_that_ends_early_counts_nothing(tmp_path: Path, end: str) -> None:
+    path = tmp_path / f"x.csv{end}"
+    whole = packed(path.name, b"a,b\n" + b"".join(b"%d,SECRET\n" % i for i in range(99_999)))
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceError, match="truncated") as caught:
+        list(FileSource(kind="csv", path=path, columns=("a",)).read(path, chunk_rows=100))
+    assert "SECRET" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('delimiter = ";;"', "source.delimiter"),
+        ('delimiter = "\\n"', "source.delimiter"),
+        ('delimiter = ";"\nquote = ";"', "quote: is delimiter too"),
+        ('decimal = ","\nthousands = ","', "thousands: is decimal too"),
+        ('decimal = "x"', "source.decimal"),
+        ('encoding = "utf-16"', "a byte for each character"),
+        ('encoding = "unicode_escape"', "a byte for each character"),
+        ('encoding = "shift_jis"', "a byte for each character"),
+        ('encoding = "iso-2022-jp"', "a byte for each character"),
+        ('encoding = "cp037"', "a byte for each character"),
+        ('encoding = "latin-17"', "a byte for each character"),
+        ("header = 0", "in which line"),
+        ('header = ["a", 1]', "in which line"),
+        ('datetime_format = "DD.MM.YYYY"', "no form of a date"),
+        ('datetime_format = "%H"', "a number of hours alone is an integer"),
+        ('datetime_format = { when = ["%d.%m.%Y", "%d.%m.%Y %H:%M%z"] }', "have none"),
+        ('datetime_format = { wann = "%d.%m.%Y" }', "'wann' is neither"),
+        ('datetime_format = { ward = "%d.%m.%Y" }', "'ward' is neither"),
+        ("datetime_format = 3", "say a form"),
+    ],
+)
+def test_what_is_no_dialect_is_told(line: str, says: str) -> None:
+    ward = '[[columns]]\nname = "ward"\ntype = "category"\nvalues = ["A"]\n'
+    with pytest.raises(ConfigError) as caught:
+        StreamConfig.from_toml(stream_toml(ward, f'[source]\nkind = "csv"\npath = "x.csv"\n{line}\n'))
+    assert says in str(caught.value)
+
+
+def test_how_a_file_is_read_is_no_setting_of_the_stream() -> None:
+    plain = StreamConfig.from_toml(stream_toml(COLUMNS, '[source]\nkind = "csv"\npath = "x.csv"\n'))
+    assert StreamConfig.from_toml(stream_toml(COLUMNS, GERMAN)).public_json() == plain.public_json()

@@ -1,0 +1,89 @@
+"""Drafts: of names, declared types and public codebooks; no row is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from synthstream import StreamConfig
+from synthstream.errors import SchemaError, SourceError
+from synthstream.ingest.draft import draft
+
+HEADER = "Tag;Patient_ID;E-Mail;Abteilung;Alter;Größe\n"
+BOOK: dict[str, Any] = {
+    "fields": [
+        {"name": "Tag", "type": "date", "format": "%d.%m.%Y"},
+        {"name": "Patient_ID", "type": "string"},
+        {"name": "Abteilung", "type": "string", "constraints": {"enum": ["A", 'the "B"']}},
+        {"name": "Alter", "type": "integer", "constraints": {"minimum": 0, "maximum": 120}},
+        {"name": "Größe", "type": "number", "decimalChar": ",", "constraints": {"minimum": "0.4"}},
+        {"name": "Notiz", "type": "string"},
+    ]
+}
+
+
+def filled(text: str) -> StreamConfig:
+    """A draft with its open places filled in."""
+    for key, value in {"epsilon": "1.0", "start": "2026-01-01", "horizon": "10", "max": "3.0"}.items():
+        text = text.replace(f"\n{key} = TODO-public", f"\n{key} = {value}")
+    return StreamConfig.from_toml(text)
+
+
+def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv.gz"
+    path.write_bytes(gzip.compress((HEADER + "SECRET,SECRET\n").encode("cp1252")))
+    text = draft(path)
+    assert 'delimiter = ";"\nencoding = "windows-1252"\n' in text
+    assert [line for line in text.splitlines() if line.startswith("name =")] == [
+        f'name = "{name}"' for name in ("visits", "Tag", "Abteilung", "Alter", "Größe")
+    ]
+    assert 'somebody: "Patient_ID"' in text
+    assert 'somebody: "E-Mail"' in text
+    assert '# unit = { person = "Patient_ID", max_events = 20 }' in text
+    assert "SECRET" not in text
+
+
+def test_a_codebook_fills_in_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "visits.csv").write_bytes(HEADER.encode())
+    (tmp_path / "book.json").write_text(json.dumps(BOOK))
+    config = filled(draft(tmp_path / "visits.csv", codebook=tmp_path / "book.json"))
+    assert config.clock.column == "Tag"
+    assert config.schema.names == ("Abteilung", "Alter", "Größe")
+    assert config.schema.labels[0] == ("A", 'the "B"', "other", "missing")
+    assert config.schema.sizes[1] == 122
+    assert config.source is not None
+    assert dict(config.source.formats) == {"Tag": ("%d.%m.%Y",)}
+    assert (config.source.dialect.delimiter, config.source.dialect.decimal) == (";", ",")
+
+
+def test_a_package_says_which_of_its_files_it_means_and_lines_of_json_need_one(tmp_path: Path) -> None:
+    path, book = tmp_path / "b.jsonl", tmp_path / "datapackage.json"
+    path.write_text('{"Tag": "SECRET"}\n')
+    with pytest.raises(SourceError, match="Name a --codebook"):
+        draft(path)
+    other = {"fields": [{"name": "wrong", "type": "string"}]}
+    book.write_text(
+        json.dumps({"resources": [{"path": "a.jsonl", "schema": other}, {"path": "data/b.jsonl", "schema": BOOK}]})
+    )
+    text = draft(path, codebook=book)
+    assert 'name = "Notiz"' in text
+    assert "wrong" not in text
+    assert "SECRET" not in text
+    with pytest.raises(SchemaError, match="'op' is missing"):
+        draft(path, codebook=book, op="op")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"fields": [{}]}', '{"resources": []}', '{"resources": [{}, {}]}', "null"]
+)
+def test_what_is_no_codebook_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "visits.csv").write_bytes(HEADER.encode())
+    (tmp_path / "book.json").write_text(text)
+    with pytest.raises(SourceError, match="no Table Schema"):
+        draft(tmp_path / "visits.csv", codebook=tmp_path / "book.json")
+    with pytest.raises(SourceError, match="nowhere"):
+        draft(tmp_path / "visits.csv", codebook=tmp_path / "nowhere.json")

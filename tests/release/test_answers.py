@@ -1,0 +1,219 @@
+"""Counts under a condition: what measured tables say of it, and when they cannot tell."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synthstream import Releases, Stream, StreamConfig
+from synthstream.errors import SchemaError
+from synthstream.kernel.gate import Gate
+from synthstream.measured import Measured
+from synthstream.release.answers import sums
+from synthstream.release.release import TableRelease
+from synthstream.schema.binned import Datetime, Integer, Number
+from synthstream.schema.columns import Boolean, Category, Column
+from synthstream.schema.conditions import condition, thresholds
+from synthstream.schema.schema import Schema
+from synthstream.testing.gates import ExactGate
+from synthstream.workload import CodeArray, Workload
+from tests.support.streams import configured, rows
+
+SCHEMA = Schema(
+    columns=(
+        Category(name="zone", values=("A", "B", "C")),
+        Integer(name="age", min=0, max=99, bins=10),
+        Number(name="fare", min=-10.0, max=10.0, bins=4),
+        Boolean(name="new"),
+        Integer(name="year", min=2010, max=2015),
+        Datetime(name="day", min=datetime(2026, 1, 1), max=datetime(2026, 2, 1), bins=31, timezone="UTC"),
+        Datetime(name="hour", part="hour", timezone="UTC"),
+    )
+)
+ORDER = 2
+
+
+def exact(tick: int) -> Gate:
+    return ExactGate()
+
+
+def codes(number: int) -> CodeArray:
+    rng = np.random.default_rng(5)
+    return np.stack([rng.integers(0, size, number) for size in SCHEMA.sizes], axis=1).astype(np.int32)
+
+
+def frame(number: int = 4000) -> pl.DataFrame:
+    return SCHEMA.decode(codes(number), np.random.default_rng(6))
+
+
+def measured(found: pl.DataFrame) -> Measured:
+    workload = Workload.all_up_to(ORDER, sizes=SCHEMA.sizes)
+    values = workload.count(codes(found.height)).astype(np.float64)
+    return Measured(tick=3, workload=workload, values=values, variance=np.linspace(1, 2, len(workload.marginals)))
+
+
+@pytest.mark.parametrize(
+    ("where", "cells"),
+    [
+        ("zone = 'A'", 1),
+        ("zone IN ('A', 'C') AND new", 2),
+        ("zone != 'A'", 3),  # and other; nothing is known of missing
+        ("zone IS NULL", 1),
+        ("age >= 60", 4),
+        ("age < 20 OR age >= 90", 3),
+        ("20 <= age AND NOT new", 8),
+        ("age BETWEEN 30 AND 59", 3),
+        ("age NOT BETWEEN 30 AND 59 AND zone LIKE 'A%'", 7),
+        ("fare >= -5", 3),
+        ("fare > -5.0 AND fare < -5.0", 0),
+        ("year = 2012", 1),
+        ("year IN (2012, 2014) AND zone = 'B'", 2),
+        ("hour + 1 = 24", 1),
+        ("day >= TIMESTAMP '2026-01-15 00:00:00'", 17),
+        ("age IS NOT NULL", 10),
+    ],
+)
+def test_sums_are_those_of_the_cells_that_lie_in_it(where: str, cells: int) -> None:
+    found = frame()
+    known = measured(found)
+    answer = sums(SCHEMA, known, [], where)
+    if "-5.0 AND" in where:
+        assert answer is None  # two thresholds that are one: whether a single number lies there, nobody can tell
+        return
+    assert answer is not None
+    assert answer.values.tolist() == [found.filter(condition(where, found.schema)).height]
+    assert np.isclose(answer.variance / known.variance, cells).any()  # the error of so many cells of one table
+    assert (answer.since, answer.measured_at) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "age >= 65",  # cuts a bin
+        "age = 60",  # of a bin, one number
+        "age BETWEEN 62 AND 63",
+        "fare > 0.5 AND fare < 1",
+        "fare * 2 > 0",
+        "fare > age",
+        "age >= 60 AND new AND zone = 'A'",  # three columns
+        "day < TIMESTAMP '2026-01-15 12:00:00'",
+    ],
+)
+def test_what_cuts_a_bin_or_no_table_holds_is_not_known(where: str) -> None:
+    assert sums(SCHEMA, measured(frame(100)), [], where) is None
+
+
+def test_no_condition_is_answered_wrongly() -> None:
+    """Conditions made at random: every answer is the true count."""
+    rng, found, answered = np.random.default_rng(3), frame(), 0
+    known = measured(found)
+    numbers: dict[str, list[float]] = {
+        "age": [0, 10, 15, 60, 99, 100],
+        "fare": [-10, -5, 0.25, 5],
+        "year": [2010, 2012],
+    }
+    for _ in range(150):
+        parts = []
+        for name in rng.choice(list(numbers), rng.integers(1, 3)):
+            a, b = rng.choice(np.array(numbers[name], dtype=object), 2)
+            sign = rng.choice(["<", "<=", ">", ">=", "=", "!="])
+            forms = [
+                f"{name} {sign} {a}",
+                f"{a} {sign} {name}",
+                f"{name} BETWEEN {a} AND {b}",
+                f"NOT {name} {sign} {b}",
+                f"{name} IS NULL",
+            ]
+            parts.append(str(rng.choice(forms)))
+        where = f" {rng.choice(['AND', 'OR'])} ".join(parts)
+        answer = sums(SCHEMA, known, [0], where)
+        if answer is not None:
+            answered += 1
+            inside = found.filter(condition(where, found.schema))
+            assert answer.values.tolist() == np.bincount(SCHEMA.encode(inside)[:, 0], minlength=5).tolist(), where
+    assert answered > 20
+
+
+def test_thresholds_of_conditions() -> None:
+    assert thresholds("age >= -5 AND zone = 'A'", ["age"]) == [-5]
+    assert thresholds("age BETWEEN 1 AND fare", ["age", "fare"]) is None
+    assert thresholds("age BETWEEN fare AND 1", ["age", "fare"]) is None
+    assert thresholds("ABS(age) > 1", ["age"]) is None
+    assert thresholds("age IN (1, 2)", ["age"]) is None
+    assert thresholds("zone = 'A' AND year + 1 = 3", []) == [1, 3]
+
+
+# -- releases -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> TableRelease:
+    config: StreamConfig = configured(tmp_path_factory.mktemp("answers"), "always")
+    rows(400, 1).write_parquet(config.base / "rows-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    found = Releases(config).last
+    assert isinstance(found, TableRelease)
+    return found
+
+
+def test_a_count_and_a_table_under_a_condition(release: TableRelease) -> None:
+    true = rows(400, 1)
+    count = release.count("ward = 'A' AND x < 5")
+    assert count["measured"] == pytest.approx(true.filter(pl.col("ward") == "A", pl.col("x") < 5).height, abs=0.5)
+    one = release.table(["ward", "x"])["stderr"][0]
+    assert count["stderr"] == pytest.approx(one * np.sqrt(2))  # two of four bins
+    assert count["share"] == pytest.approx(count["count"] / 400)
+    table = release.table("ward", where="x < 5")
+    expected = dict(true.filter(pl.col("x") < 5)["ward"].value_counts().iter_rows())
+    for ward, rows_in, measured_in, stderr in table.select("ward", "count", "measured", "stderr").iter_rows():
+        assert measured_in == pytest.approx(expected.get(ward, 0), abs=0.5)
+        assert abs(rows_in - measured_in) < 30
+        assert stderr == pytest.approx(one * np.sqrt(2))
+    assert table["count"].sum() == release.rows(where="x < 5").height
+
+
+def test_what_no_table_tells_has_a_count_alone(release: TableRelease) -> None:
+    count = release.count("x < 1")
+    assert count["count"] == release.rows(where="x < 1").height > 0
+    assert (count["measured"], count["stderr"], count["since"]) == (None, None, None)
+
+
+def test_a_lone_column_needs_no_list(release: TableRelease) -> None:
+    assert release.table("ward").equals(release.table(["ward"]))
+    with pytest.raises(SchemaError, match="Did you mean 'ward'"):
+        release.table("wart")
+
+
+def test_types_of_all_columns_are_covered() -> None:
+    """A new type of column must say what a condition means for its cells."""
+    assert {type(column) for column in SCHEMA.columns} == {Category, Boolean, Integer, Number, Datetime}
+    assert all(isinstance(column, Column) for column in SCHEMA.columns)
+
+
+# -- how noise moves rows -------------------------------------------------------------------------------------------
+
+
+def test_model_error_is_how_far_refits_move_a_count(release: TableRelease) -> None:
+    table = release.table(["ward", "x"], model_error=True)
+    assert table.equals(release.table(["ward", "x"], model_error=True))  # always the same ones
+    spread, noise = table["model_error"].to_numpy(), float(table["stderr"][0])
+    assert (spread > 0).mean() > 0.5
+    assert spread.max() < 5 * noise
+    some = release.table("ward", where="x < 1", model_error=True)
+    assert some["stderr"].null_count() == 5
+    assert some["model_error"].null_count() == 0
+    assert "model_error" not in release.table("ward").columns
+
+
+@pytest.mark.parametrize("kind", ["epochs", "stream-mwem"])
+def test_where_refits_are_not_known_the_model_error_is_null(tmp_path: Path, kind: str) -> None:
+    config = configured(tmp_path, kind, until="2026-01-03")
+    rows(100, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    assert Releases(config).last.table("ward", model_error=True)["model_error"].null_count() == 5

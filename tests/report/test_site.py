@@ -1,0 +1,373 @@
+"""The site: what it holds, that its numbers are those of the releases, and that nobody ever sees half of it."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import synthstream
+from synthstream import Stream, StreamConfig
+from synthstream.cli.app import app
+from synthstream.environment import exchange
+from synthstream.errors import ConfigError, SinkError
+from synthstream.publish.history import history_of
+from synthstream.report.explorer import Explorer, library_name
+from synthstream.report.site import publish_site
+from synthstream.testing.environments import Interrupting, Recording, failing
+from tests.support import streams
+
+pytest.importorskip("vl_convert", reason="the extra `site` is not installed")
+
+Content = dict[str, bytes]
+
+
+def quiet(steps: list[int], doing: str) -> list[int]:
+    return steps
+
+
+def begun(folder: Path, kind: str, *, ticks: int = streams.TICKS, extra: str = "") -> StreamConfig:
+    """A stream of a kind with some releases."""
+    streams.configured(folder, kind)
+    path = folder / "stream.toml"
+    path.write_text(path.read_text() + extra)
+    streams.rows(3000, 3).write_parquet(folder / "rows-1.parquet")
+    config = StreamConfig.from_toml(path.read_text(), base=folder)
+    release(config, ticks)
+    return config
+
+
+def release(config: StreamConfig, ticks: int) -> None:
+    with Stream(config) as stream:
+        stream.ingest()
+        for _ in range(ticks):
+            stream.release()
+
+
+def facts_of(site: Path) -> dict[str, Any]:
+    return dict(json.loads((site / "latest/facts.js").read_text().split("(", 1)[1].removesuffix(");\n")))
+
+
+def cells_of(site: Path, tick: int) -> dict[str, Any]:
+    found = re.fullmatch(r"synthstream\.cells\((\d+), (.*)\);\n", (site / f"releases/{tick:06d}/cells.js").read_text())
+    assert found is not None
+    assert int(found[1]) == tick
+    return dict(json.loads(found[2]))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StreamConfig, Path]]:
+    folder, found = tmp_path_factory.mktemp("sites"), {}
+    for kind in ("refresh", "always", "epochs", "selective", "points"):
+        config = begun(folder / kind, kind)
+        assert publish_site(config, folder / kind / "site", progress=quiet)
+        found[kind] = config, folder / kind / "site"
+    return found
+
+
+# -- what is there ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["refresh", "always", "epochs", "selective", "points"])
+def test_a_site_holds_what_was_published(made: dict[str, tuple[StreamConfig, Path]], kind: str) -> None:
+    config, site = made[kind]
+    content = streams.published(site)
+    released = {n: d for n, d in streams.published(config.base / "releases").items() if "/" in n}
+    assert {f"releases/{name}" for name in released} == {
+        name for name in content if name.startswith("releases/") and not name.endswith("cells.js")
+    }
+    for name, data in released.items():
+        assert content[f"releases/{name}"] == data
+        if name.startswith("000007/"):
+            assert content[name.replace("000007", "latest")] == data
+    for name in ("rows", "tables"):
+        known = pl.read_parquet(io.BytesIO(content[f"latest/{name}.parquet"]))
+        told = pl.read_csv(io.BytesIO(content[f"latest/{name}.csv"]), schema=known.schema)
+        assert known.with_columns(pl.selectors.string().fill_null("")).equals(
+            told.with_columns(pl.selectors.string().fill_null(""))
+        )
+    package = json.loads(content["latest/datapackage.json"])
+    for resource in package["resources"]:
+        assert resource["bytes"] == len(content[f"latest/{resource['path']}"])
+        if "hash" in resource:
+            assert resource["hash"] == "sha256:" + hashlib.sha256(content[f"latest/{resource['path']}"]).hexdigest()
+    for part in json.loads(content["latest/croissant.json"])["distribution"]:
+        assert f"latest/{part['contentUrl']}" in content
+    for name in ("index.html", "latest/index.html", "latest/explorer.html"):
+        links = re.findall(r'(?:href|src)="([^"#][^"]*)"|url=([^"]+)"', content[name].decode())
+        for link in {a or b for a, b in links} - {"data:,"}:
+            assert os.path.normpath(Path(name).parent / link) in content, link
+    assert b"<script" not in content["latest/index.html"]
+
+
+def test_it_says_who_publishes_it_and_escapes_it(tmp_path: Path) -> None:
+    extra = '[publication]\ntitle = "Visits <b>"\ndescription = "All of them."\npublisher = "The city"\n'
+    extra += 'contact = "data@city.example"\nlicence = "CC-BY-4.0"\nhomepage = "https://city.example/visits"\n'
+    config = begun(tmp_path / "a", "always", ticks=2, extra=extra)
+    publish_site(config, tmp_path / "site", progress=quiet)
+    page = (tmp_path / "site/latest/index.html").read_text()
+    for words in ("Visits &lt;b&gt;", "All of them.", "The city", "data@city.example", "CC-BY-4.0"):
+        assert words in page, words
+    assert '<a href="https://city.example/visits">' in page
+    assert "Visits <b>" not in page + (tmp_path / "site/latest/explorer.html").read_text()
+
+
+def test_the_command_says_whether_anything_changed_and_stamps_a_simulation(tmp_path: Path) -> None:
+    begun(tmp_path, "always", ticks=1)
+    words = ["publish", str(tmp_path / "stream.toml"), str(tmp_path / "site")]
+    first, again = (CliRunner().invoke(app, words) for _ in range(2))
+    assert (first.exit_code, again.exit_code) == (0, 0)
+    assert "made from published releases alone" in first.output
+    assert "is up to date" in again.output
+    assert CliRunner().invoke(app, ["run", words[1], "--simulate", "-q"]).exit_code == 0
+    refused = CliRunner().invoke(app, [*words, "--simulate"])
+    assert "is another release" in refused.output
+    assert CliRunner().invoke(app, [*words[:2], str(tmp_path / "tried"), "--simulate"]).exit_code == 0
+    for name in ("index.html", "explorer.html"):
+        assert "NOT PRIVATE: made with" in (tmp_path / "tried/latest" / name).read_text()
+        assert "NOT PRIVATE: made with" not in (tmp_path / "site/latest" / name).read_text()
+
+
+@pytest.mark.parametrize("kind", ["refresh", "always"])
+def test_its_windows_are_those_of_the_package(made: dict[str, tuple[StreamConfig, Path]], kind: str) -> None:
+    config, site = made[kind]
+    facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
+    (spans, variances), at = facts["steps"]["tick"], facts["at"]
+    assert synthstream.releases(site).last.tables.equals(found.last.tables)
+    for position, column in enumerate(config.schema.names):
+        table = next(q for q, t in enumerate(facts["tables"]) if t[0] == [position])
+        place = sum(size for columns, size, _ in facts["tables"][:table] if len(columns) < 2)
+        for first, last in (*map(tuple, spans[1:3]), (2, 6)):
+            window = found.between(at[first], at[last + 1]).table([column])
+            values = np.subtract(facts["singles"][last], facts["singles"][first - 1])[place : place + window.height]
+            np.testing.assert_allclose(values, window["measured"], atol=0.002)
+            a, b = cells_of(site, first - 1), cells_of(site, last)
+            noise = facts["tables"][table][2]
+            variance = a["shared"][noise][first - 1] + b["shared"][noise][last] - 2 * b["shared"][noise][first - 1]
+            np.testing.assert_allclose(np.sqrt(variance), window["stderr"][0], rtol=1e-4)
+            if first == last:
+                series = found.series(column).filter(pl.col("start").dt.strftime("%Y-%m-%d") == at[first])
+                np.testing.assert_allclose(values, series["measured"], atol=0.002)
+                np.testing.assert_allclose(variances[first][noise], variance, rtol=1e-4)
+
+
+def test_pairs_are_those_of_the_package_between_refreshes(made: dict[str, tuple[StreamConfig, Path]]) -> None:
+    config, site = made["refresh"]
+    facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
+    after, until = facts["refreshes"][-2:]
+    table = next(q for q, t in enumerate(facts["tables"]) if len(t[0]) == 2)
+    begin = sum(size for _, size, _ in facts["tables"][:table])
+    noise = facts["tables"][table][2]
+    window = found.between(facts["at"][after + 1], facts["at"][until + 1]).table(list(config.schema.names[:2]))
+    a, b = cells_of(site, after), cells_of(site, until)
+    assert b["at"][table] == until
+    values = np.subtract(b["measured"], a["measured"])[begin : begin + window.height]
+    np.testing.assert_allclose(values, window["measured"], atol=0.002)
+    variance = a["shared"][noise][after] + b["shared"][noise][until] - 2 * b["shared"][noise][after]
+    np.testing.assert_allclose(np.sqrt(variance), window["stderr"][0], rtol=1e-4)
+
+
+def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[StreamConfig, Path]]) -> None:
+    config, site = made["points"]
+    facts, cells = facts_of(site), cells_of(site, 7)
+    assert [table[0] for table in facts["tables"]] == [[0], [1], [1, 0]]
+    sizes = [table[1] for table in facts["tables"]]
+    assert len(cells["count"]) == sum(sizes)
+    parts = np.split(np.array(cells["count"]), np.cumsum(sizes)[:-1])
+    rows = len(pl.read_parquet(config.base / "releases/000007/rows.parquet"))
+    assert [abs(part.sum() - rows) <= part.size for part in parts] == [True] * 3
+    assert len(facts["columns"][0]["edges"]) == sizes[0] + 1
+
+
+# -- again, and later ------------------------------------------------------------------------------------------------
+
+
+def test_it_grows_with_the_releases_and_changes_nothing_else(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "refresh", ticks=5), tmp_path / "site"
+    assert publish_site(config, site, progress=quiet)
+    (site / "CNAME").write_text("data.city.example")
+    before = {path: path.stat().st_mtime_ns for path in site.rglob("*")}
+    assert not publish_site(config, site, progress=quiet)
+    assert before == {path: path.stat().st_mtime_ns for path in site.rglob("*")}
+    old = streams.published(site)
+    release(config, 3)
+    env = Recording()
+    assert publish_site(config, site, progress=quiet, env=env)
+    assert env.names.count("rename release") == 3
+    new = streams.published(site)
+    assert {name: data for name, data in new.items() if name in old and not name.startswith("latest/")} == {
+        name: data for name, data in old.items() if not name.startswith("latest/")
+    }
+    publish_site(config, tmp_path / "afresh", progress=quiet)
+    assert streams.published(tmp_path / "afresh") | {"CNAME": b"data.city.example"} == new
+
+
+def test_what_an_old_script_says_of_other_releases_is_not_believed(
+    made: dict[str, tuple[StreamConfig, Path]],
+) -> None:
+    config, site = made["always"]
+    explorer, script = Explorer(history_of(config, progress=quiet)), (site / "latest/facts.js").read_text()
+    facts = facts_of(site)
+    other = script.replace(facts["heads"][2], "0" * 64)
+    for before in (None, "", "no script", script, other, script.replace('"singles":', '"gone":')):
+        assert explorer.facts(before) == script
+    wrong = script.replace(json.dumps(facts["singles"][2], separators=(",", ":")), "[0]")
+    assert explorer.facts(wrong) == wrong  # of the same releases it is
+
+
+def test_rows_that_the_publisher_drops_go(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "always", ticks=4), tmp_path / "site"
+    publish_site(config, site, progress=quiet)
+    (tmp_path / "releases/000001/rows.parquet").unlink()
+    publish_site(config, site, progress=quiet)
+    assert not (site / "releases/000001/rows.parquet").exists()
+    assert (site / "releases/000002/rows.parquet").exists()
+
+
+# -- what is refused -------------------------------------------------------------------------------------------------
+
+
+def test_a_site_is_kept_apart_from_what_is_private(tmp_path: Path) -> None:
+    config = begun(tmp_path / "a", "always", ticks=1)
+    places = (tmp_path, tmp_path / "a", tmp_path / "a/state", tmp_path / "a/state/site", tmp_path / "a/releases/site")
+    for place in places:
+        with pytest.raises(ConfigError):
+            publish_site(config, place, progress=quiet)
+    (tmp_path / "link").symlink_to(tmp_path / "a/state")
+    with pytest.raises(ConfigError, match="secret"):
+        publish_site(config, tmp_path / "link" / "site", progress=quiet)
+    assert not list((tmp_path / "a/state").glob("site*"))
+
+
+def test_nothing_that_is_not_its_own_is_written_over(tmp_path: Path) -> None:
+    config, other = begun(tmp_path / "a", "always", ticks=1), begun(tmp_path / "b", "refresh", ticks=1)
+    publish_site(other, tmp_path / "theirs", progress=quiet)
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page/index.html").write_text("my own")
+    (tmp_path / "latest/latest").mkdir(parents=True)
+    for name in ("theirs", "page", "latest"):
+        before = streams.published(tmp_path / name)
+        with pytest.raises(ConfigError, match="Name a"):
+            publish_site(config, tmp_path / name, progress=quiet)
+        assert streams.published(tmp_path / name) == before
+
+
+def test_a_release_that_was_changed_is_not_published(tmp_path: Path) -> None:
+    config = begun(tmp_path, "always", ticks=2)
+    (tmp_path / "releases/000000/tables.parquet").write_bytes(b"other")
+    with pytest.raises(SinkError, match="not what was published"):
+        publish_site(config, tmp_path / "site", progress=quiet)
+    assert not (tmp_path / "site/index.html").exists()
+
+
+# -- ends anywhere ---------------------------------------------------------------------------------------------------
+
+
+class Ended(BaseException):
+    """In place of the end of the process: nothing that the site does catches it."""
+
+
+def end() -> None:
+    raise Ended
+
+
+def seen(site: Path) -> Content:
+    """What a reader can reach: all but names that begin with a dot."""
+    return {name: data for name, data in streams.published(site).items() if not name.startswith(".")}
+
+
+def test_a_process_that_ends_anywhere_leaves_the_old_site_or_the_new_one(tmp_path: Path) -> None:
+    config, first = begun(tmp_path, "refresh", ticks=2), tmp_path / "first"
+    publish_site(config, first, progress=quiet)
+    old = seen(first)
+    release(config, 1)
+    env, last = Recording(), tmp_path / "last"
+    shutil.copytree(first, last)
+    publish_site(config, last, progress=quiet, env=env)
+    new, latest = seen(last), {"old": 0, "new": 0}
+    assert old != new
+    for number in range(1, len(env.names) + 1):
+        for when in ("before", "after"):
+            site = tmp_path / f"{number}-{when}"
+            shutil.copytree(first, site)
+            with pytest.raises(Ended):
+                publish_site(
+                    config,
+                    site,
+                    progress=quiet,
+                    env=Interrupting(end, number=number, when=when),
+                )
+            left = {n: d for n, d in seen(site).items() if "/." not in n}
+            which = "new" if left["latest/index.html"] == new["latest/index.html"] else "old"
+            known = new if which == "new" else old
+            assert {n: d for n, d in left.items() if not n.startswith("releases/")} == {
+                n: d for n, d in known.items() if not n.startswith("releases/")
+            }
+            assert known.items() <= left.items() <= new.items() | known.items()
+            latest[which] += 1
+            publish_site(config, site, progress=quiet)
+            assert streams.published(site) == new
+            assert not list(site.rglob(".*"))
+            shutil.rmtree(site)
+    assert min(latest.values()) > 2
+
+
+def test_a_full_disk_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "always", ticks=1), tmp_path / "site"
+    publish_site(config, site, progress=quiet)
+    old = seen(site)
+    release(config, 1)
+    with pytest.raises(SinkError, match="No space left"):
+        publish_site(config, site, progress=quiet, env=failing(28, at="exchange latest"))
+    assert {n: d for n, d in seen(site).items() if n in old} == old
+
+
+def test_two_processes_do_not_write_one_site(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "always", ticks=1), tmp_path / "site"
+
+    def again() -> None:
+        with pytest.raises(SinkError, match="another process"):
+            publish_site(config, site, progress=quiet)
+
+    assert publish_site(config, site, progress=quiet, env=Interrupting(again, at="sync releases"))
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_folders_take_each_others_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can: bool) -> None:
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    if not can:
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    exchange(tmp_path / "new", tmp_path / "old")
+    assert [sorted(p.name for p in (tmp_path / n).iterdir()) for n in ("new", "old")] == [["old"], ["new"]]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_site_that_was_renamed_away_comes_back(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "always", ticks=1), tmp_path / "site"
+    publish_site(config, site, progress=quiet)
+    old = streams.published(site)
+    (site / "latest").rename(site / ".away-latest")
+    assert not publish_site(config, site, progress=quiet)
+    assert streams.published(site) == old
+
+
+def test_the_library_has_a_name_of_its_version_and_is_not_made_twice(
+    made: dict[str, tuple[StreamConfig, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, site = made["always"]
+    monkeypatch.setattr("synthstream.report.site.library", end)
+    assert (site / "latest" / library_name()).stat().st_size > 500_000
+    assert not publish_site(config, site, progress=quiet)

@@ -1,0 +1,117 @@
+"""Bins that are not equally wide, several columns from one, and what people are told of columns."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synthstream import Integer, Number, StreamConfig
+from synthstream.errors import ConfigError, SchemaError
+from synthstream.publish.describing import rows_fields
+from synthstream.report.distributions import labels_of
+from synthstream.schema.binned import Binned
+from synthstream.schema.columns import Words
+from tests.support.configs import WARD, stream_toml
+
+
+def column(keys: str, *, type_: str = "number") -> Binned:
+    config = StreamConfig.from_toml(stream_toml(f'[[columns]]\nname = "x"\ntype = "{type_}"\n{keys}\n'))
+    (found,) = config.schema.columns
+    assert isinstance(found, Binned)
+    return found
+
+
+LOG = 'bins = 3\nscale = "log"'
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys", "labels", "codes"),
+    [
+        ("number", "edges = [0, 18, 65]", ("[0, 18)", "[18, 65)"), [0, 0, 0, 1, 1, 1, 2]),
+        ("number", "edges = [0, 18, 65]\nmax = 110", ("[0, 18)", "[18, 65)", "[65, 110)"), [0, 0, 0, 1, 2, 2, 3]),
+        ("integer", "edges = [0, 18, 65]\nmax = 110", ("0..17", "18..64", "65..110"), [0, 0, 0, 1, 2, 2, 3]),
+        ("integer", "edges = [0, 18, 65]", ("0..17", "18..64"), [0, 0, 0, 1, 1, 1, 2]),
+        ("integer", "min = 0\nmax = 100\nwidth = 50", ("0..49", "50..99", "100"), [0, 0, 0, 0, 1, 2, 3]),
+        ("number", f"min = 1\nmax = 1000\n{LOG}", ("[1, 10)", "[10, 100)", "[100, 1000)"), [0, 0, 1, 1, 1, 2, 3]),
+        ("integer", f"min = 1\nmax = 999\n{LOG}", ("1..9", "10..99", "100..999"), [0, 0, 1, 1, 1, 2, 3]),
+    ],
+)
+def test_numbers_have_their_bins_and_come_back_within(
+    type_: str, keys: str, labels: tuple[str, ...], codes: list[int]
+) -> None:
+    found = column(keys, type_=type_)
+    assert found.value_labels == labels
+    values = pl.Series([-5.0, 0.0, 17.0, 18.0, 65.0, 1e9, None])
+    assert found.encode(values).tolist() == codes
+    every = np.repeat(np.arange(found.size, dtype=np.int32), 500)
+    assert found.encode(found.decode(every, np.random.default_rng(1))).tolist() == every.tolist()
+    assert all("." not in label for label in labels_of(found))
+
+
+def test_the_ends_of_logarithmic_bins_are_readable_and_their_numbers_uniform_on_that_scale() -> None:
+    found = Number(name="x", min=1, max=1000, bins=6, scale="log")
+    assert found.edges == (1.0, 3.16, 10.0, 31.6, 100.0, 316.0, 1000.0)
+    drawn = found.decode(np.full(4000, 5, dtype=np.int32), np.random.default_rng(1)).to_numpy()
+    assert abs(np.log(drawn).mean() - np.log(316 * 1000) / 2) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("type_", "keys", "says"),
+    [
+        ("number", "edges = [0, 18, 65]\nbins = 3", "leave out min, bins"),
+        ("number", "edges = [0, 18]\nmin = 1\nmax = 65", "leave out min, bins"),
+        ("number", "edges = [0, 18, 18]", "each above the one before"),
+        ("number", "edges = [0, nan]", "both finite"),
+        ("integer", "edges = [0, 1.5]", "edges"),
+        ("number", 'edges = ["0", "1"]', "edges"),
+        ("number", "edges = [0]", "required"),
+        ("number", 'min = 0\nmax = 9\nbins = 3\nscale = "log"', "a min above 0"),
+        ("number", 'min = 1\nmax = 9\nbins = 3\nscale = "exp"', "scale"),
+        ("integer", 'min = 1\nmax = 4\nbins = 4\nscale = "log"', "narrower than one whole number"),
+        ("integer", "min = 1\nmax = 4\nbins = 2\nwidth = 2", "no bins"),
+        ("integer", 'min = 1\nmax = 4\nfrom = ""', "from"),
+    ],
+)
+def test_what_is_no_bins_is_told(type_: str, keys: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        column(keys, type_=type_)
+    assert says in str(caught.value)
+
+
+def test_edges_that_contradict_are_refused_in_python() -> None:
+    with pytest.raises(SchemaError, match="leave out min"):
+        Integer(name="x", min=0, max=9, cuts=(0, 5, 9))
+
+
+PARTS = "".join(
+    f'[[columns]]\nname = "{part}"\ntype = "datetime"\nfrom = "File Date"\npart = "{part}"\n'
+    for part in ("minute", "hour", "weekday", "week", "month", "quarter")
+)
+
+
+def test_several_columns_come_from_one() -> None:
+    schema = StreamConfig.from_toml(stream_toml(PARTS)).schema
+    codes = schema.encode(pl.DataFrame({"File Date": ["2026-11-23T14:05:00", None]}))
+    assert codes.tolist() == [[5, 14, 0, 47, 10, 3], [60, 24, 7, 53, 12, 4]]
+    back = schema.decode(codes, np.random.default_rng(1))
+    assert back.rows() == [(5, 14, 1, 48, 11, 4), (None,) * 6]
+    with pytest.raises(SchemaError, match="'File Date' is missing"):
+        schema.encode(pl.DataFrame({"hour": [3]}))
+
+
+def test_what_is_told_of_a_column_defines_nothing_and_stands_in_the_descriptions() -> None:
+    told = 'label = "Age"\ndescription = "At the visit."\nunit = "years"\n'
+    toml = stream_toml('[[columns]]\nname = "x"\ntype = "number"\nedges = [0, 18]\nmax = 110\n', WARD)
+    config, plain = StreamConfig.from_toml(toml.replace("edges", f"{told}edges")), StreamConfig.from_toml(toml)
+    assert config.public_json() == plain.public_json()
+    assert json.loads(config.schema.to_json())[0]["edges"] == [0, 18, 110]
+    assert config.schema == plain.schema
+    assert (config.schema.columns[0].title, config.schema.columns[1].title) == ("Age (years)", "ward")
+    assert config.schema.columns[1].words == Words()
+    field = rows_fields(config, {})[0]
+    assert (field.title, field.unit, field.bins) == ("Age", "years", 2)
+    assert field.description.startswith("At the visit. A number from 0")
+    assert "2 bins that begin at 0, 18" in field.description
