@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.data import FOLDER
 
 FloatArray = NDArray[np.float64]
-Cloud = Literal["uniform", "clustered", "drift", "earthquakes"]
+Cloud = Literal["uniform", "clustered", "drift", "circles", "earthquakes"]
 
 _CENTRES = np.array([(0.2, 0.3), (0.7, 0.8), (0.75, 0.2), (0.35, 0.6), (0.5, 0.5)])
 _SPREADS = np.array([0.01, 0.02, 0.03, 0.015, 0.05])
@@ -23,8 +23,9 @@ def points(cloud: Cloud, number: int, dimension: int, seed: int) -> FloatArray:
     """The first points of a cloud, shape ``(number, dimension)``; earthquakes are the same for all seeds.
 
     Args:
-        cloud: ``uniform``; ``clustered``, five normal clusters; ``drift``, one whose centre moves; or ``earthquakes``
-            in Southern California, by latitude, longitude and depth.
+        cloud: ``uniform``; ``clustered``, five normal clusters; ``drift``, one whose centre moves; ``circles``, two
+            around one centre, blurred (Kumar, Strohmer, Vershynin 2024); or ``earthquakes`` in Southern California, by
+            latitude, longitude and depth.
         number: how many, at most ``EARTHQUAKES`` earthquakes.
         dimension: 1, 2 or 3. Clusters and drift are made in two dimensions, one takes the first coordinate, a third is
             normal around 0.5 with the same spread, independent of the others.
@@ -39,6 +40,10 @@ def points(cloud: Cloud, number: int, dimension: int, seed: int) -> FloatArray:
     if cloud == "clustered":
         cluster = rng.choice(len(_SHARES), size=number, p=_SHARES)
         centres, spreads = _CENTRES[cluster], _SPREADS[cluster]
+    elif cloud == "circles":
+        angle, radius = 2 * np.pi * rng.random(number), np.where(rng.random(number) < 0.5, 0.4, 0.4 * 0.667)
+        centres = 0.5 + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        spreads = np.full(number, 0.4 * 0.05)
     else:
         time = np.arange(number) / number
         centres, spreads = np.stack([0.2 + 0.6 * time, 0.5 + 0.3 * np.sin(6 * time)], axis=1), np.full(number, 0.03)

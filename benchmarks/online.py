@@ -1,10 +1,11 @@
-"""Continual mechanisms for :mod:`benchmarks.points`: points arrive in order, under replace-one neighbours."""
+"""Continual mechanisms for :mod:`benchmarks.points`: points arrive in order."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
-from synthstream.privacy import Budget
+from synthstream.privacy import Budget, Neighbours
 from synthstream.synthesizers.points import FromNodes, counted_cloud
 from synthstream.synthesizers.schedule import Schedule
 
@@ -45,29 +46,59 @@ def coded(cloud: FloatArray, partition: Partition) -> NDArray[np.int32]:
     return np.minimum(np.floor(cloud * scale), scale - 1).astype(np.int32)
 
 
+def batches(number: int, every: int) -> Iterator[slice]:
+    """The first tenth in one tick, then so many at each."""
+    ends = [-(-number // 10), *range(-(-number // 10) + every, number + every, every)]
+    for start, end in pairwise([0, *ends]):
+        yield slice(start, min(end, number))
+
+
 def scheduled(
-    cloud: FloatArray, epsilon: float, delta: float, seed: int, **settings: Any
-) -> tuple[Cloud, float, float]:
-    """Ours, ``kind = "points"``: the last release, and the seconds of taking in all points, and of releasing."""
+    cloud: FloatArray,
+    epsilon: float,
+    delta: float,
+    seed: int,
+    *,
+    spans: Iterable[slice],
+    moments: Sequence[int],
+    neighbours: Neighbours = "replace-one",
+    each: bool = False,
+    **settings: Any,
+) -> Iterator[tuple[Cloud, float, float]]:
+    """Ours, ``kind = "points"``: releases, and the seconds of taking in all points so far, and of releasing.
+
+    Args:
+        cloud, epsilon, delta, seed: as of a method of :mod:`benchmarks.points`.
+        spans: points of each tick.
+        moments: numbers of points after which a release is looked at.
+        neighbours: of the claim.
+        each: whether there is a release at each tick, as in a stream, from which the next plan is made; otherwise only
+            at the ends of epochs, which is faster.
+        settings: of :class:`Schedule`.
+    """
     number, dimension = cloud.shape
     depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 22)
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
     how = Schedule(dimension=dimension, **settings)
-    mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours="replace-one", schedule=how)
+    mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours=neighbours, schedule=how)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()
     gate, state, last = SeededGate(seed), mechanism.init(), None
-    begin = time.perf_counter()
-    for tick, span in enumerate(ticks(number, epsilon)):
+    due, taken = list(moments), 0.0
+    for tick, span in enumerate(spans):
+        begin = time.perf_counter()
         cells = partition.cells(coded(cloud[span], partition))
         state, measured, _ = made.step(state, Counts.at(cells), gate, last, {})
         history[tick] = measured
-        if measured.closing:  # the next epoch is planned from this release; those between are not looked at
+        if measured.closing or each:
             last = made.fit(tick, history.__getitem__, last, {}, seed=seed)
         history = {t: history[t] for t in (*measured.needs, tick)}
-    taken = time.perf_counter()
-    found = made.fit(tick, history.__getitem__, last, {}, seed=seed)
-    return found, taken - begin, time.perf_counter() - taken
+        taken += time.perf_counter() - begin
+        while due and span.stop >= due[0]:
+            begin = time.perf_counter()
+            found = made.fit(tick, history.__getitem__, last, {}, seed=seed)
+            yield found, taken, time.perf_counter() - begin
+            due.pop(0)
 
 
 def sparse(cloud: FloatArray, epsilon: float, seed: int) -> tuple[Cloud, float, float]:

@@ -125,13 +125,14 @@ class Block:
 
     Args:
         level: of the nodes; the root's is 0.
-        values: noisy differences, float64, shape ``(2**level,)``.
-        variance: of the noise of each, from public facts.
+        values: noisy differences, float64, shape ``(2**level,)``; 0 in a node that was not measured.
+        variance: of the noise of each, from public facts: one for all, or, shape ``(2**level,)``, one for each node,
+            infinite in one that was not measured.
     """
 
     level: int
     values: FloatArray
-    variance: float
+    variance: float | FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -172,21 +173,24 @@ class TreeMeasured:
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         """All values, and all variances, for the hash chain."""
         values = np.concatenate([[self.begun, self.total], *(b.values for b in self.blocks)])
-        return values, np.array([self.variance, *(b.variance for b in self.blocks)])
+        return values, np.concatenate([[self.variance], *(np.atleast_1d(b.variance) for b in self.blocks)])
 
     def events(self) -> tuple[float, float]:
         return self.total, float(np.sqrt(self.variance))
 
-    def readings(self) -> dict[int, tuple[FloatArray, float]]:
-        """By level: left minus right in its nodes, and its standard error."""
-        return {block.level: (block.values, float(np.sqrt(block.variance))) for block in self.blocks}
+    def readings(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """By level: left minus right in its nodes, and its standard error; NaN in nodes that were not measured."""
+        known = {b.level: np.where(np.isinf(b.variance), np.nan, b.variance) for b in self.blocks}
+        return {b.level: (b.values + 0 * known[b.level], np.sqrt(known[b.level])) for b in self.blocks}
 
     def pack(self) -> IntArray:
         """All of it as int64, shape ``(n,)``, without loss."""
         head = np.array([self.closing, len(self.needs), len(self.blocks), *self.needs], dtype=np.int64)
         parts = [head, _bits(np.array([self.begun, self.total, self.variance]))]
         for block in self.blocks:
-            parts += [np.array([block.level]), _bits(np.array([block.variance])), _bits(block.values)]
+            alone = np.ndim(block.variance) == 0
+            variance = np.atleast_1d(block.variance).astype(np.float64)
+            parts += [np.array([block.level if alone else ~block.level]), _bits(variance), _bits(block.values)]
         return np.concatenate(parts)
 
     @classmethod
@@ -198,12 +202,12 @@ class TreeMeasured:
         place += 3
         found = []
         for _ in range(blocks):
-            level = int(released[place])
-            values = released[place + 2 : place + 2 + 2**level]
-            found.append(
-                Block(level=level, values=_floats(values), variance=float(_floats(released[place + 1 : place + 2])[0]))
-            )
-            place += 2 + 2**level
+            level, alone = int(released[place]), released[place] >= 0
+            level = level if alone else ~level  # below 0: each node has a variance of its own
+            begin, end = place + 1, place + (2 if alone else 1 + 2**level)
+            known, values = _floats(released[begin:end]), _floats(released[end : end + 2**level])
+            found.append(Block(level=level, values=values, variance=float(known[0]) if alone else known))
+            place = end + 2**level
         return cls(
             tick=tick,
             begun=begun,

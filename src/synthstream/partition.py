@@ -137,6 +137,14 @@ class Planner(Protocol):
     def words(self) -> str:
         """How it divides, as the end of a sentence."""
 
+    @property
+    def epochs(self) -> int:
+        """Number of epochs while the number of events doubles."""
+
+    @property
+    def by_node(self) -> bool:
+        """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""
+
     def facts(self) -> list[Any]:
         """Every number that decides its plans."""
 
@@ -155,3 +163,14 @@ class Planner(Protocol):
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         """Parts at the end of an epoch, int64, shape ``(depth,)``, at most ``left`` together."""
+
+    def nodes(self, events: float, above: Sequence[FloatArray], left: IntArray, depth: int, scale: float) -> IntArray:
+        """Parts for every node of the next level at the end of an epoch, int64, shape ``(2**level,)``; 0: not measured.
+
+        Args:
+            events: number of events of the epoch.
+            above: the noisy differences of the levels above, in order; 0 in a node that was not measured.
+            left: parts that no node above has spent, int64, shape ``(2**level,)``.
+            depth: number of levels, at most.
+            scale: noise of a node that gets the whole budget.
+        """

@@ -10,6 +10,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from benchmarks.adaptive_tree import DEPTH, AdaptiveTree
 from benchmarks.clouds import EARTHQUAKES, Cloud, points
 from benchmarks.points import METHODS, Outcome, Setting, distance, run
 from benchmarks.points_report import NUMBERS, done, key, settings, write
@@ -169,14 +170,44 @@ def test_distance_in_two_dimensions_is_that_of_the_grid(monkeypatch: pytest.Monk
 
 
 def test_another_method_only_needs_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def halves(cloud: FloatArray, epsilon: float, delta: float, seed: int) -> Outcome:
-        return Outcome(masses=np.array([1.0, 0.0]), depth=1, seconds_ingest=2.0, seconds_release=0.5)
+    def halves(cloud: FloatArray, how: Setting) -> list[Outcome]:
+        return [Outcome(masses=np.array([1.0, 0.0]), depth=1, seconds_ingest=2.0, seconds_release=0.5)]
 
     monkeypatch.setitem(METHODS, "halves", halves)
     line = run(replace(FIRST, data="uniform", method="halves"))
     assert line["w1"] == pytest.approx(0.3125, abs=0.02)  # all of it at a quarter, where it should be even
     assert line["points_per_second"] == 1000
     assert line["release_seconds"] == 0.5
+
+
+def test_all_moments_of_a_stream_are_looked_at() -> None:
+    """The first tenth in one tick, then equal ticks; each method is asked about the points so far."""
+    how = Setting(
+        dim=2, points=500, epsilon=1.0, delta=0.0, data="circles", method="points", every=60, at=(0.1, 0.5, 1.0)
+    )
+    assert [(s.start, s.stop) for s in how.spans][:3] == [(0, 50), (50, 110), (110, 170)]
+    assert how.spans[-1].stop == 500
+    cloud = points("circles", 500, 2, 0)
+    for method in ("points", "adaptive-tree", "offline-privtree"):
+        setting = replace(how, method=method, neighbours="add-remove", epsilon=1e4)
+        found = list(METHODS[method](cloud, setting))
+        for n, one in zip((50, 290, 500), found, strict=True):
+            assert one.masses.sum() == pytest.approx(n, rel=0.05)
+        true = offline.count(cloud, Partition(dimension=2, depth=6))
+        assert np.abs(found[-1].masses.reshape(64, -1).sum(axis=1) - true).sum() < 30
+
+
+def test_a_node_that_is_split_hands_on_what_it_counted() -> None:
+    tree = AdaptiveTree(dimension=1, epsilon=1e3)
+    side = 2**DEPTH // 4
+    for _ in range(3):
+        tree.take(np.full(400, side // 2))
+        tree.take(np.full(100, 3 * side + 5))
+    assert tree.masses().reshape(4, -1).sum(axis=1) == pytest.approx([1200, 0, 0, 300], abs=1)
+    twice = [AdaptiveTree(dimension=1, epsilon=1.0, seed=3) for _ in range(2)]
+    for one in twice:
+        one.take(np.arange(1000) * 7)
+    assert np.array_equal(twice[0].masses(), twice[1].masses())
 
 
 def test_runs_of_the_document() -> None:
@@ -196,11 +227,12 @@ def test_the_document_holds_all_methods(tmp_path: Path) -> None:
         w1 = size * setting.points ** (-1 / setting.dim) * (1 + setting.seed / 5)
         speed = None if setting.method == "uniform" else 1_000_000 + setting.points
         facts = {"w1": w1, "points_per_second": speed, "release_seconds": 0.01, "peak_mb": 200.0}
-        lines.append({**asdict(setting), **facts})
+        lines.append({**asdict(setting), **facts, "w1_at": [w1] * len(setting.at)})
     lines += [{**line, "method": "other"} for line in lines if line["method"] == "uniform"]
     write(lines, tmp_path)
     text = (tmp_path / "points.md").read_text()
     assert "| data | points | seeds | points | hypercube | offline-pmm | offline-haar | uniform | other |" in text
+    assert "| circles | 50,000 | 2 | offline-privtree | 0.0049 (1.00) |" in text
     assert " | 0.000110 ±0.000010 | 0.000055 ±0.000005 (0.50) |" in text
     assert "| 2 | 1,000,000 | offline-haar | 2,000,000 | 0.01 | 200 |" in text
     for name in ("points-1d.png", "points-2d.png", "points-speed.png"):

@@ -11,6 +11,7 @@ import pytest
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError, OldName, SourceError
 from synthstream.ingest.draft import draft
+from synthstream.kinds import NEWEST
 from tests.support.configs import GOOD
 
 
@@ -176,9 +177,9 @@ def test_a_way_of_measuring_that_does_not_fit_the_budget_is_refused_by_name() ->
 def test_a_stream_of_a_later_edition_is_refused_in_words() -> None:
     config = StreamConfig.from_toml(GOOD)
     assert config.begun_as({}).edition == 1
-    assert config.begun_as({"edition": 2}).genesis == config.genesis != config.begun_as({}).genesis
+    assert config.begun_as({"edition": NEWEST}).genesis == config.genesis != config.begun_as({}).genesis
     with pytest.raises(ConfigError, match="a later version began this stream"):
-        config.begun_as({"edition": 3})
+        config.begun_as({"edition": NEWEST + 1})
 
 
 def test_a_chain_begins_with_the_old_names() -> None:

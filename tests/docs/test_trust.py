@@ -25,6 +25,7 @@ PRIVATE = [
     "state.store",
 ]
 PRIVATE += ["ingest.files", "ingest.lines", "ingest.cursors", "ingest.persons", "ingest.kafka", "ingest.postgres"]
+PRIVATE += ["ingest.changes"]
 
 # They import one of these all the same, and hold none.
 PUBLIC = {
@@ -60,6 +61,8 @@ DECLARED = {
     "schema/mapping.py": "codes of rows that wait",
     "publish/mirrors.py": "what is published elsewhere",
     "publish/postgres_table.py": "what is published elsewhere",
+    "publish/objects.py": "what is published elsewhere",
+    "config/objects.py": "what an error of a store shows",
     "state/sums.py": "rows of the state",
     "state/sealing.py": "the key",
     "publish/building.py": "the chain",

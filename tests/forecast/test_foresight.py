@@ -12,10 +12,13 @@ from synthstream.config.config import StreamConfig
 from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.points import Points
+from synthstream.partition import Partition
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation import points, simulate, tables
 from synthstream.synthesizers.simulation.shapes import Clusters, LatentClasses
 from synthstream.synthesizers.simulation.transport import w1
@@ -233,3 +236,19 @@ def test_points_in_proportion_agree_with_points_in_full(kind: str, monkeypatch: 
 def test_ticks_are_grouped_so_that_runs_show_their_beginning() -> None:
     assert simulate._groups([1, 10, 100], 5.0) == [[1, 10, 100]]
     assert simulate._groups([1, 30, 365, 3650], 1e5) == [[1, 30], [365, 3650]]
+
+
+def test_the_error_of_points_falls_with_epsilon() -> None:
+    """Takes seconds: eight simulated streams for each of four budgets."""
+    found = []
+    for epsilon in (0.25, 0.5, 1.0, 2.0):
+        partition, budget = Partition(dimension=2, depth=12), Budget(epsilon=epsilon, delta=0.0)
+        made = FromNodes(
+            mechanism=Points(partition=partition, budget=budget, horizon=50, schedule=Schedule(dimension=2))
+        )
+        (piece,) = simulate.of_points(made, [50], 100.0, careful=True)
+        found.append(piece()[50])
+    boxes, distances = [one.box for one in found], [one.distance or 0.0 for one in found]
+    assert boxes == sorted(boxes, reverse=True)
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] > 0

@@ -12,13 +12,14 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from synthstream import Counting, CountsByTick, Stream, StreamConfig
+from synthstream import Counting, CountsByTick, Release, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.cli.follow import follow_command
 from synthstream.cli.runtime import FOUND
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, FilesLeftOut, SourceError, StateMismatch
 from synthstream.ingest.draft import draft
+from synthstream.stream.following import tell
 from synthstream.testing.gates import ExactGate
 from tests.support.following import START, Hand
 from tests.support.streams import PERSONS, TICKS, configured, rows, text_of
@@ -98,13 +99,14 @@ def test_following_goes_on_and_tells_again_after_each_release(
     said = []
     with opened(configured(tmp_path, "always", until="2026-01-04"), env=env) as stream:
 
-        def released() -> None:
+        def released(_: Release) -> None:
             said.append(capsys.readouterr().err.count("rows-1.parquet cannot be read"))
 
         from rich.console import Console
 
+        follow_command(stream, Console(quiet=True), until=None, poll=6 * 3600.0, released=released)
         with pytest.raises(FilesLeftOut, match=r"rows-1\.parquet"):
-            follow_command(stream, Console(quiet=True), until=None, poll=6 * 3600.0, released=released)
+            tell(stream)
         assert stream.closed == 3
     assert env.moment >= START + timedelta(days=3)
     assert said == [1, 1, 1]  # once before each release, at the first look after the one before it

@@ -22,7 +22,7 @@ from synthstream.kernel.points import Points
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TurnstileMeasured
-from synthstream.partition import Partition, Shape
+from synthstream.partition import LEAST, Partition, Shape
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.release.points import PointRelease
 from synthstream.stream.recovery import adopt
@@ -151,15 +151,19 @@ def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plans_from_exact_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Points.step
-    seen = {"other": 0}
+    honest, planned = Points.step, Schedule.nodes
+    seen = {"this": 0, "other": 0}
 
     def step(self: Points, state: Any, counts: Counts, gate: Any, shape: Shape) -> Any:
-        shape = Shape(np.array([1.0 + seen["other"], 1.0]), shape.moving)
-        seen["other"] = int(counts.numbers.sum())
+        seen["other"], seen["this"] = seen["this"], int(counts.numbers.sum())
         return honest(self, state, counts, gate, shape)
 
+    def nodes(*args: Any) -> Any:
+        units = planned(*args)
+        return np.minimum(units, LEAST) if seen["other"] % 2 else units
+
     monkeypatch.setattr(Points, "step", step)
+    monkeypatch.setattr(Schedule, "nodes", nodes)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-9])

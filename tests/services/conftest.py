@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services import kafka, postgres
+from tests.services import kafka, objects, postgres
 
 
 @pytest.fixture(scope="session")
@@ -18,4 +18,10 @@ def server() -> Iterator[postgres.Server]:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[kafka.Cluster]:
     with kafka.served() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def store() -> Iterator[objects.Store]:
+    with objects.served() as found:
         yield found

@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollectio
 
 from synthstream.errors import SourceError
 from synthstream.ingest import kafka as source_module
+from synthstream.ingest import lines as lines_module
 from synthstream.ingest.cursors import cursor_of, origin_of
 from synthstream.ingest.kafka import KafkaSource
 from tests.services import feeds
@@ -116,7 +117,7 @@ POISON: list[tuple[bytes | None, list[str | None]]] = [
 
 def test_a_message_that_is_too_large_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     message = b'{"v": "a"}'
-    monkeypatch.setattr(source_module, "_LARGEST", len(message))
+    monkeypatch.setattr(lines_module, "_LARGEST", len(message))
     frame = source("any")._frame([message, message + b" ", message])
     assert frame["v"].to_list() == ["a", None, "a"]
 

@@ -83,8 +83,10 @@ def test_who_commits_late_is_not_skipped(server: Server, table: str, ending: str
         late.execute(at(table, "BEGIN; INSERT INTO @ (v) VALUES ('late')"))
         server.execute(at(table, "INSERT INTO @ (v) VALUES ('soon')"))
         assert reader.more() == []
+        assert reader.source.waits
         late.execute(ending)
     assert reader.more() == (["late", "soon"] if ending == "COMMIT" else ["soon"])
+    assert not reader.source.waits
     assert reader.more() == []
 
 

@@ -20,10 +20,12 @@ from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SourceError
 from synthstream.ingest import kafka as kafka_module
 from synthstream.ingest import postgres as postgres_module
+from synthstream.ingest.logs import answers
 from synthstream.stream.recovery import adopt
 from synthstream.testing.environments import Interrupting, When
 from synthstream.testing.gates import ExactGate
 from tests.services.feeds import Feed, Hand, Table, Topic, config_of, day
+from tests.services.postgres import Server
 
 
 @pytest.fixture(params=["postgres", "kafka"])
@@ -220,4 +222,35 @@ def test_a_follower_stops_when_told_to(server: Any, tmp_path: Path, number: sign
     assert "Stopped" in said
     assert "Run the same command again to go on" in said
     assert "Traceback" not in said
+    feed.end()
+
+
+def test_a_monitor_learns_whether_a_log_answers(feed: Feed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(feed, tmp_path)
+    assert answers(config) is True
+    for key in ("PGPASSWORD", "KAFKA_BOOTSTRAP_SERVERS"):
+        monkeypatch.delenv(key, raising=False)
+    assert answers(config) is False
+
+
+def test_run_says_that_rows_wait_for_a_writer_and_never_how_many(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_module, "_PATIENCE", 0.0)
+    feed = Table(server)
+    for key, value in feed.environment().items():
+        monkeypatch.setenv(key, value)
+    config_of(feed, tmp_path)
+    said = set()
+    with server.connect() as late:
+        late.execute(f"BEGIN; LOCK TABLE {feed.name} IN ROW EXCLUSIVE MODE")
+        for number in (0, 5):
+            feed.put([{"n": 1, "seen": day(0.5)}] * number)
+            told = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-01"])
+            said.add(told.stdout)
+        late.execute("COMMIT")
+    assert len(said) == 1
+    assert "has been open for more than ten seconds" in said.pop()
+    told = CliRunner().invoke(app, ["run", str(tmp_path / "stream.toml"), "--yes", "--until", "2026-01-01"])
+    assert "has been open" not in told.stdout
     feed.end()

@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -273,6 +275,32 @@ def test_a_query_counts_once_and_releases_by_the_public_clock(spark: SparkSessio
         assert [release.tick for release in attach(streaming(spark, folder), stream).releases()] == list(range(TICKS))
         assert len(stream.batches("spark/")) == 3
     assert published(folder / "releases") == expected
+
+
+@pytest.mark.slow
+def test_a_query_that_was_stopped_has_not_counted_all(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark ends it without an error, as it ends one that has read everything; the ticks stay open for what is left."""
+    config = configured(tmp_path, "always")
+    files(tmp_path)
+    found = list[Any]()
+    add = Stream.add
+
+    def stopped(self: Stream, *arguments: Any, **more: Any) -> None:
+        add(self, *arguments, **more)
+        Thread(target=next(iter(spark.streams.active)).stop).start()  # another handle, as from outside
+        sleep(1)
+
+    with opened(config) as stream:
+        with monkeypatch.context() as patched:
+            patched.setattr(Stream, "add", stopped)
+            with pytest.raises(EngineError, match="stopped before it had counted all"):
+                found += attach(streaming(spark, tmp_path), stream).releases()
+        assert (found, stream.closed, len(stream.batches())) == ([], 0, 1)
+        found += attach(streaming(spark, tmp_path), stream).releases()
+        assert (len(found), len(stream.batches())) == (TICKS, 3)
+        assert not list(attach(streaming(spark, tmp_path), stream).releases())  # nothing new is no reason to refuse
 
 
 @pytest.mark.slow

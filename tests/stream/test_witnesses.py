@@ -225,7 +225,7 @@ def test_simulated_runs_ask_too(tmp_path: Path) -> None:
     assert not (tmp_path / "s/state-simulated").exists()
 
 
-def test_who_only_looks_asks_no_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_releases_asks_no_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = prepared(tmp_path / "s")
     run(config, 1)
 
@@ -234,7 +234,7 @@ def test_who_only_looks_asks_no_mirror(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(DeltaTable, "newest", asked)
     path = str(config.base / "stream.toml")
-    for command in (["status"], ["sample", "-n", "1"], ["verify"], ["report", "-o", str(tmp_path / "r.html")]):
+    for command in (["sample", "-n", "1"], ["verify"], ["report", "-o", str(tmp_path / "r.html")]):
         done = CliRunner().invoke(app, [command[0], path, *command[1:]])
         assert done.exit_code == 0, done.output
 

@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     from synthstream.release.release import Release
     from synthstream.stream.stream import Stream
 
+# What the operator is told; never how many rows there are, or whether there are any.
+WAITS = (
+    "a transaction that may write there has been open for more than ten seconds. What it writes, and what is written "
+    "after it began, is read when it has ended, and counts then."
+)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def follow_command(
-    stream: Stream, shown: Console, *, until: datetime | None, poll: float, released: Callable[[], None]
+    stream: Stream, shown: Console, *, until: datetime | None, poll: float, released: Callable[[Release], None]
 ) -> None:
     """Go on until Ctrl-C (exit status 130), SIGTERM (143), ``until`` or the horizon (0).
 
-    Files that cannot be counted are told when what is due is published, and again after each release; at the end they
-    make it status 1.
+    Files that cannot be counted are told when what is due is published, and again after each release.
     """
     import time
-
-    from synthstream.stream.following import tell
 
     loaded = stream.config
     shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
@@ -43,7 +45,8 @@ def follow_command(
 
         def rest(seconds: float) -> None:
             stop_if_asked()
-            for words in sorted({*stream.findings.values()} - told):
+            waits = {f"{loaded.log.name}: {WAITS}"} if loaded.log is not None and stream.status()["waits"] else set()
+            for words in sorted({*stream.findings.values(), *waits} - told):
                 fail(f"{words} Following goes on.")
                 told.add(words)
             time.sleep(seconds)
@@ -53,10 +56,9 @@ def follow_command(
             told.clear()
             end = loaded.clock.boundary(release.tick + 1).isoformat()
             place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
-            released()
+            released(release)
             shown.print(f"Released tick {release.tick}, events before {end}{place}")
     shown.print(f"{stream.new} new release(s), {stream.closed} in all. Nothing more will be due.")
-    tell(stream)
 
 
 def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -22,13 +23,15 @@ from synthstream.cli.common import (
     program,
     warn,
 )
-from synthstream.cli.follow import follow_command, seconds_of
-from synthstream.cli.runtime import fail, when_stopped
+from synthstream.cli.follow import WAITS, follow_command, seconds_of
+from synthstream.cli.runtime import REFUSED, fail, when_stopped
+from synthstream.cli.then import Then
 from synthstream.errors import MirrorError, SynthstreamError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from synthstream.release.release import Release
     from synthstream.stream.stream import Stream
 
 
@@ -62,6 +65,7 @@ def run_command(
     poll: Annotated[str, typer.Option(help="How often --follow looks for new events.")] = "5s",
     new_files: NewFiles = False,
     unchecked: Unchecked = False,
+    then: Annotated[str | None, typer.Option("--then", help="Run this command after each release.")] = None,
     yes: Yes = False,
 ) -> None:
     """Count new files or rows, and publish one release for every tick that has ended. Resumes where it stopped.
@@ -74,6 +78,7 @@ def run_command(
     synthstream run stream.toml --yes
     synthstream run -q stream.toml
     synthstream run stream.toml --follow --poll 30s
+    synthstream run stream.toml --then "rsync -a releases/ www:/srv/releases"
     synthstream run stream.toml --simulate --seed 1
     """
     stream: Stream | None = None
@@ -82,7 +87,7 @@ def run_command(
     from synthstream.stream import stream as streams
 
     _refuse(seed=bool(seed) and not simulate, spark=follow and engine is not Engine.LOCAL)
-    moment = moment_of(until)
+    moment, command = moment_of(until), Then(then)
     shown = console()
     no_core_dump()
     asked = not simulate and ask_first(shown, config, until=moment, yes=yes)
@@ -92,20 +97,19 @@ def run_command(
         _unchecked(shown, stream)
         if simulate:
             warn(shown)
+        failed, after = None, partial(_after, shown, stream, command, set())
         if follow:
             if new_files:
                 stream.ingest(new_files=True)
-            released = partial(_described, stream, shown, set())
-            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=released)
-            return
-        upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes its time
-        files = _counted(stream, engine, new_files=new_files)
-        first, due = stream.closed, max(0, upto - stream.closed)
-        _announced(shown, stream, first, due, asked=asked)
-        failed = _released(stream, due, moment)
-        _summary(shown, stream, config, files=files, new=stream.new, simulate=simulate)
-        _described(stream, shown, set())
-        _told(stream, failed)
+            follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=after)
+        else:
+            upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes time
+            files = _counted(stream, engine, new_files=new_files)
+            _announced(shown, stream, due := max(0, upto - stream.closed), asked=asked)
+            failed = _released(stream, due, moment, after if command else None)
+            _summary(shown, stream, config, files=files, simulate=simulate)
+            _described(stream, shown, set())
+        _ended(stream, failed, command)
 
 
 def _refuse(*, seed: bool, spark: bool) -> None:
@@ -122,12 +126,14 @@ def _unchecked(shown: Console, stream: Stream) -> None:
         shown.print(f"Warning: [[mirror]] {mirror} could not be asked what it holds; manifests say so.", style="bold")
 
 
-def _announced(shown: Console, stream: Stream, first: int, due: int, *, asked: bool) -> None:
+def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None:
     """What ought to be known before anything is published, and how much will be; who was asked knows it."""
-    if first == 0:
+    if stream.closed == 0:
         _before_the_first(shown, stream, asked=asked)
+    if stream.config.log is not None and stream.status()["waits"]:
+        shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
     if due > 1 and not asked:
-        end = stream.config.clock.boundary(first + due).isoformat()
+        end = stream.config.clock.boundary(stream.closed + due).isoformat()
         shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
 
 
@@ -152,29 +158,42 @@ def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
     return spark.ingest(stream, new_files=new_files)
 
 
-def _released(stream: Stream, due: int, until: datetime | None) -> MirrorError | None:
+def _after(shown: Console, stream: Stream, command: Then, told: set[str], release: Release) -> None:
+    """What follows a release."""
+    _described(stream, shown, told)
+    command.after(stream, release)
+
+
+def _released(
+    stream: Stream, due: int, until: datetime | None, after: Callable[[Release], None] | None
+) -> MirrorError | None:
     """Close every tick that is due; what a mirror said, if it failed."""
     from synthstream.stream.following import released
 
     steps = bar(range(stream.closed, stream.closed + due), "closing tick")
     try:
-        for _ in zip(steps, released(stream, due, until=until), strict=True):
-            pass
+        for _, release in zip(steps, released(stream, due, until=until), strict=True):
+            if after is not None:
+                after(release)
     except MirrorError as error:
         return error
     return None
 
 
-def _told(stream: Stream, failed: MirrorError | None) -> None:
-    """Raise what a mirror said, and what is wrong with files; told last, when all that is due is published."""
+def _ended(stream: Stream, failed: MirrorError | None, command: Then) -> None:
+    """Raise what a mirror said, and what is wrong with files; told last, when all that is due is published. A command
+    that failed was told when it did.
+    """
     from synthstream.stream.following import tell
 
-    if failed is None:
+    if failed is None and not command.failed:
         tell(stream)
         return
     for words in stream.findings.values():
         fail(words)
-    raise failed
+    if failed is not None:
+        raise failed
+    raise SystemExit(REFUSED)
 
 
 def _stopped(new: int) -> str:
@@ -203,8 +222,8 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
         raise SystemExit(fail(f"{error} All releases are published. Mend that, and run again.")) from None
 
 
-def _summary(console: Console, stream: Stream, path: Path, *, files: int, new: int, simulate: bool) -> None:
-    loaded, closed = stream.config, stream.closed
+def _summary(console: Console, stream: Stream, path: Path, *, files: int, simulate: bool) -> None:
+    loaded, closed, new = stream.config, stream.closed, stream.new
     spent, horizon = stream.status()["spent"][-1], loaded.clock.horizon
     counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
     console.print(

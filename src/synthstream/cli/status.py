@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from synthstream.cli.common import AsJson, ConfigPath, Simulate, cautioned, console, program, warn
+from synthstream.cli.runtime import FOUND
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from synthstream.config.config import StreamConfig
+    from synthstream.forecast.warnings import Caution
 
 
-def status_command(config: ConfigPath, simulate: Simulate = False, as_json: AsJson = False) -> None:
+def status_command(
+    config: ConfigPath,
+    simulate: Simulate = False,
+    as_json: AsJson = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="As OpenMetrics text; asks the source too.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="End with status 1 if `run` would refuse, or more than one tick is due.")
+    ] = False,
+) -> None:
     """Show what was spent and how far the stream is. Public facts only; works while `run` is at it.
 
     Examples:
     synthstream status stream.toml
     synthstream status stream.toml --json
+    synthstream status stream.toml --metrics
+    synthstream status stream.toml --check
     """
+    from synthstream.cli.metrics import openmetrics
     from synthstream.config.config import load
     from synthstream.forecast.noticing import noticed
     from synthstream.publish.outlets import simulated
@@ -31,6 +45,15 @@ def status_command(config: ConfigPath, simulate: Simulate = False, as_json: AsJs
     loaded = load(config)
     loaded = simulated(loaded) if simulate else loaded
     found, cautions = facts(loaded, simulate=simulate), noticed(loaded)
+    if metrics:
+        typer.echo(openmetrics(loaded, found), nl=False)
+    else:
+        _show(found, cautions, config, as_json=as_json)
+    if check and (found["refused"] or found["due"] > 1):
+        raise SystemExit(FOUND)
+
+
+def _show(found: dict[str, Any], cautions: Sequence[Caution], config: Path, *, as_json: bool) -> None:
     if as_json:
         found["warnings"] = [caution._asdict() for caution in cautions]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
@@ -74,12 +97,14 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
     end = None if complete else clock.boundary(ticks + 1).isoformat()
     folder = None if sink is None else str(sink.path / f"{last:06d}")
     upto = None if last < 0 else clock.boundary(ticks).isoformat()
+    lost = not started and sink is not None and any(sink.path.glob("[0-9]*/manifest.json"))
     return {
         "name": config.name,
         "simulated": simulate,
         "started": started,
-        "lost": not started and sink is not None and any(sink.path.glob("[0-9]*/manifest.json")),
+        "lost": lost,
         "backup": backup,
+        "refused": lost or backup or bool(changed),
         "complete": complete,
         "claim": ledger[-1] if ledger else promise_of(config).facts,
         "spent": ledger,
@@ -88,10 +113,25 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "due": 0 if complete else max(0, due(clock, until=None, now=now) - ticks),
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
         "next": None if end is None else {"tick": ticks, "end": end, "closes": clock.closes(ticks).isoformat()},
+        "mirrors": _mirrors(config, last),
         "changed": changed,
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
     }
+
+
+def _mirrors(config: StreamConfig, last: int) -> list[dict[str, Any]]:
+    """The newest tick of each mirror, and how many it lags behind; null for one that does not answer."""
+    from synthstream.errors import SinkError
+    from synthstream.publish.copies import Copies
+
+    names = [f"{mirror.kind} {number}" for number, mirror in enumerate(config.mirrors, 1)]
+    try:
+        held = Copies(config).newest()
+    except SinkError:  # what reads them is not installed here
+        held = dict.fromkeys(names)
+    ticks = ((name, held[name]) for name in names)
+    return [{"name": name, "tick": at, "lag": None if at is None else max(0, last - at)} for name, at in ticks]
 
 
 def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
@@ -120,6 +160,11 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if last is not None:
         shown.print(f"Last     tick {last['tick']}, events before {last['end']}")
         shown.print(f"Chain    {last['head']}")
+    for mirror in found["mirrors"]:
+        if mirror["lag"] is None:
+            shown.print(f"Mirror   {mirror['name']} does not answer", style="bold")
+        elif mirror["lag"]:
+            shown.print(f"Mirror   {mirror['name']} lags {mirror['lag']} release(s) behind; `run` copies them")
     if found["complete"]:
         shown.print("Complete: all ticks that were paid for have been released.")
         return

@@ -23,7 +23,7 @@ from synthstream.config.sections import (
     column_of,
     coordinate_of,
 )
-from synthstream.config.sources import Files
+from synthstream.config.sources import Files, KafkaConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import SYNTHESIZERS
@@ -108,6 +108,7 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
         "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
         "encryption": file.encryption and file.encryption.within(base),
         "publication": file.publication,
+        "status": file.status,
         "after": after,
     }
 
@@ -140,6 +141,10 @@ def _schema(file: File, problems: Problems) -> Schema | None:
 
 def _of_its_own(file: File) -> None:
     """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
+    if file.op is None and isinstance(file.source, KafkaConfig) and file.source.of_changes:
+        raise ConfigError(
+            'op: changes of a table take rows away, too. Say op = "op" at the top, or another name that is no column'
+        )
     if file.op is not None and file.op in [column.read_from for column in file.columns]:
         raise ConfigError(
             f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"

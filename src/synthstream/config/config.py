@@ -23,7 +23,7 @@ from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import File, PrivacyConfig
 from synthstream.config.settings import SETTINGS, settings_text, toml_of
-from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig
+from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import FilesConfig, LogConfig
 from synthstream.config.synthesis import STORED, SynthesizerConfig
 from synthstream.errors import ConfigError
@@ -72,6 +72,7 @@ class StreamConfig:
     mirrors: tuple[AnyMirror, ...] = ()
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = field(default_factory=PublicationConfig)
+    status: StatusConfig = field(default_factory=StatusConfig)
     edition: Edition = NEWEST
     constraints: Known = NOTHING
     after: After[StreamConfig] | None = None
@@ -174,6 +175,7 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
+            **({"source.format": "debezium"} if self.log is not None and self.log.of_changes else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
             **({} if self.after is None else {"after": self.after.public()}),

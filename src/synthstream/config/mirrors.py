@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 from synthstream.config import tablenames
+from synthstream.config.objects import ObjectPath
 from synthstream.config.secrecy import apart
 from synthstream.config.sections import File
-from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, PostgresMirror
+from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, PostgresMirror
+from synthstream.config.sources import Files
 from synthstream.config.tablenames import MANIFEST, TableName, refuse_columns
 from synthstream.errors import ConfigError
 
@@ -19,6 +21,8 @@ def check_mirror(file: File, base: Path, mirror: AnyMirror) -> None:
         raise ConfigError("mirror: gets copies of what [sink] publishes; name a [sink] too")
     if isinstance(mirror, PostgresMirror):
         _check_table(file, mirror)
+    elif isinstance(mirror, FilesMirror):
+        _check_objects(file, mirror)
     elif "://" not in mirror.path:
         lie_apart(base, file.state, mirror.path)
         place = Path(os.path.normpath(base / mirror.path))
@@ -27,6 +31,17 @@ def check_mirror(file: File, base: Path, mirror: AnyMirror) -> None:
             taken = Path(os.path.normpath(base / other))
             if place.is_relative_to(taken) or taken.is_relative_to(place):
                 raise ConfigError(f"path = {mirror.path!r}: {other!r} is another place; neither may lie in the other")
+
+
+def _check_objects(file: File, mirror: FilesMirror) -> None:
+    """Raise if the place is another one too, or holds what is read."""
+    if mirror.path.bucket:
+        raise ConfigError(f"path = {mirror.place!r}: is a bucket whole. Name a folder in it, as in {mirror.place}/open")
+    others = [other.path for other in file.mirror if isinstance(other, FilesMirror) and other is not mirror]
+    if isinstance(file.source, Files) and isinstance(file.source.path, ObjectPath):
+        others.append(ObjectPath(str(file.source.path.parent)))
+    if any(mirror.path.is_relative_to(other) or other.is_relative_to(mirror.path) for other in others):
+        raise ConfigError(f"path = {mirror.place!r}: is another place too, or one lies in the other. Name another one")
 
 
 def _check_table(file: File, mirror: PostgresMirror) -> None:

@@ -12,7 +12,7 @@ from synthstream.config.constraints import ConstraintSection
 from synthstream.config.keys import Name, Place, Section, Time
 from synthstream.config.keys import Words as _Values
 from synthstream.config.secrecy import EncryptionConfig
-from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
+from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
@@ -220,6 +220,7 @@ class File(Section):
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = PublicationConfig()
     after: AfterSection | None = None
+    status: StatusConfig = StatusConfig()
 
 
 def column_of(section: AnyColumn, timezone: str) -> Column:

@@ -1,15 +1,16 @@
-"""Where releases go: [sink], [[mirror]], and what portals show beside them, [publication]."""
+"""Where releases go, [sink] and [[mirror]]; what portals show of them, [publication]; what is watched, [status]."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, ByteSize, Field, InstanceOf
 from typing_extensions import override
 
 from synthstream.config import tablenames
 from synthstream.config.keys import Name, Place, Section, Service, Words
+from synthstream.config.objects import ObjectPath, place_of
 from synthstream.config.tablenames import TableName
 from synthstream.kinds import Content
 
@@ -74,7 +75,35 @@ class PostgresMirror(Section):
         return self.model_copy(update={"table": str(TableName.read(self.table))})
 
 
-AnyMirror = DeltaMirror | PostgresMirror
+def _objects(path: object) -> object:
+    place = place_of(path, str) if isinstance(path, str) else path
+    if isinstance(place, str):
+        raise ValueError("use an address of an object store, such as s3://open/visits")
+    return place
+
+
+class FilesMirror(Section):
+    """A place in an object store that gets a copy of each release, file by file.
+
+    Args:
+        path: an address, such as ``s3://open/visits``.
+    """
+
+    service: ClassVar[None] = None
+    kind: Literal["files"]
+    path: Annotated[InstanceOf[ObjectPath], BeforeValidator(_objects)]
+
+    @property
+    def place(self) -> str:
+        """The address."""
+        return str(self.path)
+
+    @override
+    def within(self, base: Path) -> Self:
+        return self
+
+
+AnyMirror = DeltaMirror | PostgresMirror | FilesMirror
 MirrorConfig = Annotated[AnyMirror, Field(discriminator="kind")]
 
 
@@ -82,7 +111,19 @@ def aside(mirror: AnyMirror) -> AnyMirror:
     """The mirror that a simulated run has in the place of this one."""
     if isinstance(mirror, PostgresMirror):
         return mirror.model_copy(update={"table": str(TableName.read(mirror.table).ending(tablenames.SIMULATED))})
+    if isinstance(mirror, FilesMirror):
+        return mirror.model_copy(update={"path": mirror.path.with_name(mirror.path.name + SIMULATED)})
     return mirror.model_copy(update={"path": mirror.path.rstrip("/") + SIMULATED})
+
+
+class StatusConfig(Section):
+    """Keys of [status]: what is to be told of the machine. No release depends on them.
+
+    Args:
+        free: bytes that ought to be free on the disks of state and releases, as in ``"10 GB"``.
+    """
+
+    free: ByteSize | None = None
 
 
 class PublicationConfig(Section):

@@ -7,13 +7,14 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, PlainValidator, PrivateAttr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr
 from pydantic_core import PydanticCustomError
 from typing_extensions import override
 
 from synthstream.config.keys import Name, Place, Section, Service
+from synthstream.config.objects import ObjectPath, place_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import FileKind
 from synthstream.schema.dialects import holds
@@ -21,6 +22,10 @@ from synthstream.schema.dialects import holds
 
 def _normal(path: str) -> str:
     return os.path.normpath(os.path.expanduser(path))
+
+
+def _files(path: object) -> object:
+    return place_of(path, os.path.expanduser) if isinstance(path, str) else path
 
 
 _ASCII = bytes(range(128)).decode("ascii")
@@ -106,18 +111,22 @@ class Files(Section):
     """Files to count.
 
     Args:
-        path: a file or a pattern.
+        path: a file or a pattern; of this machine, or of an object store (``s3://...``).
         moved: the folder of the files, or the one file, as the state knows it from before it was moved.
     """
 
     kind: FileKind
-    path: Place
+    path: Annotated[Place, BeforeValidator(_files)]
     moved: Annotated[Name, AfterValidator(_normal)] | None = None
     _root: Path | None = PrivateAttr(default=None)
 
     @override
     def model_post_init(self, context: Path | None, /) -> None:
-        self._root = None if self.path.is_absolute() else context
+        self._root = None if self.path.is_absolute() or isinstance(self.path, ObjectPath) else context
+
+    @override
+    def within(self, base: Path) -> Self:
+        return self if isinstance(self.path, ObjectPath) else super().within(base)
 
     @property
     def root(self) -> Path | None:
@@ -196,22 +205,31 @@ class PostgresConfig(Section):
         """What it is called in messages."""
         return f"postgres {self.table}"
 
+    of_changes: ClassVar[bool] = False
+
 
 class KafkaConfig(Section):
     """A topic of Kafka whose messages are JSON objects.
 
     Args:
+        format: ``json``: a message is a row; ``debezium``: it is a change of a table, of one row or of two.
         config_file: lines such as ``sasl.password=...`` for librdkafka; ``KAFKA_BOOTSTRAP_SERVERS`` adds the servers.
     """
 
     kind: Literal["kafka"]
     topic: str = Field(pattern=r"^[\w.-]+$")
+    format: Literal["json", "debezium"] = "json"
     config_file: Place | None = None
 
     @property
     def name(self) -> str:
         """What it is called in messages."""
         return f"kafka {self.topic}"
+
+    @property
+    def of_changes(self) -> bool:
+        """Whether messages are changes, which add rows and take them away."""
+        return self.format == "debezium"
 
 
 FilesConfig = ParquetFiles | CsvFiles | JsonFiles

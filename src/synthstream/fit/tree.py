@@ -26,9 +26,11 @@ import numpy as np
 
 from synthstream.workload import FloatArray
 
-# _CAUTION: an estimated variance counts as real only beyond this number of standard deviations of its own noise.
-# _SQUARE: the square of a Laplace draw has a variance of 5 times its squared mean.
-_CAUTION, _SQUARE = 3.0, 5.0
+# An estimated variance counts as real only beyond this number of standard deviations of its own noise, where all nodes
+# of a level are read.
+CAUTION = 3.0
+# The square of a Laplace draw has a variance of 5 times its squared mean.
+_SQUARE = 5.0
 # For error bars, variances are taken to be this number of standard deviations higher than estimated.
 _LIKELY = 1.0
 # Classes of nodes by precision, from 2^-8 and less to 2^24 and more.
@@ -42,12 +44,12 @@ class NodeReading(NamedTuple):
 
     Args:
         differences: shape ``(2**level,)``.
-        variance: of the noise of each.
+        variance: of the noise of each: one for all, or one for each node, infinite where nothing was read.
         events: number of events that they count, of those of their epoch.
     """
 
     differences: FloatArray
-    variance: float
+    variance: float | FloatArray
     events: float
 
 
@@ -79,7 +81,9 @@ class Estimate(NamedTuple):
     moving: float
 
 
-def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True) -> Estimate:
+def masses(
+    spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True, caution: float = CAUTION
+) -> Estimate:
     """Mass of every cell over all epochs.
 
     Args:
@@ -88,6 +92,7 @@ def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = 
         dimension: number of coordinates; splits take turns.
         shrink: whether differences are weighed against noise and each other; otherwise each epoch is taken as it was
             read (theorem ``points-accuracy``).
+        caution: a variance counts as real only beyond this number of standard deviations of its own noise.
 
     Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
     """
@@ -101,7 +106,8 @@ def masses(spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = 
             spans = [Span(events=sum(span.events for span in spans[:done]), readings={}), *spans[done:]]
             ratios = [r[done - 1 :] for r in ratios]
         if shrink:
-            r, error = _ratios(level, mass, spans, ratios[level - dimension] if level >= dimension else None, dimension)
+            ancestors = ratios[level - dimension] if level >= dimension else None
+            r, error = _ratios(level, mass, spans, ancestors, dimension, caution)
         else:
             r, error = _plain(level, mass, spans)
         errors.append(error)
@@ -125,20 +131,21 @@ def _plain(level: int, mass: FloatArray, spans: Sequence[Span]) -> tuple[FloatAr
     read = [span.readings.get(level) for span in spans]
     d = np.array([np.zeros(2**level) if reading is None else reading.differences for reading in read])
     r = np.divide(np.clip(d, -mass, mass), mass, out=np.zeros_like(mass), where=mass > 0)
-    noise = sum(0.0 if reading is None else reading.variance for reading in read)
-    share = [
-        0.0 if x is None else min(x.events / max(span.events, 1e-9), 1.0) for x, span in zip(read, spans, strict=True)
-    ]
-    unread = ((1 - np.array(share))[:, None] * mass).sum(axis=0)
+    variance = [np.inf if reading is None else reading.variance for reading in read]
+    noise = sum(np.where(np.isinf(one), 0.0, one) for one in variance)
+    parts = [0.0 if x is None else min(x.events / max(y.events, 1e-9), 1.0) for x, y in zip(read, spans, strict=True)]
+    share = np.array([np.where(np.isinf(v), 0.0, p) + np.zeros(2**level) for v, p in zip(variance, parts, strict=True)])
+    unread = ((1 - share) * mass).sum(axis=0)
     return r, noise + _UNKNOWN * unread**2
 
 
 def _ratios(
-    level: int, mass: FloatArray, spans: Sequence[Span], ancestors: FloatArray | None, dimension: int
+    level: int, mass: FloatArray, spans: Sequence[Span], ancestors: FloatArray | None, dimension: int, caution: float
 ) -> tuple[FloatArray, FloatArray]:
     """(left - right) / node of every epoch and node, ``(epochs, nodes)``; error of left - right, ``(nodes,)``."""
     read = [span.readings.get(level) for span in spans]
-    variance = np.array([np.inf if reading is None else max(reading.variance, 1e-9) for reading in read])
+    known = [np.inf if reading is None else np.maximum(reading.variance, 1e-9) for reading in read]
+    variance = np.array([np.broadcast_to(one, 2**level) for one in known])
     pairs = zip(read, spans, strict=True)
     share = np.array([0.0 if reading is None else reading.events / max(span.events, 1e-9) for reading, span in pairs])
     counted = mass * np.clip(share, 0.0, 1.0)[:, None]
@@ -146,7 +153,7 @@ def _ratios(
     y, noise = _observed(d, variance, counted)
     guess = np.zeros_like(mass) if ancestors is None else np.repeat(ancestors, 2**dimension, axis=1)
     guess *= _slope(y, noise, guess)
-    x, left, newest = _smoothed(y - guess, noise)
+    x, left, newest = _smoothed(y - guess, noise, caution)
     return _blended(y, x + guess, mass, counted, variance, left, newest)  # type: ignore[no-any-return]
 
 
@@ -155,12 +162,11 @@ def _observed(differences, variance, counted):  # type: ignore[no-untyped-def]
     """Ratios as they were read, and the variance of noise and chance: of c events each goes left or right, 1 / c."""
     y, noise = np.zeros_like(counted), np.full_like(counted, np.inf)
     for e in range(counted.shape[0]):
-        if variance[e] < np.inf:
-            for i in range(counted.shape[1]):
-                c = counted[e, i]
-                if c > 0:
-                    y[e, i] = differences[e, i] / c
-                    noise[e, i] = (variance[e] + c) / c / c
+        for i in range(counted.shape[1]):
+            c = counted[e, i]
+            if c > 0 and variance[e, i] < np.inf:
+                y[e, i] = differences[e, i] / c
+                noise[e, i] = (variance[e, i] + c) / c / c
     return y, noise
 
 
@@ -172,13 +178,13 @@ def _blended(y, trend, mass, counted, variance, left, newest):  # type: ignore[n
     for i in range(nodes):
         foretold = squared = last = 0.0
         for e in range(epochs):
-            m, c = mass[e, i], counted[e, i]
+            m, c = mass[e, i], counted[e, i] if variance[e, i] < np.inf else 0.0
             expected = min(max(trend[e, i], -1.0), 1.0)
-            own = c / (c + variance[e]) if c > 0 else 0.0
+            own = c / (c + variance[e, i]) if c > 0 else 0.0
             r[e, i] = expected
             if own > 0:
                 r[e, i] = min(max(expected + own * (y[e, i] - expected) * c / m, -1.0), 1.0)
-                squared += own * variance[e]
+                squared += own * variance[e, i]
             squared += m - c
             last = m - own * c
             foretold += last
@@ -218,7 +224,7 @@ def _products(y, noise, guess):  # type: ignore[no-untyped-def]
     return top, bottom
 
 
-def _smoothed(y: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _smoothed(y: FloatArray, noise: FloatArray, caution: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Estimates of a random walk over epochs from noisy values, shape ``(epochs, nodes)``. Also, roughly, the variance
     that remains in all epochs together, and in the newest epoch's own step, shapes ``(nodes,)``.
     """
@@ -226,8 +232,8 @@ def _smoothed(y: FloatArray, noise: FloatArray) -> tuple[FloatArray, FloatArray,
     known = [e for e in range(len(y)) if np.isfinite(noise[e]).any()]
     if not known:
         return np.zeros_like(y), none + _UNKNOWN, none
-    walk = _walk(y, noise, known)
-    prior, highest = _prior(y, noise, known)
+    walk = _walk(y, noise, known, caution)
+    prior, highest = _prior(y, noise, known, caution)
     left = 1 / (1 / highest + (1 / noise[known]).sum(axis=0))
     if walk == 0 and not prior.any():
         return np.zeros_like(y), left, none
@@ -257,13 +263,13 @@ def _kalman(y, noise, prior, walk):  # type: ignore[no-untyped-def]
     return out
 
 
-def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> float:
+def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int], caution: float) -> float:
     """Variance of a step of the walk, from differences between neighbouring epochs."""
     pairs = np.array(list(pairwise(known)), dtype=np.int64).reshape(-1, 2)
     excess, weights, squares = (float(total) for total in _changes(y, noise, pairs))
     if weights <= 0:
         return 0.0
-    return max(0.0, (excess - _CAUTION * math.sqrt(_SQUARE * squares)) / weights)
+    return max(0.0, (excess - caution * math.sqrt(_SQUARE * squares)) / weights)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -285,14 +291,14 @@ def _changes(y, noise, pairs):  # type: ignore[no-untyped-def]
     return excess, weights, squares
 
 
-def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int], caution: float) -> tuple[FloatArray, FloatArray]:
     """Variance of a node's ratio around its guess, by moments over nodes of like precision, and the highest that the
     readings allow; shape ``(nodes,)``.
     """
     bins, excess, number, squares = _pooled(y, noise, np.array(known))
     spread = np.sqrt(_SQUARE * squares)
     with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(number > 0, (excess - _CAUTION * spread) / number, 0.0)
+        low = np.where(number > 0, (excess - caution * spread) / number, 0.0)
         high = np.where(number > 0, (excess + _LIKELY * spread) / number, _UNKNOWN)
     return np.clip(low, 0.0, 1.0)[bins], np.clip(high, 1e-12, _UNKNOWN)[bins]
 

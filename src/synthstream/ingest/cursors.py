@@ -20,6 +20,10 @@ class CursorSource(Protocol):
     """
 
     name: str  # public: what it is called in messages
+    waits: bool  # whether the last look stopped before the log's end, because somebody who writes had not ended yet
+
+    def look(self) -> None:
+        """Raise as :meth:`read` does, if the log cannot be read now. Reads no row."""
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         """Rows after a cursor, up to where the log ends now, in frames of bounded size, each with the cursor after it.

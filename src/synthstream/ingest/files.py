@@ -13,12 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from synthstream.config.objects import ObjectPath
 from synthstream.config.sources import Dialect
 from synthstream.errors import FileDamaged, SchemaError, SourceError
 from synthstream.ingest.lines import cell_of, object_of, opened, rows_of
@@ -66,6 +67,8 @@ class FileSource:
         Raises:
             SourceError: the one file, or the folder that the pattern begins with, is not there or cannot be read.
         """
+        if isinstance(self.path, ObjectPath):
+            return self._objects(self.path)
         found = sorted(Path(p) for p in glob.glob(str(self.path), recursive=True))
         if not found and self.path.exists():
             found = [self.path]
@@ -79,6 +82,18 @@ class FileSource:
             self._look_into(next(folder for folder in self.path.parents if not glob.has_magic(str(folder))))
         return found
 
+    def _objects(self, path: ObjectPath) -> list[Path]:
+        """The same in an object store. A folder there is no more than a part of names: one without objects is empty."""
+        fixed = next((n for n, part in enumerate(path.parts) if glob.has_magic(part)), len(path.parts) - 1)
+        pattern = "/".join(path.parts[fixed:])
+        try:
+            found: list[Path] = list(ObjectPath(*path.parts[:fixed]).glob(pattern))
+        except OSError as error:
+            raise SourceError(f"source.path = {path}: {error.strerror}. No tick was closed.") from None
+        if not found and not glob.has_magic(pattern):
+            raise SourceError(f"source.path = {path}: there is no such object. Check the path.")
+        return found
+
     def _look_into(self, folder: Path) -> None:
         """Raise unless a folder can be listed. In one that is away a pattern finds nothing, and says nothing."""
         try:
@@ -90,8 +105,10 @@ class FileSource:
             ) from None
 
     def fingerprint(self, path: Path) -> str:
-        """SHA-256 of a file's content, hexadecimal."""
+        """SHA-256 of a file's content, hexadecimal; of an object its size and ETag, which need no reading."""
         try:
+            if isinstance(path, ObjectPath):
+                return path.version()
             with path.open("rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
@@ -102,7 +119,7 @@ class FileSource:
         if self.kind != "parquet":
             return 1
         try:
-            return int(pq.read_metadata(path).num_row_groups)
+            return int(pq.read_metadata(_opened(path)).num_row_groups)
         except (pa.ArrowException, OSError) as error:
             raise self._broken(path, error) from None
 
@@ -137,13 +154,13 @@ class FileSource:
         )
 
     def _parquet(self, path: Path, chunk_rows: int, part: int | None) -> Iterator[pl.DataFrame]:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(_opened(path)) as file:
             schema = file.schema_arrow
             require(self.columns, schema.names)
         plain = any(_is_made(schema.field(name).type) for name in self.columns)
         # Of types with 32 bits nested cells of a batch could hold 2^31 bytes of text in all: one row would decide.
         wide = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType} if plain else {}
-        with pq.ParquetFile(path, metadata=_as_if_plain(path) if plain else None, **wide) as file:
+        with pq.ParquetFile(_opened(path), metadata=_as_if_plain(path) if plain else None, **wide) as file:
             groups = range(file.num_row_groups) if part is None else [part]
             batches = chain.from_iterable(_batches(file, group, self.columns, chunk_rows) for group in groups)
             for rows in together(batches, chunk_rows):
@@ -281,6 +298,11 @@ def _batches(file: pq.ParquetFile, group: int, columns: Sequence[str], chunk_row
 def _is_made(kind: pa.DataType) -> bool:
     """Whether pyarrow makes such a column of what a Parquet file stores, and may refuse a cell in doing so."""
     return bool(pa.types.is_nested(kind)) or "dictionary" in str(kind)
+
+
+def _opened(path: Path) -> Any:
+    """What pyarrow reads a file from."""
+    return path.open("rb") if isinstance(path, ObjectPath) else path
 
 
 def _as_if_plain(path: Path) -> pq.FileMetaData:

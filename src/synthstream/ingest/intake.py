@@ -219,7 +219,7 @@ class Intake:
     def _follow(self, log: LogConfig, open_tick: int) -> None:
         """Count what a log holds beyond the cursor. Counts and the cursor after them are committed together."""
         if self._log is None:
-            self._log = opened(log, columns_of(self._config))
+            self._log = opened(self._config, log)
         sealed = self._store.meta(_CURSOR)
         after = None if sealed is None else self._store.unseal(bytes.fromhex(sealed), _CURSOR)
         for frame, cursor in self._log.read(after):
@@ -227,6 +227,11 @@ class Intake:
             with self._committed():
                 self._add(rows, open_tick)
                 self._store.put_meta(_CURSOR, self._store.seal(cursor, _CURSOR).hex())
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows of a log are left for later because somebody may still write before them."""
+        return self._log is not None and self._log.waits
 
     def close(self) -> None:
         """Let go of the log's connections."""

@@ -10,6 +10,8 @@ Every message is one row, whatever is in it: what is no JSON object, and what is
 in which every column is missing. Two messages of one content are two rows: Kafka cannot tell a producer's second try
 from a second event, unless the producer is idempotent. Of transactions, only what was committed is read.
 
+Where messages are changes of a table (``changes.py``), one is a row, or two, or none.
+
 Messages that the topic no longer keeps never count, and nothing says that there were any: keep them for longer than the
 longest pause of the stream.
 """
@@ -21,7 +23,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 
 from synthstream.errors import SourceError
+from synthstream.ingest.changes import Cells, Changes
 from synthstream.ingest.cursors import cursor_of, origin_of, place_in
 from synthstream.ingest.lines import cell_of, object_of
 
@@ -76,22 +79,35 @@ class KafkaSource:
     Args:
         columns: keys to read; others are never looked at.
         config_file: settings for librdkafka, one ``key=value`` a line.
+        changes: how messages that are changes of a table become rows; left out: a message is a row.
         page_rows: how many messages are read at a time.
     """
 
     def __init__(
-        self, *, topic: str, columns: Sequence[str], config_file: Path | None = None, page_rows: int | None = None
+        self,
+        *,
+        topic: str,
+        columns: Sequence[str],
+        config_file: Path | None = None,
+        changes: Changes | None = None,
+        page_rows: int | None = None,
     ) -> None:
         self.name = f"kafka {topic}"
         self._topic, self._columns, self._config_file = topic, tuple(columns), config_file
-        self._page_rows = page_rows or _PAGE_ROWS
+        self._page_rows, self._changes = page_rows or _PAGE_ROWS, changes
         self._consumer: Consumer | None = None
         self._admin: AdminClient | None = None
         self._id = ""
         self._refusals: set[int] = set()  # codes of what brokers refused, in the background
+        self.waits = False  # messages of a transaction that is open come after the end
+
+    def look(self) -> None:
+        with self._told():
+            consumer = self._connected()
+            self._ends(consumer, self._look_up(consumer)[1], {})
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
-        try:
+        with self._told():
             consumer = self._connected()
             cluster, partitions = self._look_up(consumer)
             origin = self._origin(cluster, after)
@@ -99,12 +115,6 @@ class KafkaSource:
             ends = self._ends(consumer, partitions, offsets)
             for messages in self._pages(consumer, offsets, ends):
                 yield self._frame(messages), cursor_of(origin, {str(p): o for p, o in offsets.items()})
-        except KafkaException as error:
-            self.close()
-            raise self._worded(error.args[0]) from None
-        except SourceError:
-            self.close()
-            raise
 
     def close(self) -> None:
         consumer, self._consumer, self._admin = self._consumer, None, None
@@ -246,12 +256,27 @@ class KafkaSource:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _frame(self, messages: Sequence[bytes | None]) -> pl.DataFrame:
-        rows = [object_of(message) for message in messages]
+        rows: list[Cells] = [object_of(message) for message in messages]
+        if self._changes is not None:
+            pairs = zip(messages, rows, strict=True)
+            rows = [row for message, found in pairs for row in self._changes.rows(message, found)]
         return pl.DataFrame(
             [pl.Series(name, [cell_of(row.get(name)) for row in rows], dtype=pl.String) for name in self._columns]
         )
 
     # -- errors -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What brokers say becomes our own words."""
+        try:
+            yield
+        except KafkaException as error:
+            self.close()
+            raise self._worded(error.args[0]) from None
+        except SourceError:
+            self.close()
+            raise
 
     def _worded(self, error: KafkaError) -> SourceError:
         """What a broker or librdkafka says becomes our own words."""

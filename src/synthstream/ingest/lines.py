@@ -42,7 +42,7 @@ def opened(path: Path, encoding: str) -> TextIO:
     encoding = "utf-8-sig" if encoding == "utf-8" else encoding
     if path.suffix not in COMPRESSED:
         return path.open(encoding=encoding, errors="replace", newline="")
-    unpacked: Any = pa.input_stream(str(path))
+    unpacked: Any = pa.input_stream(path.open("rb"), compression=pa.Codec.detect(path.name).name)
     return io.TextIOWrapper(io.BufferedReader(unpacked, _BLOCK), encoding=encoding, errors="replace", newline="")
 
 

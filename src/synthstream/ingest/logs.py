@@ -1,18 +1,22 @@
-"""The source that reads a log, by what the configuration says of it."""
+"""The source that reads a log, by what the configuration says of it; and whether a source answers."""
 
 from __future__ import annotations
 
+from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig, PostgresConfig
-from synthstream.errors import ConfigError
+from synthstream.errors import ConfigError, SchemaError, SourceError
+from synthstream.ingest.changes import Changes
+from synthstream.ingest.counting import columns_of, files_of
 from synthstream.ingest.cursors import CursorSource
 
 
-def opened(log: LogConfig, columns: tuple[str, ...]) -> CursorSource:
-    """The source that reads a log; it connects when it is read.
+def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
+    """The source that reads the log of a stream; it connects when it is read.
 
     Raises:
         ConfigError: a library that it needs is not installed.
     """
+    columns = columns_of(config)
     extra = "postgres" if isinstance(log, PostgresConfig) else "kafka"
     try:
         if isinstance(log, PostgresConfig):
@@ -23,8 +27,27 @@ def opened(log: LogConfig, columns: tuple[str, ...]) -> CursorSource:
             )
         from synthstream.ingest.kafka import KafkaSource
 
-        return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file)
+        changes = Changes(op=config.op, time=config.clock.column) if config.op is not None and log.of_changes else None
+        return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file, changes=changes)
     except ImportError:
         raise ConfigError(
             f"source.kind = \"{extra}\" needs a library that is not installed: pip install 'synthstream[{extra}]'"
         ) from None
+
+
+def answers(config: StreamConfig) -> bool | None:
+    """Whether the source of a stream can be read now; ``None`` if it has none. Looks at no row."""
+    files, log = files_of(config), None if config.log is None else opened(config, config.log)
+    try:
+        if files is not None:
+            files.files()
+        elif log is not None:
+            log.look()
+        else:
+            return None
+    except (SourceError, SchemaError):
+        return False
+    finally:
+        if log is not None:
+            log.close()
+    return True

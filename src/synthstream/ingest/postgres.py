@@ -156,6 +156,11 @@ class PostgresSource:
         self._service, self._moved, self._page_rows = service, moved, page_rows or _PAGE_ROWS
         self._connection: psycopg.Connection[Any] | None = None
         self._looks: list[tuple[int, Writers]] = []  # bounds that are not proven yet, and who could write below them
+        self.waits = False
+
+    def look(self) -> None:
+        with self._told():
+            self._look_up()
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         with self._told():
@@ -277,6 +282,7 @@ class PostgresSource:
             now = self._writers(table)
             proven = [i for i, (_, before) in enumerate(self._looks) if not _still(before, now)]
             late = time.monotonic() > deadline
+            self.waits = len(self._looks) - 1 not in proven  # whether rows were written or none: who writes decides
             if proven and (late or proven[-1] == len(self._looks) - 1):
                 bound = self._looks[proven[-1]][0]
                 del self._looks[: proven[-1] + 1]

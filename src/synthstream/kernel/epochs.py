@@ -21,7 +21,7 @@ from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours
 from synthstream.workload import Candidates, FloatArray, IntArray, Workload
 
 # Parts of the budget for the total, tables of one column, the choice of larger ones, and these, by edition.
-_PARTS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39)}
+_PARTS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39), 3: (0.05, 0.50, 0.06, 0.39)}
 # Larger tables to measure in an epoch.
 _PICKS = 10
 # An epoch has at most so many parts. Of signed events a part ends when there are a tenth more rows than at its begin,

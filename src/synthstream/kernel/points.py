@@ -14,6 +14,7 @@ from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.counters.base import Noise, clip, inner, outer, refuse_beyond
 from synthstream.kernel.gate import Gate
+from synthstream.kernel.plans import checked_nodes, checked_parts
 from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
 from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Planner, Shape
@@ -23,6 +24,9 @@ from synthstream.workload import IntArray
 # Parts of the budget: the number of events, if it is private; an epoch.
 _PARTS = (0.04, 0.96)
 
+# Where each node is planned by itself, so many more levels may be measured: mass that lies close together bears them.
+_DEEPER = 2
+
 # The count of one of n cells or nodes is kept within this size over n, so that their sum stays within 64 bits.
 _LARGEST_SUM = 2**62
 
@@ -31,14 +35,17 @@ _LARGEST_SUM = 2**62
 class Points:
     """The number of events at every tick; left minus right in the nodes of a partition, afresh in every epoch.
 
-    An epoch ends when the number of events, as released, has about doubled: when it reaches ``2**e / epsilon`` for the
-    next whole e. All levels are measured then. Upper levels are also measured while the epoch is open, each by a
-    counter of its own, whenever the released number has grown by another part of what it should in this epoch.
+    An epoch ends when the number of events, as released, has grown by a public factor: with one epoch a doubling, when
+    it reaches ``2**e / epsilon`` for the next whole e. Either all levels are measured then, or, if the planner plans by
+    node, the nodes that it finds worth it, each level planned from what was just read above it. Upper levels are also
+    measured while the epoch is open, each by a counter of its own, whenever the released number has grown by another
+    part of what it should in this epoch.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell changes by one in one tick) or replace-one (one event
                     moves to another cell; the number of events of each tick is then public, unless events are signed)
-        Cost        the whole budget, once: the number's counter, and in one epoch all counters and the last readings
+        Cost        the whole budget, once: the number's counter, and in one epoch all counters and the last readings on
+                    the way to the event's cell
         Theorem     points, and those of the counters
         Trusts      the box, its partition and the clock are public; under replace-one the number of events too
     Accuracy:       E W1 <= C (epsilon t)^(-1/d) for d >= 2 with a fixed schedule, a public number of events, one
@@ -61,7 +68,7 @@ class Points:
         >>> 0.999999 < float(mechanism.claim().pure) <= 1
         True
         >>> [mechanism.epoch_of(total) for total in (0, 3, 4, 1000)]
-        [0, 1, 2, 9]
+        [0, 3, 4, 19]
     """
 
     theorem: ClassVar[str] = "points"
@@ -115,12 +122,21 @@ class Points:
         return None if self.number_is_public else counter("auto", horizon=self.horizon, noise=self.noise)
 
     def epoch_of(self, total: float) -> int:
-        """The epoch in which a number of events lies: the largest e with ``2**e <= epsilon * total``, at least 0."""
-        return max(0, math.frexp(self.budget.epsilon * max(total, 0.0))[1] - 1)
+        """The epoch in which a number of events lies: the largest e with ``begin_of(e)`` at most that, or 0."""
+        mantissa, exponent = math.frexp(self.budget.epsilon * max(total, 0.0))
+        number = self.schedule.epochs
+        within = sum(2 * mantissa >= float(2.0 ** (part / number)) for part in range(1, number))
+        return max(0, (int(exponent) - 1) * number + within)
+
+    def begin_of(self, epoch: int) -> float:
+        """Number of events at which an epoch begins; not the first one, which begins with none."""
+        doublings, part = divmod(epoch, self.schedule.epochs)
+        return float(2.0**doublings * 2.0 ** (part / self.schedule.epochs) / self.budget.epsilon)
 
     def depth_of(self, total: float) -> int:
-        """Number of levels that are measured when ``total`` events have come."""
-        return min(self.epoch_of(total), self.partition.depth)
+        """Number of levels that are measured, at most, when ``total`` events have come."""
+        epoch, more = self.epoch_of(total), _DEEPER if self.schedule.by_node else 0
+        return min(epoch // self.schedule.epochs + (more if epoch else 0), self.partition.depth)
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
@@ -163,7 +179,12 @@ class Points:
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
-        facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
+        facts += [
+            *self.schedule.facts(),
+            self.neighbours,
+            self.unit.signed,
+            *([_DEEPER] if self.schedule.by_node else []),
+        ]
         facts += [LEAST, [how.facts() for how in self._possible_counters()]]
         return fingerprint_of(facts)
 
@@ -244,7 +265,7 @@ class Points:
         known = often.dtype == np.int64 and often.ndim == 1 and {1, *self._steps}.issuperset(often.tolist())
         if not known or often.size > self.partition.depth:
             raise ValueError("a plan measures other levels, or measures them more often, than the claim knows of")
-        units = _checked_parts(plan.units, often.size, WHOLE)
+        units = checked_parts(plan.units, often.size, WHOLE)
         after = state | {"planned": np.array(True), "plan.units": units, "plan.steps": often}
         after |= {"plan.done": np.zeros_like(often), "plan.ticks": np.full_like(often, -1)}
         after["plan.nodes"] = np.zeros(2**often.size, dtype=np.int64)
@@ -257,7 +278,7 @@ class Points:
     def _length(self, begun: float) -> float:
         """Number of events that an epoch should have, of which ``begun`` came before."""
         # At least 1: if the next event ends the epoch, rounding could leave 0.
-        return max(2.0 ** (self.epoch_of(begun) + 1) / self.budget.epsilon - max(begun, 0.0), 1.0)
+        return max(self.begin_of(self.epoch_of(begun) + 1) - max(begun, 0.0), 1.0)
 
     def _counter(self, steps: int) -> Counter:
         return _level_counter(steps - 1, self.noise)  # the last step is the epoch's end
@@ -294,14 +315,36 @@ class Points:
     ) -> tuple[Block, ...]:
         """Readings of all levels at the end of an epoch."""
         depth = self.depth_of(total)
+        if self.schedule.by_node:
+            return self._end_by_node(cells, depth, events, left, gate)
         planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
-        units = _checked_parts(planned, depth, left)
+        units = checked_parts(planned, depth, left)
         blocks = []
         for level, exact in enumerate(differences(cells, depth)):
             scale = self.scale(self.parts[1], int(units[level]))
             noisy = gate.laplace(exact, scale=scale) if self.budget.pure else gate.gaussian(exact, sigma=scale)
             variance = self.variance(int(units[level]))
             blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=variance))
+        return tuple(blocks)
+
+    def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
+        """Readings at the end of an epoch, level by level: each is planned from those above it."""
+        room, blocks, whole = np.array([left]), list[Block](), self.scale(self.parts[1])
+        for level, exact in enumerate(differences(cells, depth)):
+            above = [block.values for block in blocks]
+            units = checked_nodes(self.schedule.nodes(events, above, room.copy(), depth, whole), room)
+            measured = np.flatnonzero(units)
+            if not measured.size:
+                break
+            parts, kind = np.unique(units[measured], return_inverse=True)
+            scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
+            exact = exact[measured]
+            noisy = gate.laplace(exact, scale=scale) if self.budget.pure else gate.gaussian(exact, sigma=scale)
+            values, variance = np.zeros(units.size), np.full(units.size, np.inf)
+            values[measured] = noisy
+            variance[measured] = np.array([self.variance(part) for part in parts.tolist()])[kind]
+            blocks.append(Block(level=level, values=values, variance=variance))
+            room = np.repeat(room - units, 2)
         return tuple(blocks)
 
     def _needs(self, after: State) -> tuple[int, ...]:
@@ -327,19 +370,6 @@ def _clipped(counts: IntArray, cells: int) -> IntArray:
     """Counts of some of ``cells`` cells, within their limit. Moves no two counts further apart."""
     limit = _LARGEST_SUM // cells
     return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
-
-
-def _checked_parts(units: IntArray, levels: int, left: int) -> IntArray:
-    """A copy of the parts of a budget that a planner gives to each level: it may use its array again.
-
-    Raises ``ValueError`` unless they are whole numbers, one for each level, each at least ``LEAST``, that add up to at
-    most ``left``.
-    """
-    kept = np.array(units)
-    whole = kept.dtype == np.int64 and kept.shape == (levels,) and all(part >= LEAST for part in kept.tolist())
-    if not whole or sum(kept.tolist()) > left:
-        raise ValueError(f"a plan has no parts for each of {levels} levels, or they add up to more than is left")
-    return kept
 
 
 @cache

@@ -109,6 +109,17 @@ class Copies:
                 raise
         return self.unchecked
 
+    def newest(self) -> dict[str, int | None]:
+        """The newest tick that each mirror holds, -1 if it holds none; ``None`` if it does not answer."""
+        found = dict[str, int | None]()
+        for name, mirror in self._mirrors.items():
+            try:
+                known = mirror.newest()
+                found[name] = -1 if known is None else known.tick
+            except SinkError:
+                found[name] = None
+        return found
+
     def publish(self, sink: ParquetSink) -> int:
         """Copy to every mirror what it lacks, also if one before it fails; returns how many releases were copied.
 

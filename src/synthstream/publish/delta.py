@@ -10,14 +10,14 @@ import polars as pl
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.kinds import Content
-from synthstream.publish.mirrors import Copied, manifest_text
+from synthstream.publish.mirrors import Copied, OfFrames, manifest_text
 
 # A release is never forgotten unless its owner says so.
 _FOR_EVER = "interval 36500 days"
 _TICK, _HEAD, _MANIFEST = "synthstream.tick", "synthstream.head", "synthstream.manifest"
 
 
-class DeltaTable:
+class DeltaTable(OfFrames):
     """A Delta table; every release is one commit that takes the place of all rows.
 
     The commit names stream and tick as an application's transaction, so that a release is committed once, whatever
@@ -43,10 +43,6 @@ class DeltaTable:
     @property
     def name(self) -> str:
         return f"Delta table {self._place}"
-
-    @property
-    def content(self) -> Content:
-        return self._content
 
     @property
     def history(self) -> bool:

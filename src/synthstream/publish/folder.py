@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
+from synthstream.config.objects import ObjectPath
 from synthstream.config.settings import SETTINGS
 from synthstream.environment import REAL, Env, make_folder, sync, sync_parent, words
 from synthstream.errors import SinkError
@@ -90,7 +91,13 @@ class ParquetSink:
         return str(self.folder if tick is None else self.place(tick))
 
     def ticks(self) -> list[int]:
-        """Numbers of the releases that are there, rising."""
+        """Numbers of the releases that are there, rising. In an object store a release has its manifest."""
+        if isinstance(self.folder, ObjectPath):
+            try:
+                places = [path.parent.name for path in self.folder.glob("*/manifest.json")]
+            except OSError as error:
+                raise SinkError(f"{self.folder}: {error.strerror}.") from None
+            return sorted(int(name) for name in places if name.isdecimal())
         return sorted(int(p.name) for p in self.folder.glob("[0-9]*") if p.name.isdecimal() and p.is_dir())
 
     def last(self) -> Newest | None:
@@ -197,6 +204,16 @@ class ParquetSink:
         write_aside(aside, partial(self._write, release=release), self._env)
         self._env.do("rename release", partial(aside.rename, final))
 
+    def files(self, tick: int) -> dict[str, bytes]:
+        """All files of a tick's release that are still there, as they were published; its manifest is the last.
+
+        Raises:
+            SinkError: one is not what was published.
+        """
+        known = [name for name in self.manifest(tick)["files"] if (self.place(tick) / name).exists()]
+        found = {name: self._published(tick, name) for name in known}
+        return found | {"manifest.json": (self.place(tick) / "manifest.json").read_bytes()}
+
     def read(self, tick: int, name: str, *, columns: list[str] | None = None) -> pl.DataFrame:
         """One of the files of a tick's release, if it is what was published.
 
@@ -210,16 +227,21 @@ class ParquetSink:
         if name == "rows.parquet" and path.parent.is_dir() and not path.exists():
             raise SinkError(f"The rows of tick {tick} were dropped ('keep' in [sink]); its tables are still there.")
         try:
+            return pl.read_parquet(self._published(tick, name), columns=columns)
+        except pl.exceptions.PolarsError as error:
+            raise SinkError(f"{path} cannot be read by this version of Synthstream. Restore it.") from error
+
+    def _published(self, tick: int, name: str) -> bytes:
+        """Content of a file of a release, if it is what was published. Raises ``SinkError`` as :meth:`read` does."""
+        path = self.place(tick) / name
+        try:
             content = path.read_bytes()
             known = json.loads((path.parent / "manifest.json").read_text())["files"][path.name]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(f"{path.parent} cannot be read as a release. Restore it.") from error
         if hashlib.sha256(content).hexdigest() != known:
             raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. Restore it.")
-        try:
-            return pl.read_parquet(content, columns=columns)
-        except pl.exceptions.PolarsError as error:
-            raise SinkError(f"{path} cannot be read by this version of Synthstream. Restore it.") from error
+        return content
 
     def _write(self, folder: Path, *, release: Release) -> None:
         hashes: dict[str, str] = {}

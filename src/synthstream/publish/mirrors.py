@@ -29,18 +29,38 @@ class Mirror(Protocol):
         """For messages."""
 
     @property
-    def content(self) -> Content:
-        """What it gets."""
-
-    @property
     def history(self) -> bool:
         """Whether it keeps older releases. Without, it only needs the newest."""
 
     def newest(self) -> Copied | None:
         """What it holds. Raises ``SinkError`` if it holds something else, or cannot be read."""
 
+    def copy(self, sink: ParquetSink, tick: int) -> bool:
+        """Take a release of a sink whole, or not at all; do nothing if it, or a newer one, is there.
+
+        Returns:
+            Whether it was taken; ``False`` if the sink no longer has what the mirror wants of it.
+
+        Raises:
+            SinkError: it cannot be read there, or written here.
+        """
+
+
+class OfFrames:
+    """A mirror that takes rows or tables of a release, as one frame."""
+
+    _content: Content
+
     def put(self, frame: pl.DataFrame, *, tick: int, manifest: dict[str, Any]) -> None:
         """Take a release whole, or not at all; do nothing if it, or a newer one, is there. Raises ``SinkError``."""
+        raise NotImplementedError
+
+    def copy(self, sink: ParquetSink, tick: int) -> bool:
+        """See :meth:`Mirror.copy`."""
+        frame = sink.content(tick, self._content)
+        if frame is not None:
+            self.put(frame, tick=tick, manifest=sink.manifest(tick))
+        return frame is not None
 
 
 # Chain heads by tick, of what a state or a sink has; ``None`` where it has nothing.
@@ -110,13 +130,7 @@ def catch_up(sink: ParquetSink, mirror: Mirror, *, held: bool = False) -> int:
         refuse_emptied(mirror, known)
     refuse_fork(mirror, known, sink.head)
     first, end = 0 if known is None else known.tick + 1, 0 if last is None else last.tick + 1
-    copied = 0
-    for tick in range(first if mirror.history else max(first, end - 1), end):
-        frame = sink.content(tick, mirror.content)
-        if frame is not None:
-            mirror.put(frame, tick=tick, manifest=sink.manifest(tick))
-            copied += 1
-    return copied
+    return sum(mirror.copy(sink, tick) for tick in range(first if mirror.history else max(first, end - 1), end))
 
 
 def manifest_text(manifest: dict[str, Any]) -> str:

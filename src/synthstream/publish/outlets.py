@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, SinkConfig, aside
+from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig, aside
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import Anchor, ParquetSink, Sink
 from synthstream.publish.mirrors import Mirror
+from synthstream.publish.objects import ObjectFolder
 
 
 def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
@@ -74,6 +75,8 @@ def mark_of(mirror: AnyMirror) -> str:
 def _mirror(mirror: AnyMirror, stream: str, env: Env) -> Mirror:
     if isinstance(mirror, DeltaMirror):
         return DeltaTable(mirror.path, stream=stream, content=mirror.content, env=env)
+    if isinstance(mirror, FilesMirror):
+        return ObjectFolder(mirror.path, stream=stream, env=env)
     try:
         from synthstream.publish.postgres_table import PostgresTable
     except ImportError:

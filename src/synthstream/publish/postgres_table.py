@@ -16,7 +16,7 @@ from synthstream.config.tablenames import MANIFEST, TableName
 from synthstream.environment import REAL, Env
 from synthstream.errors import SinkError
 from synthstream.kinds import Content
-from synthstream.publish.mirrors import Copied, manifest_text, refuse_fork
+from synthstream.publish.mirrors import Copied, OfFrames, manifest_text, refuse_fork
 
 _Connection = psycopg.Connection[Any]
 
@@ -75,7 +75,7 @@ _WHY = {
 }
 
 
-class PostgresTable:
+class PostgresTable(OfFrames):
     """A table of PostgreSQL whose rows are those of the newest release; one transaction replaces them all.
 
     Rows are deleted and written, not truncated, and the table is never dropped or renamed: who is reading keeps what
@@ -100,10 +100,6 @@ class PostgresTable:
     @property
     def name(self) -> str:
         return f"PostgreSQL table {self._table}"
-
-    @property
-    def content(self) -> Content:
-        return self._content
 
     @property
     def history(self) -> bool:

@@ -14,6 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.objects import place_of
+from synthstream.config.sinks import SinkConfig
 from synthstream.errors import NotReleased, SchemaError, SinkError
 from synthstream.fit.population import Population
 from synthstream.measured import Committed, Measured
@@ -35,13 +37,15 @@ from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
-def releases(place: str | Path, *, simulate: bool = False) -> Releases:
+def releases(place: str | Path, *, simulate: bool = False, copy: str | Path | None = None) -> Releases:
     """The published releases of a stream.
 
     Args:
         place: a ``stream.toml``; or a folder of releases, or a site that ``publish`` wrote, or the http or https
             address of either: ``settings.toml``, which lies there, says what the stream is.
         simulate: of a ``stream.toml``: those of its simulated run.
+        copy: of a ``stream.toml``: read the releases here, in a folder, or at an address (``s3://...``) that a mirror
+            of kind ``files`` copies to.
 
     Raises:
         ConfigError: there is no valid configuration.
@@ -51,6 +55,9 @@ def releases(place: str | Path, *, simulate: bool = False) -> Releases:
     Example: ``synthstream.releases("https://data.example.org/evictions").last.table("zone")``
     """
     found = located(place, simulate=simulate)
+    if copy is not None:
+        config = replace(found.config, sink=SinkConfig(kind="parquet", path=place_of(str(copy), Path)))
+        return Releases(config)
     return Releases(found.config, sink=found.sink)
 
 

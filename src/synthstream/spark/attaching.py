@@ -49,7 +49,8 @@ class Attached:
             until: see :meth:`Stream.due`.
 
         Raises:
-            EngineError: the query failed. What was counted stays counted; what was not was not.
+            EngineError: the query failed, or somebody stopped it before it had counted all. What was counted stays
+                counted; what was not was not.
             BatchConflict: at the end: a batch came again with other rows. It counts as it came first; all others count.
             MirrorError: a mirror failed, after all that is due was published. The query goes on:
                 iterate again.
@@ -59,6 +60,11 @@ class Attached:
                 yield from self._closed(until)
         if self.every is not None:
             yield from self._closed(until)
+        elif not self._all_counted():
+            raise EngineError(
+                "the query was stopped before it had counted all rows that are there. What it counted stays counted, "
+                "and no tick was closed: attach again to go on."
+            )
         else:
             yield from released(self.stream, self.stream.due(until=until), until=until)
         if self._failures:  # what a batch holds decides about no release, so this is raised last
@@ -76,6 +82,10 @@ class Attached:
             raise EngineError(
                 "Spark ended the query; its own log says why. What was counted stays counted: attach again to go on."
             ) from None
+
+    def _all_counted(self) -> bool:
+        """Whether a query that has ended found nothing more to read: one that is stopped ends without an error too."""
+        return bool(self.query._jsq.streamingQuery().noNewData())
 
     def _closed(self, until: datetime | None) -> Iterator[Release]:
         progress, clock = self.query.lastProgress, self.stream.config.clock

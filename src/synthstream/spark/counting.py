@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.objects import place_of
 from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut
 from synthstream.ingest.counting import CountsByTick, PrivateRows, columns_of, files_of
 from synthstream.schema.coercion import require
@@ -65,7 +66,7 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
     left = dict[str, str]()
     total = merged(found, left)
     if left:
-        raise FilesLeftOut({Path(path): why for path, why in left.items()})
+        raise FilesLeftOut({place_of(path, Path): why for path, why in left.items()})
     return counting.nothing if total is None else total
 
 

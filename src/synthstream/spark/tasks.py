@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.objects import place_of
 from synthstream.errors import ConfigError, EngineError, FileDamaged, SchemaError, SynthstreamError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, encode, files_of
 from synthstream.ingest.files import together
@@ -126,7 +127,7 @@ def count_files(job: Job, batches: Batches) -> Batches:
         for batch in batches:
             for path, part in zip(batch["path"].to_pylist(), batch["part"].to_pylist(), strict=True):
                 try:
-                    yield from files.read(Path(path), chunk_rows=_CHUNK_ROWS, part=part)
+                    yield from files.read(place_of(path, Path), chunk_rows=_CHUNK_ROWS, part=part)
                 except (FileDamaged, SchemaError) as error:
                     left[path] = str(error)
 

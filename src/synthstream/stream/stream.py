@@ -337,8 +337,7 @@ class Stream:
         with self._store.transaction("publication"):
             self._store.put_population(tick, model.arrays())
             self._store.put_published(tick, manifest)
-        self._model, self._published = model, release
-        self.new += 1
+        self._model, self._published, self.new = model, release, self.new + 1
 
     def _models(self, tick: int) -> Models | None:
         """What was fitted while a tick was drawn, if it is still there."""
@@ -380,7 +379,7 @@ class Stream:
 
     @alone
     def status(self) -> dict[str, Any]:
-        """What was spent, how far the stream is, which mirrors did not answer last: what is, or may be, public."""
+        """What was spent, how far it is, which mirrors did not answer, whether rows wait for writers: may be public."""
         last = self._published
         return {
             "name": self.config.name,
@@ -391,6 +390,7 @@ class Stream:
             "spent": self._store.ledger(),
             "secure": self._secure,
             "unchecked": list(self._copies.unchecked),
+            "waits": self._intake.waits,
         }
 
     def _repr_html_(self) -> str:

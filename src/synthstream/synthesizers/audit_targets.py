@@ -254,7 +254,9 @@ def _nodes(mechanism: Points) -> DrawTarget:
         values = np.full(before.size, np.nan)
         for block in measured.blocks:
             if block.level < levels:
-                values[2**block.level - 1 : 2 ** (block.level + 1) - 1] = block.values
+                values[2**block.level - 1 : 2 ** (block.level + 1) - 1] = np.where(
+                    np.isinf(block.variance), np.nan, block.values
+                )
         return np.asarray(np.sign(shift) * (values - before)[differ])
 
     scale = mechanism.scale(cost)  # of a level that has all of the epoch's budget; no level has less noise

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
-from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.fit.tree import CAUTION, NodeReading, Span, masses
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
@@ -87,7 +87,7 @@ class _OfEpochs(_OfPoints[E]):
     mechanism: Points | Turnstile
     reading: type[E]
     skips_ticks = True
-    no_window = "its readings begin anew whenever the number of events has doubled, so they have no difference"
+    no_window = "its readings begin anew in every epoch of the number of events, so they have no difference"
 
     @staticmethod
     def shape(last: Cloud | None) -> Shape:
@@ -233,12 +233,16 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
             events = measured.total - measured.begun
             readings[block.level] = NodeReading(block.values, block.variance, events)
     begins = [*epochs, now.total]
-    depth = max([mechanism.depth_of(now.total), *(max(r, default=-1) + 1 for r in epochs.values())])
+    by_node = mechanism.schedule.by_node
+    deepest = max(max(r, default=-1) + 1 for r in epochs.values())
+    depth = deepest if by_node else max(mechanism.depth_of(now.total), deepest)
     spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
     dimension = mechanism.partition.dimension
     plain = masses(spans, depth=depth, dimension=dimension, shrink=False)
     as_proved = isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed"
-    fitted = plain if as_proved else masses(spans, depth=depth, dimension=dimension)
+    # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
+    caution = 0.0 if by_node else CAUTION
+    fitted = plain if as_proved else masses(spans, depth=depth, dimension=dimension, caution=caution)
     total = float(fitted.masses.sum())
     scale = max(now.total, 0.0) / total if total > 0 else 0.0
     return Cloud(
@@ -254,8 +258,11 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
 
 def _described(mechanism: Points) -> str:
     number = "the number of events is public" if mechanism.number_is_public else "the number of events at every tick"
+    when, where = "has doubled", "in"
+    if mechanism.schedule.by_node:
+        when, where = f"has grown {2 ** (1 / mechanism.schedule.epochs):.2g} times", "where events are, in"
     return (
-        f"{number}; left minus right in up to {mechanism.partition.depth} levels of halves whenever it has doubled, "
+        f"{number}; left minus right {where} up to {mechanism.partition.depth} levels of halves whenever it {when}, "
         f"upper levels more often; the budget divided {mechanism.schedule.words}"
     )
 
@@ -263,15 +270,32 @@ def _described(mechanism: Points) -> str:
 def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
     """By level, the variance of the sum of all last readings in one node, for events that are spread evenly.
 
-    Shape ``(depth of the last epoch that ended,)``.
+    Shape ``(depth of the last epoch that ended,)``. What is not worth a reading is even but for chance.
     """
     found, whole = np.zeros(mechanism.depth_of(events)), mechanism.scale(mechanism.parts[1])
-    for epoch in range(1, mechanism.epoch_of(events) + 1):
-        total = 2.0**epoch / mechanism.budget.epsilon
-        depth, left = mechanism.depth_of(total), WHOLE * 3 // 4
-        units = mechanism.schedule.end(Shape(np.ones(1), 0.0), total / 2, depth, whole, left)
+    begins = [0.0, *(mechanism.begin_of(epoch) for epoch in range(1, mechanism.epoch_of(events) + 1))]
+    for before, total in pairwise(begins):
+        depth, left, even = mechanism.depth_of(total), WHOLE * 3 // 4, Shape(np.ones(1), 0.0)
+        if mechanism.schedule.by_node:
+            units = _even_parts(mechanism, total - before, depth, left)
+            found[units.size : depth] += (total - before) / 2.0 ** np.arange(units.size, depth)  # chance alone
+        else:
+            units = mechanism.schedule.end(even, total / 2, depth, whole, left)
         found[: units.size] += [mechanism.variance(int(u)) for u in units]
     return found
+
+
+def _even_parts(mechanism: Points, events: float, depth: int, left: int) -> IntArray:
+    """Parts of each level for events that are spread evenly, down to the last one that is worth it."""
+    units, scale = list[int](), mechanism.scale(mechanism.parts[1])
+    while len(units) < depth:
+        # One node stands for all of its level.
+        part = mechanism.schedule.nodes(events / 2 ** len(units), [], np.array([left]), depth - len(units), scale)
+        if not part[0]:
+            break
+        units.append(int(part[0]))
+        left -= units[-1]
+    return np.array(units, dtype=np.int64)
 
 
 def forecast(mechanism: Points, events: int) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from synthstream.kinds import NEWEST, Edition
 from synthstream.partition import LEAST, WHOLE, EpochPlan, Shape
 from synthstream.workload import FloatArray, IntArray
 
@@ -19,8 +21,15 @@ _KAPPA = 0.5
 _ROUNDS = 4
 
 
+# Epochs while the number of events doubles, from edition 3 on.
+_EPOCHS = 2
+# A node is worth a reading if it holds this many times its noise.
+_WORTH = 2.0
+
 # Shares of an epoch's budget for readings while it is open: the least, if the newest epochs look alike, and the most.
 _CALM, _MOVING = 0.08, 0.45
+# The least where the end is planned by node: epochs are shorter and their ends sharper, so that more can be spared.
+_CALM_BY_NODE = 0.15
 # On average a quarter of an epoch's move counts: half of the move, for half of the time. So the move is compared with
 # four times the noise.
 _FAR = 4.0
@@ -31,15 +40,28 @@ class Schedule:
     """Parts of a budget by level.
 
     ``adaptive`` keeps the expected misplaced mass, times its distance, small: a level with A nodes above the noise,
-    each w wide, gets a part in proportion to sqrt(A w). ``fixed`` is the schedule of theorem ``points-accuracy``: parts
+    each w wide, gets a part in proportion to sqrt(A w). From edition 3 on the end of an epoch is planned node by node:
+    see :meth:`nodes`. ``fixed`` is the schedule of theorem ``points-accuracy``: parts
     fall by a = 2^((1 - 1/d) / 2) from a level to the one above it.
 
     Args:
         dimension: number of coordinates.
+        edition: a stream keeps the one that it began with.
     """
 
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
+    edition: Edition = NEWEST
+
+    @property
+    def by_node(self) -> bool:
+        """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""
+        return self.kind == "adaptive" and self.edition > 2
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs while the number of events doubles."""
+        return _EPOCHS if self.by_node else 1
 
     @property
     def words(self) -> str:
@@ -54,7 +76,8 @@ class Schedule:
 
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
-        return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR]]
+        new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
+        return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         """Parts at the end of an epoch, int64, shape ``(depth,)``, all at least ``LEAST``, at most ``left`` together.
@@ -80,11 +103,12 @@ class Schedule:
             steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
             return EpochPlan(_units(self._falling(depth), WHOLE // 3), steps)
         levels, steps = depth, np.zeros(0, dtype=np.int64)
-        share, part = np.zeros(0), _CALM
+        calm = _CALM_BY_NODE if self.by_node else _CALM
+        share, part = np.zeros(0), calm
         while levels:
             share, nodes = self._fair(shape.masses, events, levels, scale / _MOVING)
             noise = float(np.sum(nodes * self._width(levels) * scale / share)) / _MOVING / max(events, 1.0)
-            part = _CALM + (_MOVING - _CALM) * shape.moving / (shape.moving + _FAR * noise)
+            part = calm + (_MOVING - calm) * shape.moving / (shape.moving + _FAR * noise)
             missed = nodes * scale / part / share
             steps = np.clip(_KAPPA * events / missed, 1, _MOST_STEPS).astype(np.int64)
             often = np.flatnonzero(steps > 1)
@@ -95,6 +119,27 @@ class Schedule:
         if not levels:
             return EpochPlan(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
+
+    def nodes(self, events: float, above: Sequence[FloatArray], left: IntArray, depth: int, scale: float) -> IntArray:
+        """Parts for every node of the next level, int64, shape ``(2**level,)``; 0: it is not worth measuring.
+
+        A node that holds m events can be halved about log2(m / noise) times before its parts drown in noise. What is
+        left of the budget is divided among these levels, each getting 2^((1 - 1/d) / 2) times as much as the one above
+        it: the square root of how the sum of the widths of all nodes grows.
+        """
+        mass = np.array([max(events, 0.0)])
+        for values in above:
+            half = np.clip(values, -mass, mass)
+            mass = np.stack([mass + half, mass - half], axis=1).reshape(-1) / 2
+        worth, levels = mass * left / (WHOLE * _WORTH * scale), np.ones(mass.size)
+        for _ in range(_ROUNDS):
+            levels = np.maximum(np.log2(np.maximum(worth / levels, 1e-9)), 1.0)
+        levels = np.minimum(np.ceil(levels), depth - len(above))
+        deeper = 2 ** ((1 - 1 / self.dimension) / 2)
+        parts = left * (deeper - 1) / (deeper**levels - 1) if self.dimension > 1 else left / levels
+        # Few different numbers: three binary digits each.
+        units = _rounded(parts)
+        return np.where((worth > 1) & (units >= LEAST), np.minimum(units, left), 0)
 
     def _falling(self, depth: int) -> FloatArray:
         return np.asarray(2.0 ** ((1 - 1 / max(self.dimension, 2)) / 2 * (np.arange(depth) - depth)))
@@ -142,3 +187,9 @@ def _units(share: FloatArray, whole: int) -> IntArray:
         return np.zeros(0, dtype=np.int64)
     units = np.floor(share / share.sum() * (whole - LEAST * share.size)) + LEAST
     return np.asarray(units.astype(np.int64))
+
+
+def _rounded(parts: FloatArray) -> IntArray:
+    """Whole numbers of at most three binary digits that count, so that there are few different ones; not above."""
+    mantissa, exponent = np.frexp(parts)
+    return np.asarray(np.floor(np.ldexp(np.floor(mantissa * 8) / 8, exponent)).astype(np.int64))

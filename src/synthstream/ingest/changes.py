@@ -1,0 +1,77 @@
+"""Changes of a table, as Debezium writes them, as rows that add events and rows that take events away.
+
+An insertion, or a row of the first snapshot, adds a row; a deletion takes away the row that was there; an update does
+both, and is two events. A message without a value follows each deletion, for Kafka's own use: it is none. Neither is
+one that is not about a row (``TRUNCATE``, a logical message). What cannot be read as a change adds one row in which
+every column is missing, as any message that cannot be read does.
+
+What is inserted has its own time. What is taken away, and what an update puts in its place, has the time of the change:
+a row that counted long ago cannot be uncounted then. What was there is known only if the table has REPLICA IDENTITY
+FULL; without, each column that is not told of a row that is taken away is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+Cells = Mapping[str, Any]
+
+_NO_COLUMNS: dict[str, Any] = {}
+_NO_ROW = ("t", "m")  # TRUNCATE, and a message of an application's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """How changes become rows.
+
+    Args:
+        op: the column that says -1 of a row that is taken away.
+        time: the column of the clock, if there is one.
+    """
+
+    op: str
+    time: str | None
+
+    def rows(self, content: bytes | None, found: Cells) -> Iterator[Cells]:
+        """The rows of a message: none, one, or two.
+
+        Args:
+            content: of the message.
+            found: the object in it, numbers as text; without keys if it holds none.
+
+        Example:
+            >>> changes = Changes(op="op", time="seen")
+            >>> told = {"op": "u", "before": {"n": "1"}, "after": {"n": "2"}, "source": {"ts_ms": "0"}}
+            >>> [(row["op"], row["n"], row["seen"][:10]) for row in changes.rows(b"{...}", told)]
+            [('-1', '1', '1970-01-01'), ('1', '2', '1970-01-01')]
+        """
+        if content is None:
+            return
+        inside = found.get("payload")
+        told = inside if isinstance(inside, dict) and "schema" in found else found
+        kind, source = told.get("op"), told.get("source")
+        at = _moment((source if isinstance(source, dict) else told).get("ts_ms"))
+        if kind in ("u", "d"):
+            yield self._row(told.get("before"), "-1", at)
+        if kind == "u":
+            yield self._row(told.get("after"), "1", at)
+        elif kind in ("c", "r"):
+            yield self._row(told.get("after"), "1", None)
+        elif kind != "d" and kind not in _NO_ROW:
+            yield self._row(None, "1", None)
+
+    def _row(self, cells: object, op: str, at: str | None) -> Cells:
+        """A row, at the moment of its change if that is told."""
+        row = {**(cells if isinstance(cells, dict) else _NO_COLUMNS), self.op: op}
+        return row if self.time is None or at is None else {**row, self.time: at}
+
+
+def _moment(milliseconds: object) -> str | None:
+    """A number of milliseconds since 1970, as text, as ISO 8601; ``None`` if it is no such number."""
+    try:
+        return datetime.fromtimestamp(int(str(milliseconds)) / 1000, tz=UTC).isoformat()
+    except (ValueError, OverflowError, OSError):
+        return None

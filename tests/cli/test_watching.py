@@ -1,0 +1,150 @@
+"""What an operator's machines watch: OpenMetrics, a check by exit status, a command after each release."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from tests.support.command import synthstream
+from tests.support.configs import AGE, SINK, WARD, source, stream_toml
+from tests.support.visits import visits
+
+MIRROR = '[[mirror]]\nkind = "delta"\npath = "lake"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three releases, of which a mirror has one."""
+    visits([1, 1, 2, 5] * 100).write_parquet(tmp_path / "visits-1.parquet")
+    written(tmp_path, MIRROR)
+    assert synthstream("run", "stream.toml", "--yes", "--until", "2026-01-02", cwd=tmp_path).returncode == 0
+    written(tmp_path)
+    assert synthstream("run", "stream.toml", "--until", "2026-01-04", cwd=tmp_path).returncode == 0
+    return tmp_path
+
+
+def written(folder: Path, *sections: str, path: str = "visits*.parquet", name: str = "visits") -> None:
+    text = stream_toml(WARD, AGE, source(path), SINK, *sections)
+    (folder / "stream.toml").write_text(text.replace('name = "visits"', f"name = {json.dumps(name)}"))
+
+
+def read(text: str) -> list[Metric]:
+    """What a monitor reads: by the parser of Prometheus's own client, which is strict."""
+    return list(text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
+
+
+def measured(folder: Path) -> dict[tuple[str, ...], float]:
+    """Values by name and labels."""
+    told = synthstream("status", "stream.toml", "--metrics", cwd=folder)
+    assert told.returncode == 0, told.stderr
+    found = {}
+    for family in read(told.stdout):
+        assert family.type == "gauge"
+        assert family.documentation
+        for sample in family.samples:
+            labels = {key: value for key, value in sample.labels.items() if key != "stream"}
+            found[(sample.name.removeprefix("synthstream_"), *labels.values())] = float(sample.value)
+    return found
+
+
+def test_metrics_tell_what_is_public_and_no_more(folder: Path) -> None:
+    written(folder, MIRROR, '[status]\nfree = "1 kB"\n')
+    found = measured(folder)
+    assert found.pop(("release_age_seconds",)) > 86_400
+    assert found == {
+        ("ticks_released",): 3,
+        ("ticks_due",): 2,
+        ("run_refused",): 0,
+        ("mirror_answered", "delta 1"): 1,
+        ("mirror_lag_ticks", "delta 1"): 2,
+        ("source_answered",): 1,
+        ("disk_low", "state"): 0,
+        ("disk_low", "releases"): 0,
+    }
+
+
+def test_metrics_tell_what_does_not_answer(folder: Path) -> None:
+    (folder / "lake").rename(folder / "away")
+    (folder / "lake").write_text("no folder")
+    written(folder, MIRROR, '[status]\nfree = "1000 PB"\n', path="elsewhere/visits*.parquet")
+    found = measured(folder)
+    assert found["mirror_answered", "delta 1"] == 0
+    assert ("mirror_lag_ticks", "delta 1") not in found
+    assert found["source_answered",] == 0
+    assert found["disk_low", "state"] == 1
+    shutil.rmtree(folder / "state")
+    assert measured(folder)["run_refused",] == 1
+
+
+def test_a_name_cannot_break_the_text(tmp_path: Path) -> None:
+    written(tmp_path, name='a"b\\c')
+    told = synthstream("status", "stream.toml", "--metrics", cwd=tmp_path).stdout
+    labels = {s.labels["stream"] for family in read(told) for s in family.samples}
+    assert labels == {'a"b\\c'}
+
+
+def test_status_says_that_a_mirror_lags_until_it_is_copied_to(folder: Path) -> None:
+    written(folder, MIRROR)
+    assert "Mirror   delta 1 lags 2 release(s) behind" in synthstream("status", "stream.toml", cwd=folder).stdout
+    assert synthstream("run", "stream.toml", "--until", "2026-01-04", cwd=folder).returncode == 0
+    assert "Mirror" not in synthstream("status", "stream.toml", cwd=folder).stdout
+    told = json.loads(synthstream("status", "stream.toml", "--json", cwd=folder).stdout)
+    assert told["mirrors"] == [{"name": "delta 1", "tick": 2, "lag": 0}]
+    (folder / "lake").rename(folder / "away")
+    (folder / "lake").write_text("no folder")
+    assert "Mirror   delta 1 does not answer" in synthstream("status", "stream.toml", cwd=folder).stdout
+
+
+def test_a_check_ends_with_status_1_where_a_hand_is_needed(folder: Path) -> None:
+    assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 1  # two ticks are due
+    assert synthstream("run", "stream.toml", "--until", "2026-01-05", cwd=folder).returncode == 0
+    assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 0  # one: its run may be at it
+    text = (folder / "stream.toml").read_text()
+    (folder / "stream.toml").write_text(text.replace("horizon = 8", "horizon = 9"))
+    assert synthstream("status", "stream.toml", "--check", cwd=folder).returncode == 1
+
+
+NOTE = """
+import os, pathlib, sys
+place = pathlib.Path(os.environ["SYNTHSTREAM_RELEASE"])
+with open("noted", "a") as file:
+    print(os.environ["SYNTHSTREAM_TICK"], place.name, (place / "manifest.json").exists(), os.environ["SYNTHSTREAM_END"],
+          (place.parent / "datapackage.json").exists(), file=file)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_command_runs_after_each_release_and_delays_none(folder: Path, status: int, follow: bool) -> None:
+    (folder / "note.py").write_text(NOTE)
+    command = f"{sys.executable} note.py {status}"
+    ended = synthstream("run", "stream.toml", "--then", command, *["--follow"] * follow, cwd=folder)
+    assert (folder / "noted").read_text().splitlines() == [
+        "3 000003 True 2026-01-05T00:00:00+00:00 True",
+        "4 000004 True 2026-01-06T00:00:00+00:00 True",
+    ]
+    assert ended.returncode == (2 if status else 0)
+    assert ended.stderr.count("status 3. The release is published") == (2 if status else 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"), [("", "name a command"), ("echo 'a", "is not closed"), ("no-such-program", "No such file")]
+)
+def test_a_command_that_cannot_be_is_told(folder: Path, command: str, says: str) -> None:
+    ended = synthstream("run", "stream.toml", "--then", command, cwd=folder)
+    assert ended.returncode == 2
+    assert says in ended.stderr
+
+
+def test_a_file_left_out_does_not_keep_the_command_from_running(folder: Path) -> None:
+    (folder / "visits-2.parquet").write_bytes(b"damaged")
+    ended = synthstream("run", "stream.toml", "--then", "touch ran", cwd=folder)
+    assert ended.returncode == 1
+    assert (folder / "ran").exists()
