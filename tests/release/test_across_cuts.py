@@ -20,6 +20,7 @@ from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
 from synthstream.stream.opening import system_gate
 from synthstream.stream.succession import succeed
+from synthstream.stream.verification import verify
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import text_of
 from tests.support.successors import CUT, NEW, OLD, events, half, renamed, written
@@ -148,3 +149,73 @@ def test_a_delta_mirror_takes_the_new_columns(tmp_path: Path) -> None:
     copy = deltalake.DeltaTable(tmp_path / "copy")
     assert [field.name for field in copy.schema().fields] == ["ward", "x", "paid"]
     assert copy.version() == 7
+
+
+def by_tick(frame: pl.DataFrame, column: str) -> dict[tuple[int, str], int]:
+    tick = (pl.col("when") - datetime(2026, 1, 1)).dt.total_days().alias("tick")
+    return {(t, str(v)): n for t, v, n in frame.group_by(tick, column).len().iter_rows()}
+
+
+def told(lines: pl.DataFrame) -> dict[tuple[int, str], float]:
+    tick = (pl.col("start") - datetime(2026, 1, 1)).dt.total_days().alias("tick")
+    return {(t, v): n for t, v, n in lines.select(tick, "value", "measured").iter_rows() if round(n)}
+
+
+def test_series_are_over_the_newest_columns_and_files_over_their_own(tmp_path: Path) -> None:
+    frame = events()
+    releases = Releases(gone_on(tmp_path, frame))
+    assert told(releases.series("ward")) == pytest.approx(by_tick(renamed(frame), "ward"))
+    after = frame.filter(pl.col("when") >= datetime(2026, 1, 1 + CUT)).with_columns(paid=pl.lit("missing"))
+    assert told(releases.series("paid")) == pytest.approx(by_tick(after, "paid"))  # what waited came without it
+    steps = releases.series("ward", every="6d")  # one across the cut, and one after it
+    assert steps["start"].n_unique() == 2
+    sums = dict(steps.group_by("value").agg(pl.col("measured").sum()).rows())
+    assert {ward: n for ward, n in sums.items() if round(n)} == pytest.approx(wards(frame))
+    assert releases.series("paid", every="2d")["start"].unique().sort().dt.day().to_list() == [CUT + 1, CUT + 3]
+    with pytest.raises(NotReleased, match="no step of 8d lies after 'paid'"):
+        releases.series("paid", every="8d")
+    for release in releases:
+        ward = release.series.filter(pl.col("column") == "ward")
+        assert ("BC" in ward["value"].to_list()) == (release.tick >= CUT)
+        rows = frame if release.tick < CUT else renamed(frame)
+        truth = {key: n for key, n in by_tick(rows, "ward").items() if key[0] == release.tick}
+        assert told(ward.filter(pl.col("span") == "tick")) == pytest.approx(truth)
+
+
+def test_errors_of_steps_across_a_cut_are_those_of_releases_and_windows(tmp_path: Path) -> None:
+    releases = Releases(gone_on(tmp_path, events()))
+    for every, first, same in (("6d", 1, releases.at(5)), ("3d", 4, releases.between("2026-01-04", "2026-01-07"))):
+        lines = releases.series("ward", every=every).filter(pl.col("start") == datetime(2026, 1, first))
+        stderr = dict(lines.select("value", "stderr").rows())
+        assert stderr["BC"] >= stderr["A"] > 0
+        assert stderr == pytest.approx(dict(same.table("ward").select("ward", "stderr").rows()))
+    assert stderr["BC"] == stderr["A"]  # of a difference: the largest of the table, for all of its cells
+
+
+def test_rows_that_stand_for_several_events_keep_their_weights(tmp_path: Path) -> None:
+    few, frame = "[synthesizer]\npopulation = 1000\n", events(4000)
+    old = half(tmp_path, frame, OLD + few)
+    config = succeed(old, written(tmp_path, NEW + few, "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    releases = Releases(config)
+    before, after = releases.at(CUT - 1), releases.last
+    assert isinstance(before, TableRelease)
+    assert isinstance(after, TableRelease)
+    assert before.model.weights is not None
+    assert len(before.model.codes) <= 1000
+    assert len(after.model.codes) <= 2000  # those of both sides
+    assert after.model.number == len(frame)
+    assert after.compare(before, ["ward"])["then"].sum() == before.model.number
+    assert releases.between("2026-01-03", "2026-01-07").model.number == between(frame, 2, 6).height
+    assert not verify(config, rebuild=True).findings
+
+
+def test_a_site_is_refused_and_the_report_is_not(tmp_path: Path) -> None:
+    gone_on(tmp_path, events())
+    said = CliRunner().invoke(app, ["publish", str(tmp_path / "new.toml"), str(tmp_path / "site")])
+    assert said.exit_code == 2
+    assert "went on with other settings at tick 4" in " ".join(said.output.split())
+    assert not (tmp_path / "site").exists()
+    page = tmp_path / "report.html"
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "new.toml"), "-o", str(page)]).exit_code == 0

@@ -76,3 +76,19 @@ def test_rows_of_a_bin_that_was_cut_lie_evenly() -> None:
     old, new = (Schema(columns=(Number(name="x", min=0, max=6, bins=bins),)) for bins in (2, 3))
     rows = mapping_of(old, new).rows(np.zeros((9000, 1), dtype=np.int32), np.random.default_rng(0))
     assert np.bincount(rows[:, 0], minlength=4) == pytest.approx([6000, 3000, 0, 0], abs=200)
+
+
+def test_edges_and_logarithmic_bins_are_divided_on_their_own_scale() -> None:
+    uneven = Number(name="x", min=0, max=100, bins=3, cuts=(0, 10, 50, 100))
+    assert mapped(uneven, Number(name="x", min=0, max=100, bins=2))[:3].argmax(axis=1).tolist() == [0, 0, 1]
+    ages, finer = (Integer(name="n", min=0, max=99, cuts=cuts) for cuts in ((0, 18, 65, 100), (0, 18, 30, 65, 100)))
+    assert mapped(ages, finer)[1, :4] == pytest.approx([0, 12 / 47, 35 / 47, 0])
+    decades = Number(name="m", min=1, max=10_000, bins=2, scale="log")
+    halves = mapped(decades, Number(name="m", min=1, max=10_000, bins=4, scale="log"))
+    assert halves[0, :4] == pytest.approx([0.5, 0.5, 0, 0])
+    assert mapped(decades, Number(name="m", min=-5, max=20_000, bins=1))[:2, 0].tolist() == [1.0, 1.0]
+
+
+def test_a_column_that_is_read_from_another_one_keeps_its_values() -> None:
+    old, new = Category(name="d", values=("A", "B")), Category(name="d", values=("A", "B"), source="place")
+    assert mapped(old, new).argmax(axis=1).tolist() == [0, 1, 2, 3]  # other and missing too

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,22 @@ from typer.testing import CliRunner
 from synthstream import Counting, Stream
 from synthstream.cli.app import app
 from synthstream.config.config import load
-from synthstream.errors import ConfigError, CountsMismatch, RecoveryRefused, StateError, StateMismatch, StateRolledBack
+from synthstream.errors import (
+    ConfigError,
+    CountsMismatch,
+    RecoveryRefused,
+    SchemaError,
+    StateError,
+    StateMismatch,
+    StateRolledBack,
+)
 from synthstream.forecast.planning import plan
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import planned, succeed
 from synthstream.stream.verification import verify
+from synthstream.testing.environments import At
 from tests.support.configs import source
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, text_of
@@ -149,6 +158,52 @@ def test_deleting_an_old_event_counts_in_no_successor(tmp_path: Path) -> None:
         stream.update(pl.concat(gone))
         list(stream.run())
         assert count(stream.last, []) == {(): len(frame) - 1}  # the later deletion is an event of its own
+
+
+@pytest.mark.parametrize("read_again", [False, True])
+def test_requests_to_forget_count_on_one_side_alone_and_once(tmp_path: Path, read_again: bool) -> None:
+    head, files = 'op = "op"\n', source("rows-*.parquet")
+    frame = events(60).select(COLUMNS).with_columns(op=pl.lit(1))
+    frame.write_parquet(tmp_path / "rows-1.parquet")
+    old = written(tmp_path, head + OLD + files)
+    with Stream(old, gates=exact) as stream:
+        list(stream.run())
+        event(2).write_parquet(tmp_path / "waits.parquet")
+        stream.corrections.forget(tmp_path / "waits.parquet", request="waits")  # no tick of the old stream takes it in
+        stream.corrections.retire("rows-1.parquet")
+    succeed(old, written(tmp_path, head + NEW + files, "new.toml"), gates=exact, read_again=read_again)
+    dated = pl.concat([event(None), *(event(day) for day in (1, CUT, CUT + 1, CUT + 2))])  # two since the cut
+    dated.write_parquet(tmp_path / "request.parquet")
+    with Stream(written(tmp_path, head + NEW + files, "new.toml"), gates=exact) as stream:
+        assert stream.corrections.listed() == [("rows-1.parquet", "retired")]
+        stream.corrections.forget(tmp_path / "waits.parquet", request="waits")  # it is known
+        for _ in range(2):
+            stream.corrections.forget(tmp_path / "request.parquet", request="R1")
+        list(stream.run())
+        assert stream.findings == {}
+        inside = pl.col("when") < datetime(2026, 1, 1 + CUT)  # what waits is forgotten, to be read again
+        truth = frame.filter(inside).height if read_again else len(frame)
+        assert count(stream.last, []) == {(): truth - 2}
+        dated.drop("when").write_parquet(tmp_path / "request.parquet")
+        with pytest.raises(SchemaError, match="'when' is missing"):
+            stream.corrections.forget(tmp_path / "request.parquet", request="R2")
+
+
+def test_each_side_waits_as_its_own_settings_say(tmp_path: Path) -> None:
+    old, wait = half(tmp_path, events()), 'wait = "3d"\nhorizon = 20'
+    config = succeed(old, written(tmp_path, NEW.replace("horizon = 20", wait), "new.toml"), gates=exact)
+    with Stream(config, gates=exact, env=At(datetime(2026, 1, 10, tzinfo=UTC))) as stream:
+        assert len(list(stream.run())) == 2  # ticks 4 and 5: of tick 6 three days have not passed
+    manifests = [json.loads((tmp_path / f"releases/{tick:06d}/manifest.json").read_text()) for tick in range(CUT + 2)]
+    assert [manifest.get("wait") for manifest in manifests] == [None] * CUT + ["3d"] * 2
+    assert not verify(config, rebuild=True).findings
+
+
+def test_a_stream_whose_rows_have_no_time_has_no_successor(tmp_path: Path) -> None:
+    old, new = (text.replace('column = "when"\n', "") for text in (OLD, NEW))
+    config = half(tmp_path, events(), old)
+    with pytest.raises(ConfigError, match=r"clock\.column: rows have no time"):
+        succeed(config, written(tmp_path, new, "new.toml"), gates=exact)
 
 
 def test_read_again_takes_new_columns_from_the_files_and_counts_each_row_once(tmp_path: Path) -> None:

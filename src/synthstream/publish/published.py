@@ -173,6 +173,9 @@ class Releases:
         years are those of the calendar; a tick belongs to the one that it begins in. Numbers of a longer step have the
         error of their own difference, not of the sum of its ticks.
 
+        Where the stream went on with other settings, all of it is over the newest columns: steps that begin before a
+        column was recorded are left out, and columns that ended are in single releases alone.
+
         Args:
             column: whose values to count apart; left out: all events together.
             every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``; left out: one tick. With
@@ -190,15 +193,19 @@ class Releases:
 
         Example: ``releases.series("zone", every="1mo")``
         """
-        marginal, found = self._small(column), list[pl.DataFrame]()
+        marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
         for first, counted in self._counted(every):
             tables = counted.workload.marginals
+            if every is not None and first < recorded:
+                continue
             if every is not None and (marginal not in tables or counted.since[tables.index(marginal)] != first):
                 raise NotReleased(
                     f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
                     f"{every}. Leave 'every' out: each line then says from when to when it counts."
                 )
             found.append(self._lines(only(counted, [tables.index(marginal)] if marginal in tables else [])))
+        if not found:
+            raise NotReleased(f"series: no step of {every} lies after {column!r} was first recorded. Leave 'every' out")
         return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
 
     def counts(self, *, every: str | None = None) -> pl.DataFrame:
@@ -263,6 +270,11 @@ class Releases:
         if self.config.workload is not None and marginal not in self.config.workload.marginals:
             raise SchemaError(f"series: this stream does not count {column or 'all events'} alone")
         return marginal
+
+    def _recorded(self, column: str | None) -> int:
+        """First tick whose rows have a column, which a successor may have added."""
+        lives = [life.after for life in self.config.lives if life.after is not None and column is not None]
+        return max((after.tick or 0 for after in lives if column not in after.config.schema.names), default=0)
 
     def _newest(self) -> int:
         last = self._sink.last()
