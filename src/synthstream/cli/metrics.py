@@ -25,7 +25,7 @@ class Gauge(NamedTuple):
 
 
 def openmetrics(config: StreamConfig, found: dict[str, Any]) -> str:
-    """What is public of a stream, in the text format of OpenMetrics 1.0 (RFC draft ``openmetrics``, IETF 2020).
+    """What is public of a stream, in the text format of OpenMetrics 1.0 (the draft of the IETF).
 
     Args:
         config: of the stream.
