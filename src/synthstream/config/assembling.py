@@ -75,13 +75,7 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
         problems.attempt("source", partial(_check_reading, file, file.source))
     if budget is not None:
         problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
-    if file.sink is not None:
-        problems.attempt("sink.path", partial(lie_apart, base, file.state, file.sink.path))
-    for i, mirror in enumerate(file.mirror):
-        problems.attempt(f"mirror.{i}", partial(check_mirror, file, base, mirror))
-    if file.encryption is not None:
-        releases = None if file.sink is None else file.sink.path
-        problems.attempt("encryption", partial(file.encryption.check, base, file.state, releases))
+    _check_places(file, base, problems)
     problems.raise_if_any()
     if budget is None or clock is None or unit is None or schema is None:
         raise problems.error()
@@ -111,6 +105,17 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
         "status": file.status,
         "after": after,
     }
+
+
+def _check_places(file: File, base: Path, problems: Problems) -> None:
+    """Note what lies where it must not."""
+    if file.sink is not None:
+        problems.attempt("sink.path", partial(lie_apart, base, file.state, file.sink.path))
+    for i, mirror in enumerate(file.mirror):
+        problems.attempt(f"mirror.{i}", partial(check_mirror, file, base, mirror))
+    if file.encryption is not None:
+        releases = None if file.sink is None else file.sink.path
+        problems.attempt("encryption", partial(file.encryption.check, base, file.state, releases))
 
 
 def _after(
