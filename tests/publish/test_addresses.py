@@ -151,6 +151,23 @@ def test_settings_of_a_successor_hold_those_of_all_before_it(tmp_path: Path) -> 
     assert not verify(synthstream.releases(tmp_path / "public/here").config).findings
 
 
+def test_a_successor_that_has_released_nothing_leaves_readers_what_they_have(tmp_path: Path) -> None:
+    old = half(tmp_path, events())
+    describe(old)
+    told = [tmp_path / "releases" / name for name in (SETTINGS, "datapackage.json", "deployment.yaml")]
+    before = [path.read_text() for path in told]
+    config = succeed(old, written(tmp_path, NEW, "new.toml"), gates=exact)
+    describe(config)
+    assert [path.read_text() for path in told] == before
+    assert len(synthstream.releases(tmp_path / "releases").series("ward", every="2d")) > 0
+    with Stream(config, gates=exact) as stream:
+        stream.release()
+    with pytest.raises(ConfigError, match="went on with other settings at tick 4"):
+        synthstream.releases(tmp_path / "releases")
+    describe(config)
+    assert len(synthstream.releases(tmp_path / "releases")) == CUT + 1
+
+
 def test_only_what_is_needed_is_fetched(address: str) -> None:
     Served.asked.clear()
     synthstream.releases(f"{address}/here").last.table("ward")

@@ -126,6 +126,7 @@ def descriptions(config: StreamConfig, *, beside: bool = False) -> dict[str, str
         raise SinkError(f"{sink.folder} holds no release yet; there is nothing to describe.")
     config = as_begun(config)
     refuse_other_releases(config, sink)
+    config = config.at(last.tick)  # a successor that has released nothing describes what was there before it
     place, manifest = sink.place(last.tick), sink.manifest(last.tick)
     try:
         sizes = {name: (place / name).stat().st_size for name in (*manifest["files"], "manifest.json")}
