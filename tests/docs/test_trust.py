@@ -45,6 +45,7 @@ DECLARED = {
     "cli/runtime.py": "what an exception shows",
     "compiling.py": "whose code runs",
     "config/config.py": "how much noise",
+    "config/assembling.py": "how much noise",
     "environment.py": "the clock",
     "errors.py": "what an error shows",
     "cli/check.py": "private rows",
