@@ -74,6 +74,8 @@ class Measured:
         measured_at: tick at whose end each marginal was measured, int64, shape ``(marginals,)``: it counts the events
             of ticks ``since..measured_at``. ``None``: all at ``tick``, which is so of what passes the gate at one tick.
         rows: noisy number of rows up to this tick, of either sign, where it was counted.
+        by_cell: variance of each cell, shape ``(cells,)``, where cells of one table differ: values were merged at a
+            cut. ``variance`` is then no less than that of any cell.
     """
 
     tick: int
@@ -84,6 +86,7 @@ class Measured:
     order: IntArray | None = None
     measured_at: IntArray | None = None
     rows: float | None = None
+    by_cell: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if self.since is None:
@@ -98,6 +101,10 @@ class Measured:
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         return self.values if self.rows is None else np.append(self.values, self.rows), self.variance
+
+    def cell_variance(self) -> FloatArray:
+        """Variance of each cell, shape ``(cells,)``."""
+        return np.repeat(self.variance, self.workload.lengths) if self.by_cell is None else self.by_cell
 
     def events(self) -> tuple[float, float] | None:
         if () not in self.workload.marginals or self.since[self.workload.marginals.index(())]:

@@ -115,7 +115,7 @@ finally:
     asked = {"_SYNTHSTREAM_COMPLETE": "complete_bash", "COMP_WORDS": "synthstream s", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ | asked)  # noqa: S603
-    assert result.stdout.split() == ["schema", "status", "sample", "series", "source"]
+    assert result.stdout.split() == ["schema", "status", "sample", "series", "succeed", "source"]
     assert result.stderr == "[]\n"
 
 
@@ -459,7 +459,7 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
     for name in ("whole", "stopped"):
         assert synthstream(*line, cwd=tmp_path / name).returncode == 0
     whole, after = (published(tmp_path / name / "releases-simulated") for name in ("whole", "stopped"))
-    assert len(whole) == 4 * 5 + 3
+    assert len(whole) == 4 * 5 + 4
     assert whole == after
 
 

@@ -151,6 +151,11 @@ def scout(folder: Path, kind: str) -> tuple[list[str], list[str], list[tuple[str
     world.drive(folder, kind, exact=True, env=env, ticks=world.TICKS)
     observer = Observer()
     observer.look(folder)
+    return env.names, *loaded(), observer.seen
+
+
+def loaded() -> tuple[list[str], list[tuple[str, str, Any]]]:
+    """Imports and compiled functions of this process."""
     compiled = [
         (name, key, list(value.signatures))
         for name, module in list(sys.modules.items())
@@ -158,7 +163,7 @@ def scout(folder: Path, kind: str) -> tuple[list[str], list[str], list[tuple[str
         for key, value in vars(module).items()
         if hasattr(value, "signatures") and hasattr(value, "compile") and value.signatures
     ]
-    return env.names, list(sys.modules), compiled, observer.seen
+    return list(sys.modules), compiled
 
 
 def warm(modules: list[str], compiled: list[tuple[str, str, Any]]) -> None:

@@ -13,12 +13,15 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.config.config import load
+from synthstream.errors import StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt, republish
+from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
-from synthstream.testing.environments import At
+from synthstream.testing.environments import At, Interrupting, When
 from synthstream.testing.gates import ExactGate
 from tests.support.streams import configured, text_of
 
@@ -94,6 +97,45 @@ def test_a_stored_state_of_an_earlier_version_goes_on(tmp_path: Path, state: str
         stream.release()
         assert stream.closed == 5
     assert {p: p.read_bytes() for p in before} == before
+    assert verify(config).findings == []
+    kept = folder / "state/store.db.format-3"
+    assert kept.exists() == state.startswith("format-3")  # what it was, as a backup
+    if kept.exists():
+        kept.replace(folder / "state/store.db")
+        with pytest.raises(StateRolledBack, match="is a backup"):
+            Stream(config)
+
+
+def test_a_state_of_an_older_format_says_what_cannot_go_on(tmp_path: Path) -> None:
+    """Rows that wait in it are not told apart as later formats tell them."""
+    folder = stored(tmp_path, "format-3-always")
+    text = (folder / "stream.toml").read_text()
+    (folder / "new.toml").write_text(
+        text.replace("epsilon = 2.0", "epsilon = 1.0") + '[after]\nconfig = "stream.toml"\n'
+    )
+    old, new = load(folder / "stream.toml"), load(folder / "new.toml")
+    with pytest.raises(StateMismatch, match="began with an earlier version"):
+        succeed(old, new)
+    succeed(old, new, read_again=True)
+    with Stream(new, env=At(datetime(2100, 1, 1, tzinfo=UTC))) as stream:
+        assert stream.release().tick == 4
+    assert verify(new, rebuild=True).findings == []
+
+
+@pytest.mark.parametrize("step", ["copy old format", "commit newer format"])
+def test_a_migration_that_ends_in_between_begins_again(tmp_path: Path, step: str) -> None:
+    folder = stored(tmp_path, "format-3-epochs")
+    config = load(folder / "stream.toml")
+
+    def fail() -> None:
+        raise RuntimeError
+
+    when: When
+    for when in ("before", "after"):
+        with pytest.raises(RuntimeError):
+            Stream(config, env=Interrupting(fail, at=step, when=when))
+    with Stream(config) as stream:
+        assert stream.closed == 4
     assert verify(config).findings == []
 
 

@@ -16,13 +16,16 @@ from typer.testing import CliRunner
 import synthstream
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
+from synthstream.config.config import load
 from synthstream.config.settings import SETTINGS
 from synthstream.errors import ConfigError, NotReleased, SinkError
 from synthstream.kernel.gate import Gate
 from synthstream.publish.catalogue import describe
+from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
 from synthstream.testing.gates import ExactGate
 from tests.support.streams import KINDS, TICKS, configured, rows
+from tests.support.successors import CUT, NEW, events, half, written
 
 STATES = Path(__file__).parents[1] / "crash/states"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -118,6 +121,51 @@ def test_commands_for_readers_take_an_address(folder: Path, address: str, tmp_pa
     done = CliRunner().invoke(app, ["table", f"{address}/here", "ward", "--where", "x < 5", "-o", str(output)])
     assert done.exit_code == 0
     assert pl.read_parquet(output)["measured"].null_count() == 0
+
+
+def test_settings_of_a_successor_hold_those_of_all_before_it(tmp_path: Path) -> None:
+    """Releases on both sides of two cuts, from a folder and from a server."""
+    config = succeed(half(tmp_path, events()), written(tmp_path, NEW, "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    third = NEW[: NEW.index("[after]")].replace("01-09", "01-11").replace("epsilon = 0.5", "epsilon = 0.25")
+    (tmp_path / "third.toml").write_text(third + '[after]\nconfig = "new.toml"\n')
+    with Stream(succeed(config, load(tmp_path / "third.toml"), gates=exact), gates=exact) as stream:
+        list(stream.run())
+    own = synthstream.releases(tmp_path / "third.toml")
+    describe(own.config)
+    shutil.copytree(tmp_path / "releases", tmp_path / "public/here")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Served, directory=str(tmp_path / "public")))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for place in (tmp_path / "public/here", f"http://127.0.0.1:{server.server_address[1]}/here"):
+            theirs = synthstream.releases(place)
+            assert len(theirs) == 10
+            for tick in (0, CUT, -1):
+                assert theirs[tick].tables.equals(own[tick].tables)
+            assert theirs.series("ward").equals(own.series("ward"))
+            assert theirs.last.compare(theirs[1], "ward").equals(own.last.compare(own[1], "ward"))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert not verify(synthstream.releases(tmp_path / "public/here").config).findings
+
+
+def test_a_successor_that_has_released_nothing_leaves_readers_what_they_have(tmp_path: Path) -> None:
+    old = half(tmp_path, events())
+    describe(old)
+    told = [tmp_path / "releases" / name for name in (SETTINGS, "datapackage.json", "deployment.yaml")]
+    before = [path.read_text() for path in told]
+    config = succeed(old, written(tmp_path, NEW, "new.toml"), gates=exact)
+    describe(config)
+    assert [path.read_text() for path in told] == before
+    assert len(synthstream.releases(tmp_path / "releases").series("ward", every="2d")) > 0
+    with Stream(config, gates=exact) as stream:
+        stream.release()
+    with pytest.raises(ConfigError, match="went on with other settings at tick 4"):
+        synthstream.releases(tmp_path / "releases")
+    describe(config)
+    assert len(synthstream.releases(tmp_path / "releases")) == CUT + 1
 
 
 def test_only_what_is_needed_is_fetched(address: str) -> None:

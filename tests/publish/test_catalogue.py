@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import ConfigError, SinkError
@@ -248,6 +249,8 @@ def test_a_simulation_says_so_where_people_look(tmp_path: Path) -> None:
     config = released(tmp_path, "always", secure=False)
     texts = descriptions(config)
     assert texts.pop("settings.toml").startswith("# NOT PRIVATE")
+    entry = yaml.safe_load(texts.pop("deployment.yaml"))
+    assert entry["deployment"]["product"]["name"].startswith("NOT PRIVATE")
     for text in texts.values():
         found = json.loads(text)
         assert found.get("title", found["name"]).startswith("NOT PRIVATE")

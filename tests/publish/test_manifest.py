@@ -17,7 +17,10 @@ import pytest
 from synthstream import Stream
 from synthstream.kernel.seeded import SeededGate
 from synthstream.stream.recovery import adopt
+from synthstream.stream.succession import succeed
+from tests.support.halves import exact
 from tests.support.streams import KINDS, PERSONS, configured, rows
+from tests.support.successors import NEW, events, half, written
 
 PAGE = Path(__file__).parents[2] / "docs" / "manifest.md"
 SCHEMA: dict[str, Any] = json.loads((files("synthstream.publish") / "manifest.schema.json").read_text())
@@ -61,6 +64,18 @@ def test_a_simulated_manifest_fits_and_one_with_rows_that_take_away(tmp_path: Pa
     for manifest in found:
         VALIDATOR.validate(manifest)
         VALIDATOR.validate({**manifest, "claim": {**manifest["claim"], "signed": True}})
+
+
+def test_manifests_after_a_cut_fit(tmp_path: Path) -> None:
+    config = succeed(half(tmp_path, events(60)), written(tmp_path, NEW, "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    found = manifests(tmp_path / "releases")
+    assert [("cuts" in manifest, "parts" in manifest["claim"]) for manifest in found] == [(False, False)] * 4 + [
+        (True, True)
+    ] * 4
+    for manifest in found:
+        VALIDATOR.validate(manifest)
 
 
 def places(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

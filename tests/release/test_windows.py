@@ -316,6 +316,8 @@ class Known:
     mechanism: Epochs
     history: list[Measured]
     start: int = 0
+    cut: int = 0
+    tables: tuple[tuple[int, ...], ...] = ()
 
     def own(self, tick: int) -> Measured:
         return self.history[tick]

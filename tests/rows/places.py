@@ -37,7 +37,7 @@ class Place:
         category, boolean: the value, or ``other`` or ``missing``.
         integer, number, hour, moment: the bin, from 0; ``None`` for missing.
         point: the quarter of the range; what is missing is folded into 0, which is in quarter 2.
-        tick: of the row's time, clamped to the horizon; -1 for the tick that is open when it comes.
+        tick: of the row's time; the horizon for all ticks beyond it; -1 for the tick that is open when it comes.
         op: what the row adds.
     """
 

@@ -28,7 +28,7 @@ from tests.rows.frames import FORMS, Case, canary, cases, frame_of, objects_of, 
 from tests.rows.lines import HEADER, LINES, Line
 from tests.rows.objects import OBJECTS, Odd
 from tests.rows.observing import INPUT, Observed, observe
-from tests.rows.places import CLOCK, COLUMNS, NAMES, NOTHING, Place
+from tests.rows.places import CLOCK, COLUMNS, HORIZON, NAMES, NOTHING, Place
 from tests.rows.texts import TEXTS
 from tests.rows.typed import TYPED, Typed
 
@@ -85,12 +85,12 @@ TABLE_FIRST = ["table", pytest.param("points", marks=pytest.mark.slow)]
 
 
 def codes_of(frame: Any) -> list[list[int]]:
-    """Codes, tick and weight of each row, and nothing else: no warning, no print."""
+    """Codes, tick and weight of each row, and nothing else: no warning, no print. Beyond the horizon ticks are one."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         weights = signs(polars_frame(frame, ["op"])["op"])
         found = zip(SCHEMA.encode(frame).tolist(), CLOCK.ticks_of(frame).tolist(), weights.tolist(), strict=True)
-        return [[*codes, tick, weight] for codes, tick, weight in found]
+        return [[*codes, min(tick, HORIZON), weight] for codes, tick, weight in found]
 
 
 # -- one by one -------------------------------------------------------------------------------------------------

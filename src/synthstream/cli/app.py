@@ -13,8 +13,8 @@ from synthstream.cli.check import check_command
 from synthstream.cli.corrections import forget_command, source_accept, source_list, source_retire
 from synthstream.cli.describe import describe_command
 from synthstream.cli.draft import schema_init
-from synthstream.cli.maintenance import backup_command, recover_command, verify_command
-from synthstream.cli.plan import plan_command
+from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
+from synthstream.cli.plan import ledger_command, plan_command
 from synthstream.cli.publish import publish_command
 from synthstream.cli.questions import series_command, table_command
 from synthstream.cli.report import report_command
@@ -39,6 +39,8 @@ COMMANDS = {
     "verify": verify_command,
     "backup": backup_command,
     "recover": recover_command,
+    "succeed": succeed_command,
+    "ledger": ledger_command,
     "source": None,
     "forget": forget_command,
     "audit": audit_command,

@@ -81,12 +81,15 @@ def forget_command(
     """Take rows away at the open tick, as an erasure request asks. Needs op in stream.toml.
 
     Nobody is told whether a row had counted. What was released stays released.
+    After `succeed` or `recover --adopt`, rows need their time, and those dated before stay.
 
     Example: synthstream forget stream.toml rows-of-a-person.csv --id 2026-11/3
     """
     with _opened(config) as stream:
         stream.corrections.forget(rows, request=request)
-        clock, tick = stream.config.clock, stream.closed
+        clock, tick, cuts = stream.config.clock, stream.closed, stream.config.cuts
+    if cuts:
+        say(f"Rows dated before {clock.boundary(cuts[-1]['tick']).isoformat()}, where the stream went on, stay.")
     say(
         f"Request {request}: its rows are taken away once, with tick {tick}, which {clock.ending(tick)}. Whether "
         "they had counted is not looked up. Releases before that tick stay as they are."

@@ -7,8 +7,10 @@ from synthstream.cli.runtime import when_stopped
 
 
 def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
-    """Describe the releases for open-data portals: datapackage.json and croissant.json, and
-    settings.toml for readers with this program, beside them. `run` does so too.
+    """Describe the releases, beside them; `run` does so too.
+
+    datapackage.json and croissant.json are for open-data portals, deployment.yaml is an entry for the registry of
+    deployments that OpenDP keeps, and settings.toml is for readers with this program.
 
     Title, publisher, licence and the like are those of [publication] in stream.toml.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from synthstream.cli.common import AsJson, ConfigPath, Unchecked, bar, no_core_dump, note, say
+from synthstream.cli.common import AsJson, ConfigPath, Simulate, Unchecked, bar, no_core_dump, note, say
 from synthstream.cli.runtime import fail, when_stopped
 
 if TYPE_CHECKING:
@@ -140,3 +140,42 @@ def recover_command(
     if found.aside is not None:
         say(f"The old state is in {found.aside}; it is as secret as ever. Delete it when you need it no more.")
     say(f"Next: synthstream run {config}")
+
+
+def succeed_command(
+    config: ConfigPath,
+    new: Annotated[Path, typer.Argument(help="The successor's stream.toml; its [after] names the first one.")],
+    read_again: Annotated[
+        bool, typer.Option("--read-again", help="Forget what waits, and read the source again from its beginning.")
+    ] = False,
+    simulate: Simulate = False,
+    seed: Annotated[int, typer.Option(help="Seed of the simulated run; only with --simulate.")] = 0,
+) -> None:
+    """Go on with other settings: end a stream after its newest release, and let its successor begin there.
+
+    What that promises is said before by `synthstream plan new.toml --after stream.toml`. No noise is drawn.
+
+    Example: synthstream succeed stream.toml new.toml
+    """
+    from synthstream.config.config import load
+    from synthstream.kernel.seeded import SeededGate
+    from synthstream.publish.outlets import simulated
+    from synthstream.stream.succession import succeed
+    from synthstream.synthesizers.succession import promise_of
+
+    no_core_dump()
+    old, loaded = load(config), load(new)
+    when_stopped(lambda: "Either stream is whole: say the same command again.")
+    if simulate:
+        old, loaded = simulated(old), simulated(loaded)
+        gates = lambda tick: SeededGate(f"{seed}/{tick}")  # noqa: E731
+        found = succeed(old, loaded, read_again=read_again, gates=gates, seed=seed)
+    else:
+        found = succeed(old, loaded, read_again=read_again)
+    cut = found.cuts[-1]["tick"]
+    say(
+        f"{found.name} goes on with {new} from tick {cut}, {found.clock.boundary(cut).isoformat()}. Rows dated before, "
+        "and rows without a readable time, no longer count."
+    )
+    say(promise_of(found).facts["words"])
+    say(f"Keep {config}: {new} names it. Next: synthstream run {new}")

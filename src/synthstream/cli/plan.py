@@ -20,21 +20,32 @@ Expect = Annotated[str | None, typer.Option("--expect", help="A public guess of 
 AtTicks = Annotated[str | None, typer.Option("--at-ticks", help="After how many ticks, instead of days: 10,100.")]
 Output = Annotated[Path | None, typer.Option("-o", "--output", help="Write a page with plots: plan.html.")]
 
+AfterPath = Annotated[Path | None, typer.Option("--after", help="The stream that this one would go on from.")]
+
 
 def plan_command(
-    config: ConfigPath, expect: Expect = None, at_ticks: AtTicks = None, output: Output = None, as_json: AsJson = False
+    config: ConfigPath,
+    expect: Expect = None,
+    at_ticks: AtTicks = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    after: AfterPath = None,
 ) -> None:
     """Say what a configuration promises and how exact it will be. Touches no data, spends nothing.
 
-    Example: synthstream plan stream.toml --expect 500/day -o plan.html
+    Examples:
+    synthstream plan stream.toml --expect 500/day -o plan.html
+    synthstream plan new.toml --after stream.toml
     """
     from synthstream.config.config import load
     from synthstream.forecast.planning import plan
     from synthstream.stream.opening import begun
+    from synthstream.stream.succession import planned
 
     if output is not None:
         check_output(config, output, page=True)
-    found = plan(begun(load(config)), expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
+    loaded = load(config) if after is None else planned(load(after), load(config))
+    found = plan(begun(loaded) if after is None else loaded, expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
     if output is not None:
         from synthstream.report.page import write_page
         from synthstream.report.plan_page import plan_page
@@ -211,3 +222,45 @@ _OF_POINTS = (
     "widths of the whole box (0.05: by 5 % of the range)."
 )
 _SHAPE = "Simulations assume a public shape of the data. Real errors may be smaller, or larger by up to about half."
+
+
+def ledger_command(
+    configs: Annotated[list[Path], typer.Argument(help="The stream.toml of each stream.")], as_json: AsJson = False
+) -> None:
+    """List what several streams promise, for whom, and what that adds up to. Reads no private value, changes nothing.
+
+    A stream that went on with other settings is named by its newest file alone.
+
+    Example: synthstream ledger visits.toml trips.toml
+    """
+    from synthstream.config.config import load
+    from synthstream.forecast.ledger import NOTE, ledgers
+    from synthstream.stream.opening import begun
+
+    found = ledgers([(path, begun(load(path))) for path in configs])
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(found.facts(), indent=2, allow_nan=False))
+        return
+    shown = console()
+    for line in found.lines:
+        shown.print(line.name, style="bold", end="  ")
+        shown.print(str(line.path))
+        shown.print(f"  {line.promise.facts['words']}")
+    for total in found.sums:
+        shown.print(f"Sum for {total.unit}, {total.neighbours}: {', '.join(total.streams)}", style="bold")
+        shown.print(
+            f"  epsilon = {_up(total.epsilon)} at delta = {total.delta:g} (rho = {_up(total.rho)}); simply added up, "
+            f"epsilon = {total.plain[0]:g} at delta = {total.plain[1]:g}"
+        )
+    for path in found.left_out:
+        shown.print(f"Not counted again: {path}, which another one of these goes on from, or is the same.")
+    shown.print(NOTE)
+
+
+def _up(value: float) -> str:
+    """A promise in four digits, never less than it is."""
+    from decimal import ROUND_CEILING, Context
+
+    return f"{Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(value):g}"

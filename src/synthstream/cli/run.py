@@ -226,18 +226,18 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
 
 def _summary(console: Console, stream: Stream, path: Path, *, files: int, simulate: bool) -> None:
     loaded, closed, new = stream.config, stream.closed, stream.new
-    budget, horizon = loaded.privacy.budget, loaded.clock.horizon
+    spent, horizon = stream.status()["spent"][-1], loaded.clock.horizon
     counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
     console.print(
         f"{counted}, {new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else ".")
     )
     if not simulate:
         console.print(
-            f"Spent: epsilon = {budget.epsilon:g}, delta = {budget.delta:g}, once, for "
+            f"Spent: epsilon = {spent['epsilon']:g}, delta = {spent['delta']:g}, once, for "
             + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
         )
     if horizon is not None and closed >= horizon:
-        console.print("The horizon is reached: this stream is complete. Go on with a successor and its own budget.")
+        console.print("The horizon is reached: this stream is complete. `synthstream succeed` goes on with more.")
     elif new == 0:
         console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.")
     if loaded.sink is not None and closed:

@@ -77,7 +77,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
     from synthstream.schema.clock import due
     from synthstream.state.store import Store
     from synthstream.stream.opening import began, begun
-    from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+    from synthstream.synthesizers.succession import promise_of
 
     config = begun(config)
     started = began(config.state)
@@ -91,8 +91,8 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
             changed = config.differences(store.meta("config") or config.public_json())
         finally:
             store.close()
-    clock, sink, budget, now = config.clock, config.sink, config.privacy.budget, REAL.now()
-    ticks, horizon = last + 1, ledger[0]["horizon"] if ledger else clock.horizon
+    clock, sink, now = config.clock, config.sink, REAL.now()
+    ticks, horizon = last + 1, ledger[-1]["horizon"] if ledger else clock.horizon
     complete = horizon is not None and ticks >= horizon
     end = None if complete else clock.boundary(ticks + 1).isoformat()
     folder = None if sink is None else str(sink.path / f"{last:06d}")
@@ -106,7 +106,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "backup": backup,
         "refused": lost or backup or bool(changed),
         "complete": complete,
-        "claim": ledger[-1] if ledger else claim_facts(claim_of(config, synthesizer_of(config).mechanism), budget),
+        "claim": ledger[-1] if ledger else promise_of(config).facts,
         "spent": ledger,
         "ticks": ticks,
         "horizon": horizon,
@@ -155,7 +155,7 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     horizon, last = found["horizon"], found["last"]
     ahead = "no end" if horizon is None else f"{horizon} paid for"
     shown.print(f"{found['name']}: {found['ticks']} release(s), {ahead}")
-    for claim in found["spent"]:
+    for claim in found["spent"][-1:]:  # it speaks of the whole life
         shown.print(f"{'With real noise' if found['simulated'] else 'Spent   '} {claim['words']}")
     if last is not None:
         shown.print(f"Last     tick {last['tick']}, events before {last['end']}")

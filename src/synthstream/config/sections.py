@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
+from synthstream.config.after import AfterSection
 from synthstream.config.constraints import ConstraintSection
 from synthstream.config.keys import Name, Place, Section, Time
 from synthstream.config.keys import Words as _Values
@@ -15,7 +16,7 @@ from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig
 from synthstream.config.sources import SourceConfig
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
-from synthstream.privacy import Budget, Neighbours
+from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.schema.binned import Datetime, Integer, Number, Part
 from synthstream.schema.clock import Clock, known_zone
 from synthstream.schema.columns import Boolean, Category, Column, Words
@@ -70,6 +71,20 @@ class PrivacySection(Section):
                 f"max_per_tick = {per_tick} has no effect above max_events = {events}; leave it out, or let fewer "
                 "events count in a tick"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacyConfig:
+    """Budget, unit and neighbours.
+
+    Args:
+        person: the column that holds each person's key; ``None`` if the unit is an event.
+    """
+
+    budget: Budget
+    unit: Unit = EVENT
+    person: str | None = None
+    neighbours: Neighbours = "add-remove"
 
 
 class ClockSection(Section):
@@ -204,6 +219,7 @@ class File(Section):
     mirror: tuple[MirrorConfig, ...] = Field(default=(), strict=False)
     encryption: EncryptionConfig | None = None
     publication: PublicationConfig = PublicationConfig()
+    after: AfterSection | None = None
     status: StatusConfig = StatusConfig()
 
 

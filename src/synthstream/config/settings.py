@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -24,12 +25,13 @@ _HEAD = """# Public settings of the stream, for readers of these releases: a str
 _KEPT = ("name", "op", "privacy", "clock", "synthesizer", "publication")
 
 
-def settings_text(data: Mapping[str, Any], base: Path) -> str:
+def settings_text(data: Mapping[str, Any], base: Path, *, before: str | None = None) -> str:
     """The public part of a ``stream.toml``.
 
     Args:
         data: all of it, as it was read.
         base: folder that relative paths start from: files of constraints are read, and written out.
+        before: the same of the stream that it goes on from, which is written out too.
     """
     kept = {key: data[key] for key in _KEPT if key in data}
     kept["clock"] = {key: value for key, value in data["clock"].items() if key != "until"}
@@ -41,6 +43,8 @@ def settings_text(data: Mapping[str, Any], base: Path) -> str:
     kept["columns"] = data["columns"]
     if data.get("constraints"):
         kept["constraints"] = [inlined(section, base) for section in data["constraints"]]
+    if before is not None:
+        kept["after"] = {**data["after"], "config": tomllib.loads(before)}
     return _HEAD + toml_of(kept)
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from scipy.stats import wasserstein_distance
 
 from synthstream.config.config import StreamConfig
+from synthstream.errors import ConfigError
 from synthstream.evaluate.custodian import (
     STAMP,
     Errors,
@@ -51,6 +52,11 @@ def custodian_page(config: StreamConfig, *, progress: Steps) -> str:
         SourceError, SchemaError: the true events cannot be read.
     """
     found = history_of(config, progress=progress)
+    if any(cut["schema"] != found.config.schema.hash for cut in found.config.cuts):
+        raise ConfigError(
+            f"{config.name}: its columns changed at a cut, and the true events are read with the newest ones. There is "
+            "no comparison with the true data for such a stream; the public report works."
+        )
     parts = _of_points(found, progress) if config.workload is None else _of_tables(found, progress)
     return render(
         "custodian.html",

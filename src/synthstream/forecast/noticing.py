@@ -101,17 +101,17 @@ def increments(builder: Builder, last: int) -> list[Tick]:
         if now is None or (tick and before is None):
             return []
         past = before or (0.0, 0.0)
-        found.append(Tick(tick, now[0] - past[0], _of_difference(builder, tick, past[1], now[1])))
+        found.append(Tick(tick, now[0] - past[0], _of_difference(builder, tick, past[1], now[1], last)))
         before = now
     return found
 
 
-def _of_difference(builder: Builder, tick: int, before: float, now: float) -> float:
+def _of_difference(builder: Builder, tick: int, before: float, now: float, last: int) -> float:
     """Standard error of what a tick brought; where no covariance is known, an upper bound."""
     tables = builder.newest.tables
     if tick == 0 or tables is None:
         return before + now
-    shared = builder.covariance(tick - 1, tick)[tables.workload.marginals.index(())]
+    shared = builder.covariance(tick - 1, tick, at=last)[tables.workload.marginals.index(())]
     exact = math.sqrt(max(before**2 + now**2 - 2 * shared, 0.0))
     return exact if math.isfinite(exact) else before + now
 

@@ -20,10 +20,11 @@ from synthstream.privacy import Budget, Claim
 from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
 from synthstream.schema.dates import moments_of, until
-from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.bounds import BETA
 from synthstream.synthesizers.contract import RowErrors, Synthesizer, TableMechanism
 from synthstream.synthesizers.simulation.tables import box_variance
+from synthstream.synthesizers.succession import promise_of
 
 # Budgets to compare with: parts of the configured epsilon.
 NEIGHBOURS = (0.5, 2.0)
@@ -114,8 +115,8 @@ class Plan:
     """What a configuration promises, needs and will deliver.
 
     Args:
-        claim, budget: the guarantee, and what it may cost.
-        words: the guarantee in one precise sentence.
+        claim, budget: the guarantee, and what it may cost; of a successor, of its own part.
+        promise: the guarantee for the whole life, as it will stand in every manifest; ``words``: in precise sentences.
         meaning: what it means for the person in the data, in plain sentences.
         caveat: what the forecast errors are the errors of.
         exact: whether the errors of measured counts follow from the law of the noise alone, whatever the data.
@@ -135,6 +136,7 @@ class Plan:
     kind: str
     claim: Claim
     budget: Budget
+    promise: dict[str, Any]
     words: str
     meaning: str
     how: str
@@ -177,7 +179,7 @@ class Plan:
         return {
             "name": self.name,
             "kind": self.kind,
-            "claim": claim_facts(self.claim, self.budget),
+            "claim": self.promise,
             "meaning": self.meaning,
             "how": self.how,
             "tables": _by_order(self.tables),
@@ -233,16 +235,18 @@ def plan(
         24.3
     """
     rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
-    made, moments, per_tick = synthesizer_of(config), moments_of(config.clock, at_ticks), rate.per_tick(config.clock)
+    made, clock = synthesizer_of(config), config.own_clock
+    moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)
     mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
     forecasts = mine.forecasts
-    claim = claim_of(config, made.mechanism)
+    claim, promise = claim_of(config, made.mechanism), promise_of(config).facts
     return Plan(
         name=config.name,
         kind=config.synthesizer.kind,
         claim=claim,
         budget=config.privacy.budget,
-        words=claim.words(config.privacy.budget),
+        promise=promise,
+        words=promise["words"],
         meaning=claim.unit.meaning,
         how=made.describe(),
         caveat=made.caveat,
@@ -250,7 +254,7 @@ def plan(
         unforeseen=made.unforeseen,
         tables={} if made.tables is None else _tables(made.tables),
         cells=made.cells,
-        state_bytes=made.state_bytes(config.clock.horizon),
+        state_bytes=made.state_bytes(clock.horizon),
         tick_bytes=100 if made.tables is None else 3 * made.cells,  # measured: 2 to 3 bytes for each compressed count
         release_seconds=made.seconds(config.schema, ticks=max(moments), events_per_tick=per_tick) if rows else None,
         expected=rate,
@@ -259,7 +263,7 @@ def plan(
         neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, forecasts, rate, assumed=expect is None), *no_end(config, max(moments))),
-        notes=notes_of(config, moments),
+        notes=(*notes_of(config, moments), *_of_the_cut(config)),
     )
 
 
@@ -269,13 +273,24 @@ def _of_budgets(
     """Forecasts at the configured budget, the first, and at others; without ``track`` of measured counts alone."""
     others = [c for c in (_with_part(config, part) for part in NEIGHBOURS) if c is not None]
     made = [synthesizer_of(c) for c in (config, *others)]
-    found = [[_forecast(m, config.clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in made]
+    found = [[_forecast(m, config.own_clock, ticks, asked, per_tick) for ticks, asked in moments.items()] for m in made]
     if track is not None:
         found = _simulated(config, made, found, per_tick, track)
     return [
         Budgeted(epsilon=c.privacy.budget.epsilon, forecasts=tuple(forecasts))
         for c, forecasts in zip((config, *others), found, strict=True)
     ]
+
+
+def _of_the_cut(config: StreamConfig) -> tuple[str, ...]:
+    """What a successor's forecast is the forecast of."""
+    if config.after is None:
+        return ()
+    when = "the cut" if config.after.tick is None else f"the cut at tick {config.after.tick}"
+    return (
+        f"All errors are those of what is counted from {when} on. Running tables go on, and variances of both parts "
+        "add up; tables with a new column begin at the cut.",
+    )
 
 
 def _rate_of(config: StreamConfig) -> Rate:

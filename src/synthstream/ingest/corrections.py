@@ -40,7 +40,7 @@ def content_of(source: FileSource, path: Path, secret: bytes) -> str:
 _NO_OP = (
     "this stream has no op: its rows can only be added, so nothing was taken away. Who counted stays in the counts, as "
     "protected as the claim says. To take events away, a stream needs from its beginning a column that says whether a "
-    "row adds or takes away: op, at the top of stream.toml. A successor may have one, with a budget of its own. What "
+    "row adds or takes away: op, at the top of stream.toml. A new stream may have one, with its own budget. What "
     "can be done now: erase the rows from the source's files, and say `synthstream source accept`. Rows of a file that "
     "was not counted yet never count."
 )
@@ -75,8 +75,11 @@ class Corrections:
     def forget(self, rows: str | Path, *, request: str) -> None:
         """Take the rows of a file away at the open tick, whether they had counted or not: nobody is told.
 
+        After a cut, and in a segment on top of a lost state, those that are dated before it, or have no readable time,
+        stay: they may have counted on the other side.
+
         Args:
-            rows: written as the source's files are; time and op are not needed.
+            rows: written as the source's files are; op is not needed, nor is time before any cut or segment.
             request: the same id and rows again is a no-op.
 
         Raises:
@@ -141,7 +144,7 @@ class Corrections:
 
     def _put(self, name: str, content: str) -> None:
         with self._store.transaction("names"):
-            self._store.replace_ingested(item_of(name), content)
+            self._store.put_ingested(item_of(name), content)
 
     def _counted(self, file: str) -> tuple[str, Path | None]:
         """The name that the state knows a file by, and the file, if it is there."""

@@ -28,6 +28,10 @@ from synthstream.workload import CodeArray, IntArray
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
+# Stands for the open tick, whichever it is: rows of earlier ticks, and of no readable time, count in it. They wait
+# apart, since a successor takes none of them over.
+LATE = -1
+
 # Exact counts of rows, from their codes and weights.
 Count = Callable[[CodeArray, IntArray | None], Counts]
 
@@ -63,13 +67,13 @@ class PrivateRows(Private):
         return PrivateRows(self.codes[kept], self.ticks[kept], weights, people)
 
 
-def columns_of(config: StreamConfig, *, away: bool = False) -> tuple[str, ...]:
+def columns_of(config: StreamConfig, *, away: bool = False, dated: bool = False) -> tuple[str, ...]:
     """Every column that a frame must have: those of the schema, the time, the op, the person.
 
     Args:
-        away: of rows that are taken away, which need neither time nor op.
+        away: of rows that are taken away, which need no op, and no time unless they are ``dated``.
     """
-    when = () if away else (config.clock.column, config.op)
+    when = (None if away and not dated else config.clock.column, None if away else config.op)
     extra = [name for name in (*when, config.privacy.person) if name is not None]
     return tuple(dict.fromkeys([*config.schema.read_from, *extra]))
 
@@ -112,20 +116,21 @@ def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:
     return replace(files, kind=kind_of(path), path=path, **more)
 
 
-def encode(config: StreamConfig, frame: Frame, *, away: bool = False) -> PrivateRows:
+def encode(config: StreamConfig, frame: Frame, *, away: bool = False, dated: bool = False) -> PrivateRows:
     """Rows of a frame in numbers. Total: no row can raise.
 
     Where persons are protected, rows without a person are left out: null, NaN, empty text, and cells that are no text
     and no number. That looks at each row alone.
 
     Args:
-        away: each row takes an event away at the tick that is open then; neither op nor time is read.
+        away: each row takes an event away, and no op is read.
+        dated: of these, their own time is read; left out: they count at the tick that is open then.
 
     Raises:
         SchemaError: a column is missing.
     """
     codes, weights = config.schema.encode(frame), None
-    ticks = np.full(len(codes), -1, dtype=np.int64) if away else config.clock.ticks_of(frame)
+    ticks = np.full(len(codes), -1, dtype=np.int64) if away and not dated else config.clock.ticks_of(frame)
     if config.op is not None:
         weights = -np.ones_like(ticks) if away else signs(polars_frame(frame, [config.op])[config.op])
     if config.privacy.person is None:
@@ -177,6 +182,15 @@ class CountsByTick(Private):
         kept = {tick: both[tick] for tick in sorted(both) if both[tick].cells.size}
         return type(self)(stream=self.stream, cells=self.cells, ticks=kept)
 
+    def until(self, horizon: int | None) -> CountsByTick:
+        """The same with all ticks beyond a horizon as one."""
+        if horizon is None:
+            return self
+        found = replace(self, ticks={tick: counts for tick, counts in self.ticks.items() if tick <= horizon})
+        for tick in self.ticks.keys() - found.ticks.keys():
+            found = found.merge(replace(self, ticks={horizon: self.ticks[tick]}))
+        return found
+
     def to_bytes(self) -> bytes:
         """An Arrow stream, a row per tick: ``tick``; ``cell``, null if ``count`` is a number for every cell."""
         rows: dict[str, list[object]] = {"tick": [], "cell": [], "count": []}
@@ -216,7 +230,7 @@ class CountsByTick(Private):
         )
 
     def pending(self, *, first: int, open_tick: int) -> dict[int, Counts]:
-        """Counts by the tick that they wait for: their own, or the open one if that is later.
+        """Counts by the tick that they wait for: their own, or ``LATE`` for the open one if that is later.
 
         Args:
             first: those of earlier ticks, and of no readable time, are left out; 0 leaves out nothing.
@@ -224,7 +238,7 @@ class CountsByTick(Private):
         found: dict[int, Counts] = {}
         for tick, counts in self.ticks.items():
             if tick >= first or first == 0:
-                place = max(tick, open_tick)
+                place = tick if tick >= open_tick else LATE
                 found[place] = found[place].plus(counts) if place in found else counts
         return found
 
@@ -248,7 +262,7 @@ class BatchCounting:
                 "stands in its state. Use Stream.update or `synthstream run`."
             )
         self._config, self._count, self._cells = config, count, cells
-        self._stream = config.genesis
+        self._stream = config.own_hash
 
     @property
     def nothing(self) -> CountsByTick:

@@ -20,6 +20,7 @@ from synthstream.counts import Counts
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
 from synthstream.ingest.corrections import Corrections, content_of
 from synthstream.ingest.counting import (
+    LATE,
     BatchCounting,
     Count,
     CountsByTick,
@@ -41,6 +42,8 @@ from synthstream.state.store import Store
 
 _CHUNK_ROWS = 250_000
 _CURSOR = "cursor"
+# In place of the fingerprint of a batch that was counted before a cut: it was made of other columns.
+BEFORE = "before a cut"
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _THREADS = min(4, os.cpu_count() or 1)
 _UNSAVED_CELLS = 4_000_000  # 64 MB
@@ -85,14 +88,14 @@ class Intake:
             with self._committed():
                 for part in encoded:
                     if batch_id is not None:
-                        _feed(mac, *part.content())
+                        _feed(mac, *self._told(part))
                     self._add(part, open_tick)
                 if batch_id is not None:
                     self._store.put_ingested(item, mac.hexdigest())
             return
         for part in encoded:
-            _feed(mac, *part.content())
-        if known != mac.hexdigest():
+            _feed(mac, *self._told(part))
+        if known not in (BEFORE, mac.hexdigest()):
             raise _conflict(batch_id)
 
     def corrections(self, open_tick: int) -> Corrections:
@@ -102,18 +105,20 @@ class Intake:
     def _forget(self, path: Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
-        columns, item, mac = columns_of(self._config, away=True), f"forget {request}", self._keyed()
+        # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
+        dated, item, mac = self._first > 0, f"forget {request}", self._keyed()
+        columns = columns_of(self._config, away=True, dated=dated)
         chunks = file_of(self._config, path, columns=columns).read(path, chunk_rows=_CHUNK_ROWS)
-        parts = [encode(self._config, rows, away=True) for rows in chunks]
+        parts = [encode(self._config, rows, away=True, dated=dated) for rows in chunks]
         for part in parts:
             _feed(mac, *part.content())
         known = self._store.ingested(item)
         if known is None:
             with self._committed():
                 for part in parts:
-                    self._add(replace(part, ticks=np.full_like(part.ticks, open_tick)), open_tick)
+                    self._add(part, open_tick)
                 self._store.put_ingested(item, mac.hexdigest())
-        elif known != mac.hexdigest():
+        elif known not in (BEFORE, mac.hexdigest()):
             raise BatchConflict(
                 f"request {request!r} came before with other rows. Nothing was taken away; use a new id."
             )
@@ -220,31 +225,37 @@ class Intake:
     def pending(self, tick: int) -> Counts:
         """Exact counts that wait for a tick to close. Private."""
         if self._people is None:
-            return self._store.pending(tick)
+            return self._store.pending(tick).plus(self._store.pending(LATE))
         return self._people.counts(tick, self._count)
 
     def drop_pending(self, tick: int) -> None:
         """Forget the exact counts of a tick that has been closed; only within the transaction that closes it."""
         if self._people is None:
             self._store.drop_pending(tick)
+            self._store.drop_pending(LATE)
         else:
             self._people.close(tick)
 
     def add(self, counts: CountsByTick, *, batch_id: str | None, open_tick: int) -> None:
         total = self._ours(counts)
         item, mac = f"batch {batch_id}", self._keyed()
-        _feed(mac, total.to_bytes())
+        _feed(mac, total.until(self._config.clock.horizon).to_bytes())
         known = None if batch_id is None else self._store.ingested(item)
         if known is None:
             with self._committed():
                 self._put(total, open_tick)
                 if batch_id is not None:
                     self._store.put_ingested(item, mac.hexdigest())
-        elif known != mac.hexdigest():
+        elif known not in (BEFORE, mac.hexdigest()):
             raise _conflict(batch_id)
 
     def batches(self, prefix: str) -> list[str]:
         return [item[len("batch ") :] for item in self._store.items(f"batch {prefix}")]
+
+    def _told(self, rows: PrivateRows) -> tuple[bytes, ...]:
+        """What tells a batch from others. Ticks beyond the horizon are one, as they were for earlier versions."""
+        horizon = self._config.clock.horizon
+        return rows.content() if horizon is None else replace(rows, ticks=np.minimum(rows.ticks, horizon)).content()
 
     def _ours(self, counts: CountsByTick) -> CountsByTick:
         """Counts that were made elsewhere. Raises ``CountsMismatch`` if they are not this stream's."""

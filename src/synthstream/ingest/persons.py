@@ -12,11 +12,15 @@ from synthstream.errors import StateCorrupt
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, span_of, unused, window_of
 from synthstream.ingest.counting import Count, PrivateRows
 from synthstream.privacy import Unit
+from synthstream.schema.mapping import SchemaMapping
 from synthstream.state.store import Store
 from synthstream.workload import IntArray
 
 _CHUNK_ROWS = 250_000
 _MODULUS = 1 << 256
+
+# Of a mapping that takes each code to one code; chance has no part in it.
+_NOWHERE = np.random.default_rng(0)
 
 _WAIT = """
 INSERT INTO waiting (who, tick, rank, row, number) VALUES (?, ?, ?, ?, ?)
@@ -149,6 +153,19 @@ class Contributions:
         self._db.execute("DELETE FROM waiting WHERE tick = ?", (tick,))
         self._db.execute("DELETE FROM person WHERE window < ?", (over,))
         self._store.put_meta("people", self._store.seal((kept % _MODULUS).to_bytes(32, "big"), "people").hex())
+
+    def go_on(self, mapping: SchemaMapping | None) -> None:
+        """Let rows that wait do so over a successor's columns; ``None`` forgets them. Who has counted stays."""
+        if mapping is None:
+            self._db.execute("DELETE FROM waiting")
+            return
+        for who, tick, rank, row in self._db.execute("SELECT who, tick, rank, row FROM waiting").fetchall():
+            place = _place(who, tick, rank)
+            old = self._store.unseal(row, place)
+            codes, _ = from_bytes(old, (len(old) - 1) // 4)
+            new = old[:1] + np.ascontiguousarray(mapping.rows(codes, _NOWHERE), dtype="<i4").tobytes()
+            values = (self._store.seal(new, place), who, tick, rank)
+            self._db.execute("UPDATE waiting SET row = ? WHERE who = ? AND tick = ? AND rank = ?", values)
 
     def _kept(self) -> int:
         """Sum of all rows of persons, as it was written down when the last tick was closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -11,34 +12,38 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import StateCorrupt
+from synthstream.errors import SinkError, StateCorrupt
 from synthstream.measured import Committed, Measured, Reading, circumstances
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
 from synthstream.release.series import counted, lines, running
 from synthstream.schema.clock import Clock, written
-from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import Models, Synthesizer
-from synthstream.synthesizers.segments import Resumed, ResumedMechanism, Segment, whole
+from synthstream.synthesizers.segments import Resumed, Segment, whole
+from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
 from synthstream.workload import FloatArray, Workload
 
 
 class Past:
     """What was measured before: see :class:`synthstream.synthesizers.contract.Past`."""
 
-    def __init__(self, builder: Builder, clock: Clock, last: int) -> None:
-        self._builder, self._clock = builder, clock
+    def __init__(self, builder: Builder, clock: Clock, last: int, *, at: int) -> None:
+        self._builder, self._clock, self._at = builder, clock, at
         self.start = builder.synthesizer(last).start
+        self.cut = builder.cut_before(last)
+        tables = builder.synthesizer(at).first.tables
+        self.tables = () if tables is None else tables.workload.marginals
 
     def own(self, tick: int) -> Any:
         return self._builder.synthesizer(tick).own(self._builder.measured(tick))
 
     def whole(self, tick: int) -> Reading:
-        return self._builder.whole(tick)
+        return self._builder.seen(tick, at=self._at)
 
     def variance(self, first: int, last: int) -> FloatArray:
-        covariance = self._builder.covariance
+        covariance = partial(self._builder.covariance, at=self._at)
         variance = covariance(last, last)
         if first:
             variance = variance - 2 * covariance(first - 1, last) + covariance(first - 1, first - 1)
@@ -75,24 +80,36 @@ class Builder:
         written: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._config, self._committed, self._secure = config, committed, secure
-        synthesizer = synthesizer_of(config)
-        self.named = named
-        resumed = ResumedMechanism(inner=synthesizer.mechanism, start=named or 0)
-        self._claims = [
-            claim_facts(claim_of(config, mechanism), config.privacy.budget, written=written)
-            for mechanism in (synthesizer.mechanism, resumed)
-        ]
-        self._first, self._later = synthesizer, list[Resumed]()
+        self.named, self._written, self._claims = named, written, dict[tuple[int, bool], dict[str, Any]]()
+        self._first, self._later = synthesizer_of(config.lives[0]), list[Resumed]()
+        made = {len(life.lives): synthesizer_of(life) for life in config.lives[1:]} | {1: self._first}
         for start, model in segments:
-            self._later.append(Resumed(inner=synthesizer, segment=self._segment(start, model)))
+            inner = made[len(config.at(start).lives)]
+            self._later.append(Resumed(inner=inner, segment=self._segment(start, model)))
 
     def _segment(self, start: int, model: Models) -> Segment:
-        return Segment(start=start, reading=self.whole(start - 1), model=model)
+        return Segment(start=start, reading=self._carried(start, self.whole(start - 1)), model=model)
+
+    def _carried(self, tick: int, reading: Reading) -> Reading:
+        """What was measured before a tick, over the tables that there are from it on."""
+        return carried_reading(self._config.at(tick), reading) if tick in self._cuts else reading
+
+    @property
+    def _cuts(self) -> list[int]:
+        return [cut["tick"] for cut in self._config.cuts]
+
+    def goes_on(self, start: int, base: Model) -> Models:
+        """The model that a segment goes on from, as arrays: that of the tick before it, over its own columns."""
+        arrays = whole(base).arrays()
+        if start not in self._cuts:
+            return arrays
+        return carried_model(self._config.at(start), arrays, seed=seed_of(self.previous(start), "cut"))
 
     def _go_on(self, place: int, base: Model) -> None:
         """Have a segment go on from the model that was built for the tick before it."""
         resumed = self._later[place]
-        self._later[place] = replace(resumed, segment=self._segment(resumed.start, whole(base).arrays()))
+        model = self.goes_on(resumed.start, base)
+        self._later[place] = replace(resumed, segment=self._segment(resumed.start, model))
 
     @property
     def claim(self) -> dict[str, Any]:
@@ -101,7 +118,16 @@ class Builder:
 
     def claim_at(self, tick: int) -> dict[str, Any]:
         """The claim as it stands in the chain and in the manifest of a tick."""
-        return self._claims[self.named is not None and tick >= self.named]
+        config, resumed = self._config.at(tick), self.named is not None and tick >= self.named
+        key = len(config.lives), resumed
+        if key not in self._claims:
+            self._claims[key] = promise_of(config, resumed=resumed, written=self._written).facts
+        return self._claims[key]
+
+    @property
+    def ledger(self) -> list[dict[str, Any]]:
+        """What stands in the ledger: the claim of each of the stream's lives, the newest last."""
+        return [*(self.claim_at(cut - 1) for cut in self._cuts if cut <= self.start), self.claim]
 
     @property
     def secure(self) -> bool:
@@ -141,33 +167,55 @@ class Builder:
         """What is published as measured at a tick: over all segments."""
         return self.synthesizer(tick).whole(tick, self.measured)
 
-    def covariance(self, s: int, t: int) -> FloatArray:
+    def cut_before(self, tick: int) -> int:
+        """First tick of the part, between two cuts, that holds a tick."""
+        return max((cut for cut in self._cuts if cut <= tick), default=0)
+
+    def seen(self, tick: int, *, at: int) -> Reading:
+        """What is published as measured at a tick, over the tables of a later one: see :meth:`whole`."""
+        found = self.whole(tick)
+        for cut in self._cuts:
+            found = self._carried(cut, found) if tick < cut <= at else found
+        return found
+
+    def covariance(self, s: int, t: int, *, at: int | None = None) -> FloatArray:
         """Covariance of the noise in sums of all that was measured up to ticks ``s`` and ``t``, ``(marginals,)``.
 
-        Of a stream of tables. A later segment adds noise of its own to that of the tick before it.
+        Of a stream of tables: those of tick ``t``, or of the later one ``at``. A later segment adds noise of its own to
+        that of the tick before it.
         """
         s, t = sorted((s, t))
-        start, tables = self.synthesizer(t).start, self._first.tables
+        if at is not None:
+            found = self.covariance(s, t)
+            for cut in self._cuts:
+                found = carried_covariance(self._config.at(cut), found) if t < cut <= at else found
+            return found
+        start, tables = self.synthesizer(t).start, self.synthesizer(t).first.tables
         if tables is None:
             raise TypeError("streams of points have no covariance of tables")
-        if s < start:
-            return self.covariance(s, start - 1)
-        own = tables.covariance(s - start, t - start)
-        return own if start == 0 else np.asarray(self.covariance(start - 1, start - 1) + own)
+        base = self.covariance(min(s, start - 1), start - 1) if start else np.zeros(1)
+        if start in self._cuts:
+            base = carried_covariance(self._config.at(start), base)
+        return base if s < start else np.asarray(base + tables.covariance(s - start, t - start))
 
     def past(self, last: int) -> Past:
         """What was measured up to a tick, as a window asks for it."""
-        return Past(self, self._config.clock, last)
+        return Past(self, self._config.clock, last, at=last)
 
-    def counted(self, first: int, last: int) -> Measured:
-        """What was counted in some ticks: see :func:`synthstream.release.series.counted`. Of a stream of tables."""
-        before, tables = self._tables(first - 1) if first else None, self._config.workload
-        variance = self.past(last).variance(first, last)
-        return counted(first, self._tables(last), before, variance, cast(Workload, tables))
+    def counted(self, first: int, last: int, *, at: int | None = None) -> Measured:
+        """What was counted in some ticks: see :func:`synthstream.release.series.counted`. Of a stream of tables.
 
-    def _tables(self, tick: int) -> Measured:
-        """As :meth:`whole`, of a stream of tables."""
-        return cast(Measured, self.whole(tick))
+        Args:
+            at: the tick whose tables they are, at or after the last one; left out: the last one.
+        """
+        at = last if at is None else at
+        before, tables = self._tables(first - 1, at=at) if first else None, self._config.at(at).workload
+        variance = Past(self, self._config.clock, last, at=at).variance(first, last)
+        return counted(first, self._tables(last, at=at), before, variance, cast(Workload, tables))
+
+    def _tables(self, tick: int, *, at: int) -> Measured:
+        """As :meth:`seen`, of a stream of tables."""
+        return cast(Measured, self.seen(tick, at=at))
 
     def previous(self, tick: int) -> str:
         """The chain head before a tick."""
@@ -182,7 +230,7 @@ class Builder:
             self.previous(measured.tick),
             measured=measured,
             claim=self.claim_at(measured.tick),
-            schema=self._config.schema.hash,
+            schema=self._config.at(measured.tick).schema.hash,
             circumstances=circumstances,
         )
 
@@ -200,6 +248,8 @@ class Builder:
         """
         synthesizer, head = self.synthesizer(tick), self._of(tick).head
         model = synthesizer.fit(tick, self.measured, last, models, seed=seed_of(head, "fit"))
+        if tick in self._cuts:  # the rows of the tick before, over the columns of this one
+            last = next(resumed.base for resumed in self._later if resumed.start == tick)
         changed = None if last is None else model.moved_from(last)
         return model, replace(self.release(tick, model), changed=changed)
 
@@ -229,16 +279,18 @@ class Builder:
 
     def release(self, tick: int, model: Model) -> Release:
         """The release of a tick with a model; without ``changed``."""
-        clock, committed = self._config.clock, self._of(tick)
+        config, committed = self._config.at(tick), self._of(tick)
+        clock = config.clock
         chain = {"previous": self.previous(tick), "head": committed.head}
         starts = [resumed.start for resumed in self._later if resumed.start <= tick]
         facts: dict[str, Any] = {"claim": self.claim_at(tick), "chain": chain}
-        facts |= {"edition": self._config.edition} if self._config.edition > 1 else {}
+        facts |= {"edition": config.edition} if config.edition > 1 else {}
         facts |= {"segments": starts} if starts else {}
+        facts |= {"cuts": config.cuts} if config.cuts else {}
         facts |= committed.circumstances
         return self.synthesizer(tick).release(
-            name=self._config.name,
-            schema=self._config.schema,
+            name=config.name,
+            schema=config.schema,
             measured=self.whole(tick),
             model=model,
             start=clock.boundary(tick),
@@ -246,10 +298,11 @@ class Builder:
             facts=facts,
             secure=self._secure,
             released=committed.released,
-            covariance=None if self._config.workload is None else self.covariance,
-            **({} if self._config.workload is None else {"counted": partial(self._series, tick)}),
+            covariance=None if config.workload is None else partial(self.covariance, at=tick),
+            carried=partial(self.carried, at=tick) if config.cuts else None,
+            **({} if config.workload is None else {"counted": partial(self._series, tick)}),
             replicates=partial(self._replicates, tick, model),
-            dated=self._config.edition > 1,
+            dated=config.edition > 1,
         )
 
     def _replicates(self, tick: int, model: Model, number: int) -> list[RowModel]:
@@ -259,9 +312,26 @@ class Builder:
 
     def _series(self, tick: int) -> pl.DataFrame:
         """The lines of a release's own tick."""
-        schema, moment = self._config.schema, self._config.clock.boundary
+        schema, moment = self._config.at(tick).schema, self._config.clock.boundary
         own = lines(schema, self.counted(tick, tick), moment, span="tick")
-        return pl.concat([own, lines(schema, running(self._tables(tick)), moment, span="running")])
+        return pl.concat([own, lines(schema, running(self._tables(tick, at=tick)), moment, span="running")])
+
+    def carried(self, then: Release, *, at: int) -> Release:
+        """A release from before a cut, over the columns of a later tick."""
+        found = then
+        for cut in self._cuts:
+            if then.tick < cut <= at:
+                config = self._config.at(cut)
+                model = self.synthesizer(cut).first.model(self.goes_on(cut, found.model))
+                measured = carried_reading(config, found.measured)
+                found = self.synthesizer(cut).release(
+                    **{name: getattr(found, name) for name in ("name", "start", "end", "facts", "secure", "released")},
+                    schema=config.schema,
+                    measured=measured,
+                    model=model,
+                    dated=then.dated,
+                )
+        return found
 
 
 def from_releases(
@@ -274,6 +344,11 @@ def from_releases(
 ) -> Builder:
     """Builds releases from what is published up to a tick, without the state; ``None``: nothing is."""
     starts, named = ([], None) if tick is None else sink.segments(tick)
-    written = [] if tick is None else [dict(sink.manifest(tick).get("claim") or {})]
+    # A claim that was written down in another life of the stream stands in the last of its releases.
+    told = [] if tick is None else [*(cut["tick"] - 1 for cut in config.at(tick).cuts), tick]
+    written = list[dict[str, Any]]()
+    for t in told:
+        with suppress(*([] if t == tick else [SinkError])):  # somebody has a part of them only
+            written.append(dict(sink.manifest(t).get("claim") or {}))
     segments = [(start, dict[str, Any]()) for start in starts]
     return Builder(config, committed, segments=segments, named=named, secure=secure, written=written)

@@ -1,7 +1,8 @@
-"""The published folder described for open-data portals: ``datapackage.json`` (Data Package 2) and ``croissant.json``.
+"""The published folder described: ``datapackage.json`` (Data Package 2) and ``croissant.json`` for open-data portals,
+``deployment.yaml`` for the registry of deployments.
 
-For readers with this program ``settings.toml`` lies beside them. The two describe the newest release, from public facts
-alone: its files with sizes and hashes, every column, and what the
+For readers with this program ``settings.toml`` lies beside them. The others describe the newest release, from public
+facts alone: its files with sizes and hashes, every column, and what the
 releases promise. They are no part of a release: they lie beside them, and are written again when there is a newer one.
 """
 
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.settings import SETTINGS
 from synthstream.environment import sync, words
 from synthstream.errors import SinkError
+from synthstream.publish.deployment import deployment
 from synthstream.publish.describing import FieldFacts, measured_fields, rows_fields, series_fields, tables_fields
 from synthstream.publish.folder import DESCRIPTIONS, SERIES
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
@@ -125,17 +126,15 @@ def descriptions(config: StreamConfig, *, beside: bool = False) -> dict[str, str
         raise SinkError(f"{sink.folder} holds no release yet; there is nothing to describe.")
     config = as_begun(config)
     refuse_other_releases(config, sink)
+    config = config.at(last.tick)  # a successor that has released nothing describes what was there before it
     place, manifest = sink.place(last.tick), sink.manifest(last.tick)
     try:
         sizes = {name: (place / name).stat().st_size for name in (*manifest["files"], "manifest.json")}
     except OSError as error:
         raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
     newest = _Newest("" if beside else f"{place.name}/", manifest, sizes)
-    found = (data_package(config, newest), croissant(config, newest))
-    return {
-        **{name: _text(facts) for name, facts in zip(DESCRIPTIONS, found, strict=False)},
-        SETTINGS: _stamp(newest) + config.settings,
-    }
+    texts = (_text(data_package(config, newest)), _text(croissant(config, newest)), deployment(config, manifest))
+    return dict(zip(DESCRIPTIONS, (*texts, _stamp(newest) + config.settings), strict=True))
 
 
 def _stamp(newest: _Newest) -> str:

@@ -69,6 +69,7 @@ class DeltaTable(OfFrames):
             self._place,
             frame.to_arrow(),
             mode="overwrite",
+            schema_mode="overwrite",  # a successor may have other columns
             configuration={
                 "delta.logRetentionDuration": _FOR_EVER,
                 "delta.deletedFileRetentionDuration": _FOR_EVER,

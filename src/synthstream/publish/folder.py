@@ -32,7 +32,7 @@ FILES = ("rows.parquet", "tables.parquet", "measured.parquet")
 SERIES = "series.parquet"
 
 # What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.
-DESCRIPTIONS = ("datapackage.json", "croissant.json", SETTINGS)
+DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTINGS)
 
 
 class Newest(NamedTuple):

@@ -19,6 +19,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
+from synthstream.synthesizers.succession import carried_cells, promise_of
 from synthstream.workload import FloatArray, Workload
 
 # Wraps steps that take a while; the text says what is done.
@@ -95,10 +96,13 @@ class History:
     def cells(self, tick: Tick) -> Cells:
         """The tables of a release of a stream of tables, and what of them was measured at its tick.
 
+        Those from before a cut are over the newest columns; what was not recorded is NaN, but for its ``count``.
+
         Raises ``SinkError`` if they are not what was published.
         """
-        workload, names = self.workload, ["count", "measured", "stderr", "since"]
-        late = self.config.measures == "refresh"
+        config, names = self.config.at(tick.tick), ["count", "measured", "stderr", "since"]
+        workload = Workload(sizes=(1,), marginals=()) if config.workload is None else config.workload
+        late = config.measures == "refresh"
         frame = self.sink.read(tick.tick, "tables.parquet", columns=[*names, *(["measured_at"] if late else [])])
         if late:
             now = pl.when(pl.col("measured_at") == tick.tick)
@@ -108,7 +112,10 @@ class History:
                 f"{self.sink.place(tick.tick)} has tables of {frame.height} cells, not the {workload.cells} of the "
                 "configuration. Use the stream.toml that the releases were made with."
             )
-        return Cells(**{name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in frame.columns})
+        found = {name: frame[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in frame.columns}
+        for life in self.config.lives[len(config.lives) :]:
+            found = {name: carried_cells(life, name, values) for name, values in found.items()}
+        return Cells(**found)
 
     @property
     def workload(self) -> Workload:
@@ -202,11 +209,12 @@ def _tick(sink: ParquetSink, number: int) -> Tick:
 def _check(config: StreamConfig, manifest: dict[str, Any], folder: Path) -> None:
     """Raise unless a manifest says of the stream what the configuration says."""
     privacy, claim = config.privacy, manifest.get("claim", {})
+    budget = promise_of(config).budget
     pairs = {
         "name": (config.name, manifest.get("name")),
         "columns": (config.schema.hash, manifest.get("schema")),
-        "privacy.epsilon": (privacy.budget.epsilon, claim.get("epsilon")),
-        "privacy.delta": (privacy.budget.delta, claim.get("delta")),
+        "privacy.epsilon": (budget.epsilon, claim.get("epsilon")),
+        "privacy.delta": (budget.delta, claim.get("delta")),
         "privacy.unit": (privacy.unit.kind, claim.get("unit")),
         "privacy.neighbours": (privacy.neighbours, claim.get("neighbours")),
         "clock.horizon": (config.clock.horizon, claim.get("horizon")),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig, aside
@@ -19,6 +20,8 @@ from synthstream.publish.objects import ObjectFolder
 
 def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
     """Raise ``ConfigError`` if the releases in a folder began with other settings: the chain begins with these."""
+    if config.after is not None and config.after.tick is None:
+        raise ConfigError(f"{sink.folder}: [after]: this successor has not begun. Say `synthstream succeed` first.")
     if not sink.place(0).is_dir():  # somebody has a part of them only
         return
     if sink.manifest(0)["chain"].get("previous") != config.genesis:
@@ -29,11 +32,20 @@ def refuse_other_releases(config: StreamConfig, sink: ParquetSink) -> None:
 
 
 def as_begun(config: StreamConfig) -> StreamConfig:
-    """A configuration in the edition of the stream's releases, if there are any: a running stream keeps its own."""
+    """A configuration in the edition, and with the cuts, of the stream's releases, if there are any.
+
+    Raises:
+        ConfigError: the releases go on with other settings.
+    """
+    told: dict[str, Any] | None = None
     # Of thousands of releases the newest is enough, as a rule.
     for place in [] if config.sink is None else sorted(config.sink.path.glob("[0-9]*"), reverse=True):
         with suppress(OSError, ValueError, AttributeError):  # who reads the releases says what is wrong with them
-            return config.begun_as(json.loads((place / "manifest.json").read_bytes()))
+            facts = json.loads((place / "manifest.json").read_bytes())
+            config, told = config.begun_as(facts), facts
+        if told is not None:
+            config.refuse_succeeded(told)
+            break
     return config
 
 

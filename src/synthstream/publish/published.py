@@ -164,7 +164,7 @@ class Releases:
 
     def covariance(self, tick: int) -> Callable[[int, int], FloatArray]:
         """Of the noise, between any two ticks up to this one: see :meth:`Builder.covariance`. Public facts alone."""
-        return self._builder(tick).covariance
+        return partial(self._builder(tick).covariance, at=tick)
 
     def series(self, column: str | None = None, *, every: str | None = None) -> pl.DataFrame:
         """What was counted in each step, with its error: by tick, or by week, month, quarter or year.
@@ -172,6 +172,9 @@ class Releases:
         A number is what was counted in the step: an event that came late counts where it came. Months, quarters and
         years are those of the calendar; a tick belongs to the one that it begins in. Numbers of a longer step have the
         error of their own difference, not of the sum of its ticks.
+
+        Where the stream went on with other settings, all of it is over the newest columns: steps that begin before a
+        column was recorded are left out, and columns that ended are in single releases alone.
 
         Args:
             column: whose values to count apart; left out: all events together.
@@ -190,15 +193,19 @@ class Releases:
 
         Example: ``releases.series("zone", every="1mo")``
         """
-        marginal, found = self._small(column), list[pl.DataFrame]()
+        marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
         for first, counted in self._counted(every):
             tables = counted.workload.marginals
+            if every is not None and first < recorded:
+                continue
             if every is not None and (marginal not in tables or counted.since[tables.index(marginal)] != first):
                 raise NotReleased(
                     f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
                     f"{every}. Leave 'every' out: each line then says from when to when it counts."
                 )
             found.append(self._lines(only(counted, [tables.index(marginal)] if marginal in tables else [])))
+        if not found:
+            raise NotReleased(f"series: no step of {every} lies after {column!r} was first recorded. Leave 'every' out")
         return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
 
     def counts(self, *, every: str | None = None) -> pl.DataFrame:
@@ -226,13 +233,14 @@ class Releases:
         before = starts[spans.index(now)] - timedelta(days=365.25)
         then = min(spans, key=lambda span: abs(starts[spans.index(span)] - before))
         length = starts[min(1, len(spans) - 1)] - starts[0]
-        known = [_since(first, builder.counted(first, last)) for first, last in (now, then)]
+        newest = self._newest()
+        known = [_since(first, builder.counted(first, last, at=newest)) for first, last in (now, then)]
         frames = [self._lines(one).drop("tick", "span") for one in known]
         if abs(starts[spans.index(then)] - before) > max(length, timedelta(days=1)) or then == now:
             frames = [frame.clear() for frame in frames]
         both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
         tables = {m: q for q, m in enumerate(cast(Workload, self.config.workload).marginals)}
-        common = between_spans(builder.covariance, now, then)
+        common = between_spans(partial(builder.covariance, at=newest), now, then)
         names = self.config.schema.names
         place = [tables[() if name is None else (names.index(name),)] for name in both["column"]]
         covariance = pl.Series("covariance", common[place], dtype=pl.Float64)
@@ -248,7 +256,7 @@ class Releases:
         builder = self._builder(newest)
         for first, last in steps(self.config.clock, every, newest=newest):
             self._check(builder, last)
-            yield first, builder.counted(first, last)
+            yield first, builder.counted(first, last, at=newest)
 
     def _lines(self, counted: Measured) -> pl.DataFrame:
         return lines(self.config.schema, counted, self.config.clock.boundary, span="tick")
@@ -262,6 +270,11 @@ class Releases:
         if self.config.workload is not None and marginal not in self.config.workload.marginals:
             raise SchemaError(f"series: this stream does not count {column or 'all events'} alone")
         return marginal
+
+    def _recorded(self, column: str | None) -> int:
+        """First tick whose rows have a column, which a successor may have added."""
+        lives = [life.after for life in self.config.lives if life.after is not None and column is not None]
+        return max((after.tick or 0 for after in lives if column not in after.config.schema.names), default=0)
 
     def _newest(self) -> int:
         last = self._sink.last()
@@ -287,7 +300,7 @@ class Releases:
 
     def _check(self, builder: Builder, tick: int) -> None:
         """Raise unless a release is of this stream: measurement, claim and schema are all in the chain."""
-        manifest, schema = self._sink.manifest(tick), self.config.schema
+        manifest, schema = self._sink.manifest(tick), self.config.at(tick).schema
         same = manifest.get("name") == self.config.name and manifest.get("schema") == schema.hash
         if not same or builder.head_after(tick) != manifest["chain"]["head"]:
             raise SinkError(
@@ -299,11 +312,12 @@ class Releases:
     def _read(self, tick: int) -> Release:
         builder, manifest = self._builder(tick), self._sink.manifest(tick)
         self._check(builder, tick)
-        if self.config.workload is None:
+        config = self.config.at(tick)
+        if config.workload is None:
             _, release = builder.alone(tick)
         else:
             files = partial(self._sink.read, tick, "rows.parquet")
-            release = builder.release(tick, _Rows(files, self.config.schema, self.config.workload, manifest["rows"]))
+            release = builder.release(tick, _Rows(files, config.schema, config.workload, manifest["rows"]))
         return replace(release, changed=manifest["changed_rows"], files=partial(self._sink.read, tick))
 
 

@@ -53,13 +53,13 @@ def direct(
     known = {marginal: q for q, marginal in enumerate(measured.workload.marginals)} if known is None else known
     found = [known.get(marginal, -1) for marginal in workload.marginals]
     values, stderr, since, at = np.full((4, workload.cells), np.nan)
-    measured_at = measured.measured_at
+    measured_at, variance = measured.measured_at, measured.cell_variance()
     for place, q in zip(workload.offsets, found, strict=False):
         if q >= 0:
             source = measured.workload.slice_of(measured.workload.marginals[q])
             here = slice(int(place), int(place) + source.stop - source.start)
             values[here] = measured.values[source]
-            stderr[here] = np.sqrt(measured.variance[q])
+            stderr[here] = np.sqrt(variance[source])
             since[here] = measured.since[q]
             at[here] = np.nan if measured_at is None else measured_at[q]
     ticks = {"since": since} | ({} if measured_at is None else {"measured_at": at})
@@ -153,7 +153,11 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         turned = [kept.index(c) for c in columns]
         total = values.sum(axis=rest).transpose(turned).reshape(-1)
         number = inside.sum(axis=rest).transpose(turned).reshape(-1)
-        found = Sums(total, number * float(measured.variance[q]), int(measured.since[q]), int(at[q]))
+        variance = number * float(measured.variance[q])
+        if measured.by_cell is not None:
+            each = measured.by_cell[measured.workload.slice_of(marginal)].reshape(inside.shape)
+            variance = np.where(inside, each, 0.0).sum(axis=rest).transpose(turned).reshape(-1)
+        found = Sums(total, variance, int(measured.since[q]), int(at[q]))
         if best is None or found.variance.max() < best.variance.max():
             best = found
     return best

@@ -41,6 +41,21 @@ def promise(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in facts["claim"].items() if key not in ("words", "theorems", "trusts")}
 
 
+def began_as(now: Mapping[str, Any], then: Mapping[str, Any], *, schema: str) -> bool:
+    """Whether a release of an earlier tick may be of the same stream, as far as the facts of both tell.
+
+    Args:
+        schema: hash of the earlier one's columns.
+    """
+    ours, cuts, theirs = list(now.get("cuts", ())), len(then.get("cuts", ())), promise(then)
+    if len(ours) == cuts:
+        return ours == list(then.get("cuts", ())) and promise(now) == theirs
+    parts = now["claim"]["parts"][: cuts + 1]
+    mine = parts if cuts else [{"epsilon": parts[0]["epsilon"], "delta": parts[0]["delta"]}]
+    told = theirs["parts"] if cuts else [{"epsilon": theirs["epsilon"], "delta": theirs["delta"]}]
+    return bool(ours[cuts]["schema"] == schema and mine == told)
+
+
 def compared(now: Tables, earlier: Tables, columns: Sequence[str] | str | None) -> pl.DataFrame:
     """Counts now and earlier, cell by cell, with the errors of their differences."""
     if columns is None:

@@ -17,7 +17,7 @@ import polars as pl
 from synthstream.errors import SchemaError
 from synthstream.measured import NOT_PRIVATE, Measured, Reading
 from synthstream.release.answers import REPLICATES, answers, direct, moved, of_these, satisfied
-from synthstream.release.comparing import compared, promise
+from synthstream.release.comparing import began_as, compared
 from synthstream.release.display import card
 from synthstream.release.models import RowModel
 from synthstream.release.rows import drawn, weight_name
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 class Release(ABC):
     """What is published for one tick. A pure function of what was committed.
 
-    In a notebook it shows itself as a card.
-
     Args:
         name: of the stream.
         schema: the columns.
@@ -50,6 +48,7 @@ class Release(ABC):
         files: reads one of the release's files by its name, where it is read from what was published; rows and tables
             are then what stands there.
         covariance: see :meth:`synthstream.publish.building.Builder.covariance`; ``None`` for a stream of points.
+        carried: a release from before a cut over the columns of this one; ``None`` if there was no cut.
         counted: makes :attr:`series`; ``None`` for a stream of points, and for a window.
         replicates: rows fitted again, as often as it is told: see
             :meth:`synthstream.synthesizers.contract.Synthesizer.replicates`; ``None`` for a window.
@@ -68,6 +67,7 @@ class Release(ABC):
     changed: float | None = None
     files: Callable[[str], pl.DataFrame] | None = None
     covariance: Callable[[int, int], FloatArray] | None = None
+    carried: Callable[[Release], Release] | None = None
     counted: Callable[[], pl.DataFrame] | None = None
     replicates: Callable[[int], list[RowModel]] | None = None
     dated: bool = False
@@ -202,8 +202,7 @@ class Release(ABC):
 
     def manifest(self) -> dict[str, Any]:
         """The release described for machines; the sink adds the files' hashes."""
-        facts = dict(self.facts)
-        stamp: dict[str, Any] = {}
+        facts, stamp = dict(self.facts), dict[str, Any]()
         if not self.secure:
             stamp = {"warning": NOT_PRIVATE}
             facts["claim"] = {**facts["claim"], "words": f"{NOT_PRIVATE}. With real noise: {facts['claim']['words']}"}
@@ -352,14 +351,18 @@ class TableRelease(Release):
                 f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
                 f"{type(then).__name__}"
             )
-        if (self.name, self.schema.hash, promise(self.facts)) != (then.name, then.schema.hash, promise(then.facts)):
+        ours, theirs = (len(release.facts.get("cuts", ())) for release in (self, then))
+        later = self.name == then.name and ours < theirs
+        one = later or (self.name == then.name and began_as(self.facts, then.facts, schema=then.schema.hash))
+        earlier = self.carried(then) if one and ours > theirs and self.carried is not None else then
+        if not one or not isinstance(earlier, TableRelease) or not (later or self.schema.hash == earlier.schema.hash):
             raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
-        if then.tick >= self.tick:
+        if later or then.tick >= self.tick:
             raise SchemaError(
                 f"compare: tick {then.tick} is not earlier than tick {self.tick}; ask the later one, as in "
                 "later.compare(earlier)"
             )
-        return then
+        return earlier
 
     @cached_property
     def tables(self) -> pl.DataFrame:

@@ -41,28 +41,33 @@ def only(measured: Measured, places: list[int]) -> Measured:
         variance=measured.variance[places],
         since=measured.since[places],
         measured_at=None if measured.measured_at is None else measured.measured_at[places],
+        by_cell=None
+        if measured.by_cell is None
+        else np.concatenate([np.zeros(0), *(measured.by_cell[workload.slice_of(m)] for m in kept.marginals)]),
     )
 
 
 def counted(first: int, now: Measured, before: Measured | None, variance: FloatArray, tables: Workload) -> Measured:
     """What was counted in ticks ``first`` to that of ``now``: the total and tables of one column.
 
-    A running count is known as a difference. What counts the events since a later tick stands as it is, since then:
-    with delta = 0 that is an epoch, or a part of one.
+    A running count is known as a difference, also one that began at a cut. What else counts the events since a later
+    tick stands as it is, since then: with delta = 0 that is an epoch, or a part of one.
 
     Args:
         now, before: what was measured up to the last tick, and up to the one before the first; ``None`` if there is
             none.
         variance: of the differences, for each table of ``tables``, shape ``(marginals,)``.
     """
-    now, known = small(now), {} if before is None else _running(small(before))
-    places, values, variances, since = list[int](), list[FloatArray](), list[float](), list[int]()
+    now, known = small(now), {} if before is None else _known(small(before))
+    places, values, variances, since = list[int](), list[FloatArray](), list[FloatArray](), list[int]()
+    cells = now.cell_variance()
     for q, marginal in enumerate(now.workload.marginals):
-        own, begun = now.values[now.workload.slice_of(marginal)], int(now.since[q])
-        if begun or not first:
-            found = own, float(now.variance[q]), begun
-        elif marginal in known:
-            found = own - known[marginal], float(variance[tables.marginals.index(marginal)]), first
+        here, begun = now.workload.slice_of(marginal), int(now.since[q])
+        own, past = now.values[here], known.get(marginal)
+        if past is not None and past[1] == begun:
+            found = own - past[0], np.full(own.size, variance[tables.marginals.index(marginal)]), first
+        elif begun or not first:
+            found = own, cells[here], begun
         else:  # it was not measured before
             continue
         places.append(q)
@@ -72,18 +77,18 @@ def counted(first: int, now: Measured, before: Measured | None, variance: FloatA
     return replace(
         only(now, places),
         values=np.concatenate([np.zeros(0), *values]),
-        variance=np.array(variances),
+        variance=np.array([each.max() for each in variances]),
         since=np.array(since, dtype=np.int64),
+        by_cell=None if now.by_cell is None else np.concatenate([np.zeros(0), *variances]),
     )
 
 
-def _running(measured: Measured) -> dict[tuple[int, ...], FloatArray]:
-    """Values of tables that count all events."""
+def _known(measured: Measured) -> dict[tuple[int, ...], tuple[FloatArray, int]]:
+    """Values of each table, and the first tick that it counts."""
     workload = measured.workload
     return {
-        marginal: measured.values[workload.slice_of(marginal)]
+        marginal: (measured.values[workload.slice_of(marginal)], since)
         for marginal, since in zip(workload.marginals, measured.since.tolist(), strict=True)
-        if since == 0
     }
 
 
@@ -108,7 +113,7 @@ def lines(schema: Schema, found: Measured, moment: Callable[[int], datetime], *,
     each = np.repeat(np.arange(len(begun)), workload.lengths)
     starts, ends = pl.Series(begun, dtype=pl.Datetime("us")), moment(found.tick + 1).replace(tzinfo=None)
     named = _named(schema, workload)
-    stderr = pl.Series(np.sqrt(found.variance)[each], dtype=pl.Float64).fill_nan(None)
+    stderr = pl.Series(np.sqrt(found.cell_variance()), dtype=pl.Float64).fill_nan(None)
     return pl.DataFrame(
         {
             "tick": pl.Series([found.tick], dtype=pl.Int64).new_from_index(0, each.size),

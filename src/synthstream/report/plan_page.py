@@ -33,8 +33,8 @@ def plan_page(found: Plan) -> str:
         stamp="",
         plan=found,
         promise=Promise(
-            epsilon=found.budget.epsilon,
-            delta=found.budget.delta,
+            epsilon=found.promise["epsilon"],
+            delta=found.promise["delta"],
             whom="a person" if found.claim.unit.of_persons else "an event",
         ),
         facts=_facts(found),
@@ -46,10 +46,11 @@ def plan_page(found: Plan) -> str:
 
 def _facts(found: Plan) -> list[tuple[str, str, str]]:
     """The page's key figures: what, how much, and a remark."""
-    budget = found.budget
-    delta = "pure" if budget.pure else f"delta {budget.delta:g}"
+    epsilon, delta = found.promise["epsilon"], found.promise["delta"]
+    remark = f"delta {delta:g}" if delta else "pure"
+    parts = f"; epsilon {found.budget.epsilon:g} from the cut on" if "parts" in found.promise else ""
     facts = [
-        ("Budget", f"epsilon {budget.epsilon:g}", f"{delta}, for everything that is ever published"),
+        ("Budget", f"epsilon {epsilon:g}", f"{remark}, for everything that is ever published{parts}"),
         ("Protected", "a person" if found.claim.unit.of_persons else "one event", found.claim.unit.words),
         ("Cells", f"{found.cells:,}", "at most" if not found.tables else f"in {sum(found.tables.values()):,} tables"),
         ("Memory", f"{found.memory_bytes / 1e6:,.0f} MB", f"on disk up to {_megabytes(found)}"),

@@ -106,6 +106,7 @@ def public_page(
         ledger=ledger(found),
         used=newest.tick + 1,
         chain=manifest["chain"],
+        cuts=[config.clock.boundary(cut["tick"]) for cut in found.config.cuts],
         cautions=noticed(found.config),
         every=config.clock.every,
         timezone=config.clock.timezone,

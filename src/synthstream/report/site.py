@@ -54,6 +54,11 @@ def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, env: En
     """
     check_place(config, folder)
     found = history_of(config, progress=progress)
+    if found.config.cuts:
+        raise ConfigError(
+            f"{config.name}: went on with other settings at tick {found.config.cuts[0]['tick']}, and the explorer has "
+            "one set of tables for all releases. Nothing was written: `synthstream report` works across the cut."
+        )
     try:
         env.do("make site", partial(make_folder, folder))
         with _alone(folder):

@@ -32,6 +32,8 @@ STATEMENTS = {
     "alone.",
     "selective": "Tables that are selected and then counted, each by a counter of its own, satisfy the one budget.",
     "simple": "Fresh noise at every tick: an event is in one tick, and costs that tick's noise.",
+    "succession": "Going on with other settings: an event counts on one side of each cut alone, and has the largest of "
+    "the promises; a person has their sum.",
     "toeplitz": "The counter by the square root of the prefix matrix: its running sums cost no more than its first "
     "column.",
 }

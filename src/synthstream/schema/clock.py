@@ -226,7 +226,7 @@ class Clock:
         """Tick of each row by its time, int64, shape ``(rows,)``. Total.
 
         Times before the start belong to tick 0; a row without a readable time gets -1, the tick that is open when it is
-        counted; times beyond the horizon get the horizon.
+        counted. Times beyond the horizon have ticks of their own: a successor may come to them.
 
         Raises:
             SchemaError: the frame has no such column.
@@ -234,8 +234,7 @@ class Clock:
         if self.column is None:
             return np.full(len(frame), -1, dtype=np.int64)
         wall = times(polars_frame(frame, [self.column])[self.column], timezone=self.timezone)
-        furthest = FURTHEST if self.horizon is None else self.horizon
-        ticks = np.clip(self._index(wall), 0, furthest)
+        ticks = np.clip(self._index(wall), 0, FURTHEST)
         return np.where(wall.is_null().to_numpy(), np.int64(-1), ticks).astype(np.int64)
 
     def _index(self, wall: pl.Series) -> IntArray:

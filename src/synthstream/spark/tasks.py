@@ -58,7 +58,7 @@ class Job:
     def counting(self) -> Counting:
         """Made once in a worker."""
         self.check()
-        key = self.config.genesis
+        key = self.config.own_hash
         if key not in _known:
             _known[key] = Counting(self.config)
         return _known[key]

@@ -31,6 +31,9 @@ _DURABLE = (
     "wal_autocheckpoint = 16000",  # 64 MB; a tick's commit should not wait for one, the log is emptied after it anyway
 )
 
+# Formats that a store is brought forward from, step by step; they have the same tables.
+OLDER = (3,)
+
 T = TypeVar("T")
 
 
@@ -165,6 +168,11 @@ def is_copy(database: Database) -> bool:
     return bool(database.execute("PRAGMA user_version").fetchone()[0] < 0)
 
 
+def version(database: Database) -> int:
+    """The format, of a copy too."""
+    return abs(int(database.execute("PRAGMA user_version").fetchone()[0]))
+
+
 def take(database: Database) -> None:
     """Make a copy an ordinary store."""
     version = abs(database.execute("PRAGMA user_version").fetchone()[0])
@@ -182,27 +190,29 @@ def copy(database: Database, path: Path) -> None:
 
 def _check(database: Database, path: Path, schema: str, version: int, *, copies: bool) -> None:
     found = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if found == (_APPLICATION_ID, -version):
+    ours = found[0] == _APPLICATION_ID and abs(found[1]) in (version, *OLDER)
+    if ours and found[1] < 0:
         if not copies:
             raise StateRolledBack(
                 f"The state in {path.parent} is a backup: what was drawn after it was made is not in it. Say "
                 "`synthstream recover --adopt`: it takes the backup if it is as new as what was published, and says "
                 "what can be done if not. No noise was drawn."
             )
-    elif found != (_APPLICATION_ID, version):
+    elif not ours:
         raise StateCorrupt(
-            f"{path} is not a Synthstream state of format {version}. Point 'state' to another folder, or use the "
-            "version of Synthstream that wrote it."
+            f"{path} is not a Synthstream state of format {version}, nor of one that this version brings forward "
+            f"({', '.join(map(str, OLDER))}). Point 'state' to another folder, or use the version of Synthstream that "
+            "wrote it."
         )
     rows = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid"
     with closing(sqlite3.connect(":memory:")) as empty:
         empty.executescript(schema)
-        ours = empty.execute(rows).fetchall()
-    if database.execute(rows).fetchall() != ours:
+        tables = empty.execute(rows).fetchall()
+    if database.execute(rows).fetchall() != tables:
         raise StateCorrupt(f"{path}: its tables are not those of Synthstream. Restore the folder whole.")
     whole = path.stat().st_size <= _CHECKED_WHOLE
-    tables = [row[1] for row in ours if row[0] == "table" and row[1] != "measurement"]
-    for question in ["PRAGMA quick_check(1)"] if whole else [f"PRAGMA quick_check({name})" for name in tables]:
+    names = [row[1] for row in tables if row[0] == "table" and row[1] != "measurement"]
+    for question in ["PRAGMA quick_check(1)"] if whole else [f"PRAGMA quick_check({name})" for name in names]:
         if database.execute(question).fetchall() != [("ok",)]:
             raise StateCorrupt(f"{path} is damaged. Restore the folder whole.")
 

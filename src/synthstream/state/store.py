@@ -30,11 +30,12 @@ from synthstream.state.blobs import Arrays, packed, packed_ints, unpacked, unpac
 from synthstream.state.database import Closed, Database
 from synthstream.state.disk import Lock, failed
 from synthstream.state.folder import STORE, locked, make_private, refuse_exposed
+from synthstream.state.migration import migrate
 from synthstream.state.sealing import Cipher, Plain, Seal, damaged
 from synthstream.state.sums import RowSums
 from synthstream.workload import IntArray
 
-FORMAT = 3
+FORMAT = 4
 T = TypeVar("T")
 
 # Tables with keys of their own have no index beside themselves: a damaged one would hide rows that are there. Hence
@@ -104,6 +105,7 @@ class Store:
             self._public: Seal = Plain(self.meta("id") or "")
             if not read_only:
                 self._unseal(key)
+                migrate(folder, self._db, self._rows, newest=FORMAT, do=self._do)
         except OSError as error:
             self._let_go()
             raise failed(folder, error) from error
@@ -222,8 +224,7 @@ class Store:
 
     def ledger(self) -> list[dict[str, Any]]:
         """All charges, oldest first."""
-        rows = self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()
-        return [json.loads(row[0]) for row in rows]
+        return [json.loads(row[0]) for row in self._db.execute("SELECT claim FROM ledger ORDER BY id").fetchall()]
 
     def append_ledger(self, claim: dict[str, Any]) -> None:
         """Write down a charge; it can never be changed."""
@@ -246,8 +247,7 @@ class Store:
             self.put_meta(f"{key} {committed.tick}", json.dumps(told))
 
     def _committed(self, which: str, *values: int) -> Committed | None:
-        question = f"SELECT tick, released, head FROM measurement {which}"  # noqa: S608 - our own words
-        row = self._db.execute(question, values).fetchone()
+        row = self._db.execute(f"SELECT tick, released, head FROM measurement {which}", values).fetchone()  # noqa: S608
         if row is None:
             return None
         tick, blob, head = row
@@ -299,23 +299,23 @@ class Store:
         return self._text("SELECT mac FROM ingested WHERE item = ?", item)
 
     def put_ingested(self, item: str, mac: str) -> None:
-        """Remember that a file or batch was counted."""
-        self._rows.add("ingested", item, mac)
+        """Remember that a file or batch was counted, or that it has another fingerprint now."""
+        self._rows.put("ingested", item, mac)
 
     def rename_ingested(self, item: str, new: str) -> None:
         """Remember a file that was counted under another name."""
         if (mac := self.ingested(item)) is not None:
-            self._rows.drop("ingested", item)
+            self.forget("ingested", item)
             self.put_ingested(new, mac)
-
-    def replace_ingested(self, item: str, mac: str) -> None:
-        """Remember a file that was counted with another fingerprint."""
-        self._rows.put("ingested", item, mac)
 
     def items(self, prefix: str) -> list[str]:
         """What was counted, files and batches: those that begin so, sorted."""
         found = "SELECT item FROM ingested WHERE substr(item, 1, ?) = ? ORDER BY item"
         return [str(row[0]) for row in self._db.execute(found, (len(prefix), prefix))]
+
+    def forget(self, table: str, key: str | int) -> None:
+        """Take one of the rows away."""
+        self._rows.drop(table, key)
 
     def sound(self) -> bool:
         """Whether the file is a sound database, page by page."""

@@ -17,11 +17,13 @@ from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Sink
 from synthstream.publish.outlets import as_begun
 from synthstream.state.store import Store
-from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
-from synthstream.synthesizers.contract import Mechanism
+from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from synthstream.synthesizers.succession import promise_of
 
 # A public setting of a state: the first tick from which on the claim names the theorem of segments.
 NAMED = "segments named from"
+# Another: where it went on with other settings.
+CUTS = "cuts"
 
 _KINDS_OF_RUN = {
     "secure": "runs with simulated noise and real runs never share a state folder",
@@ -70,15 +72,29 @@ def key_of(config: StreamConfig) -> bytes | None:
 
 
 def begun(config: StreamConfig) -> StreamConfig:
-    """A configuration in the edition that its stream began with: the state knows it, and so do releases."""
+    """A configuration in the edition, and with the cuts, of its stream: the state knows them, and so do releases.
+
+    Raises:
+        ConfigError: the stream has gone on with other settings since.
+    """
+    told: dict[str, Any] | None = None
     if (config.state / "store.db").exists():
         with (
             suppress(StateError, ValueError),
             closing(Store(config.state, read_only=True)) as store,
         ):  # who opens it says why not
             stored = store.meta("config")
-            return config if stored is None else config.begun_as(json.loads(stored))
-    return as_begun(config)
+            facts = {} if stored is None else json.loads(stored) | {"cuts": cuts_of(store)}
+            config, told = config.begun_as(facts) if facts else config, facts
+    if told is None:
+        return as_begun(config)
+    config.refuse_succeeded(told)
+    return config
+
+
+def cuts_of(store: Store) -> list[dict[str, Any]]:
+    """Where the stream of a state went on with other settings; see :attr:`StreamConfig.cuts`."""
+    return list(json.loads(store.meta(CUTS) or "[]"))
 
 
 def identity_of(config: StreamConfig, *, secure: bool, seed: int | None) -> dict[str, str]:
@@ -95,28 +111,29 @@ def begin(
     config: StreamConfig,
     store: Store,
     identity: Mapping[str, str],
-    mechanism: Mechanism | None = None,
     *,
-    written: Sequence[Mapping[str, Any]] = (),
+    ledger: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Charge the budget once, for the stream's whole life. Raises ``BudgetExceeded`` before anything is written.
 
     Args:
-        mechanism: whose claim is charged; left out: the one that the configuration describes.
-        written: as for :func:`claim_facts`, if the stream was published before.
+        ledger: the claims to write down; left out: the one that the configuration describes.
     """
-    mechanism, budget = mechanism or synthesizer_of(config).mechanism, config.privacy.budget
-    ledger = Ledger(budget=budget).charge(claim_of(config, mechanism))
+    mechanism = synthesizer_of(config).mechanism
+    Ledger(budget=config.privacy.budget).charge(claim_of(config, mechanism))
     with store.transaction("settings"):
         for key, value in identity.items():
             store.put_meta(key, value)
-        for claim in ledger.claims:
-            store.append_ledger(claim_facts(claim, budget, written=written))
+        if config.cuts:
+            store.put_meta(CUTS, json.dumps(config.cuts))
+        for claim in ledger or [promise_of(config).facts]:
+            store.append_ledger(dict(claim))
         store.put_counter(mechanism.init())
 
 
 def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
     """Raise ``StateRolledBack`` if there are releases, here or in a mirror, but no state; creates nothing."""
+    refuse_uncut(config)
     if (config.state / "store.db").exists():
         return
     last = sink.last()
@@ -127,6 +144,15 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
             f"[sink] path. {_if_lost(config)} No noise was drawn."
+        )
+
+
+def refuse_uncut(config: StreamConfig) -> None:
+    """Raise ``StateMismatch`` if a configuration goes on from another one, and has not begun."""
+    if config.after is not None and config.after.tick is None:
+        raise StateMismatch(
+            f"[after]: {config.name} goes on from {config.after.config.name} and has not begun. Say `synthstream "
+            "succeed old.toml new.toml`, with the configuration that [after] names and this one. No noise was drawn."
         )
 
 
@@ -146,7 +172,6 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
     """Raise ``StateMismatch`` unless the state belongs to this configuration and this kind of run."""
     stored = store.meta("config") or "{}"
     if changed := config.differences(stored):
-        budget = config.privacy.budget
         if store.untouched():
             raise StateMismatch(
                 f"{config.state} was opened with other settings: {', '.join(changed)}. Nothing has been counted or "
@@ -159,9 +184,9 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
             )
         raise StateMismatch(
             f"{config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
-            "keeps its privacy, clock, schema and synthesizer. Undo the change, or open a successor with another "
-            "'name', 'state' and sink; people in both would be protected by the sum of both budgets: these "
-            f"settings would add epsilon = {budget.epsilon:g}."
+            "keeps its privacy, clock, schema and synthesizer. Undo the change. Or keep the old file, and write the "
+            "new settings to a successor's: with [after] in it, `synthstream succeed old.toml new.toml` goes on with "
+            "them, and `synthstream plan new.toml --after old.toml` says before what that costs."
         )
     for key, value in identity.items():
         if key != "config" and store.meta(key) != value:
@@ -173,7 +198,7 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
 
 def refuse_unsound(config: StreamConfig, store: Store, builder: Builder, closed: int) -> None:
     """Raise ``StateCorrupt`` unless the ledger is the claim's, and the newest of the closed ticks is chained to it."""
-    if store.ledger() != [builder.claim]:
+    if store.ledger() != builder.ledger:
         raise StateCorrupt(f"{config.state}: its ledger does not match the claim of this configuration.")
     if closed and builder.head_after(closed - 1) != builder.previous(closed):
         raise StateCorrupt(

@@ -27,7 +27,7 @@ from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, ParquetSink, Sink
 from synthstream.publish.mirrors import heads_of
-from synthstream.publish.outlets import parquet_sink, sink_of
+from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
     NAMED,
@@ -38,11 +38,12 @@ from synthstream.stream.opening import (
     identity_of,
     key_of,
     marks_of,
+    refuse_uncut,
     system_gate,
 )
 from synthstream.stream.verification import Progress, builder_of, published
-from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.segments import ResumedMechanism, whole
+from synthstream.synthesizers.segments import whole
+from synthstream.synthesizers.succession import promise_of
 
 
 class Adopted(NamedTuple):
@@ -83,7 +84,7 @@ def adopt(
         RecoveryRefused: there is nothing to recover, or it cannot be done without harm.
         StateLocked: the state is in use.
     """
-    config = begun(config)
+    config = _at_one(config)
     if config.sink is None:
         return _whole_or_refused(config, env)
     sink = parquet_sink(config.sink, env)
@@ -118,6 +119,18 @@ def adopt(
         if store is not None:
             store.close()
     return Adopted(last.tick + 1, True, aside)
+
+
+def _at_one(config: StreamConfig) -> StreamConfig:
+    """A configuration with the cuts that both the state and the releases know."""
+    config, told = begun(config), as_begun(config)
+    if told.cuts != config.cuts and config.cuts == told.cuts[: len(config.cuts)]:
+        raise RecoveryRefused(
+            f"The state in {config.state} is from before tick {told.cuts[len(config.cuts)]['tick']}, where the stream "
+            "went on with other settings. Move it away, and say the same again: what was published goes on."
+        )
+    refuse_uncut(config)
+    return config
 
 
 def _whole_or_refused(config: StreamConfig, env: Env) -> Adopted:
@@ -241,8 +254,8 @@ def _write(
         pass  # each starts from the one before; the newest is what the segment goes on from
     (starts, named), start = sink.segments(last), last + 1
     store = Store(folder, key=key_of(config), env=env)
-    resumed = ResumedMechanism(inner=synthesizer_of(config).mechanism, start=start)
-    begin(config, store, identity_of(config, secure=secure, seed=seed), resumed, written=[builder.claim])
+    claims, newest = builder.ledger, promise_of(config, resumed=True, written=[builder.claim]).facts
+    begin(config, store, identity_of(config, secure=secure, seed=seed), ledger=[*claims[:-1], newest])
     with closing(store), store.transaction("adoption"):
         store.put_meta(NAMED, str(start if named is None else named))
         hold(store, held)

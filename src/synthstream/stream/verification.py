@@ -15,7 +15,7 @@ from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import FILES, SERIES, ParquetSink
 from synthstream.publish.outlets import sink_of
 from synthstream.state.store import Store
-from synthstream.stream.opening import begun, builder_from
+from synthstream.stream.opening import begun, builder_from, refuse_uncut
 from synthstream.synthesizers.assembly import claim_of
 
 # Wraps a long loop in a progress bar.
@@ -52,6 +52,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
             them did, and needs the same versions of this package and its libraries.
     """
     config, findings = begun(config), list[Fault]()
+    refuse_uncut(config)
     store, heads = None, dict[int, str]()
     try:
         if (config.state / "store.db").exists():
@@ -104,7 +105,7 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
         say(f"belongs to other settings: {', '.join(changed)}")
         return
     builder = builder_from(config, store, secure=True)
-    if store.ledger() != [builder.claim]:
+    if store.ledger() != builder.ledger:
         say("the ledger does not match the claim of this configuration")
     try:
         Ledger(budget=config.privacy.budget).charge(claim_of(config, builder.newest.mechanism))
@@ -173,7 +174,7 @@ def _check_sink(
             previous = None
             continue
         unchecked += [tick] if manifest.get("unchecked") else []
-        problems = [*_files(config, sink, tick, manifest, kept=_kept(config, tick, last.tick))]
+        problems = [*_files(config.at(tick), sink, tick, manifest, kept=_kept(config, tick, last.tick))]
         problems += _facts(config, builder, tick, manifest, previous)
         head = str(manifest["chain"]["head"])
         if store is not None and _own(store, heads, tick) != head:
@@ -220,7 +221,8 @@ def _files(
 def _facts(
     config: StreamConfig, builder: Builder, tick: int, manifest: dict[str, Any], previous: str | None
 ) -> Iterator[str]:
-    clock, chain = config.clock, dict(manifest.get("chain", {}))
+    config, chain = config.at(tick), dict(manifest.get("chain", {}))
+    clock = config.clock
     expected: dict[str, Any] = {
         "name": config.name,
         "tick": tick,

@@ -78,7 +78,7 @@ def group_factor(config: StreamConfig) -> Fraction:
     unit, budget = config.privacy.unit, config.privacy.budget
     how = None
     if unit.max_per_tick is not None and not budget.pure and config.measures == "always":
-        how = counter(config.synthesizer.counter, horizon=config.clock.horizon, noise="gaussian")
+        how = counter(config.synthesizer.counter, horizon=config.own_clock.horizon, noise="gaussian")
     return participation_factor(how, unit)
 
 
@@ -107,7 +107,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         config.synthesizer.model_copy(update={"measure": config.measures}) if table else config.synthesizer,
         workload=config.workload,
         budget=budget,
-        horizon=config.clock.horizon,
+        horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         edition=config.edition,
@@ -126,7 +126,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     points = Points(
         partition=partition,
         budget=budget,
-        horizon=config.clock.horizon,
+        horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         schedule=Schedule(dimension=len(coordinates), kind=config.synthesizer.schedule, edition=config.edition),
@@ -145,7 +145,7 @@ def _literal(config: StreamConfig, partition: Partition) -> Hypercube:
     if not privacy.budget.pure:
         raise ValueError('kind = "hypercube" has no use for delta; say delta = 0, or use kind = "points"')
     return Hypercube(
-        dimension=partition.dimension, depth=partition.depth, budget=privacy.budget, horizon=config.clock.horizon
+        dimension=partition.dimension, depth=partition.depth, budget=privacy.budget, horizon=config.own_clock.horizon
     )
 
 

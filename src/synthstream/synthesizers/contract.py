@@ -71,11 +71,19 @@ class Past(Protocol):
     def start(self) -> int:
         """First tick of the segment that holds the window's last tick."""
 
+    @property
+    def cut(self) -> int:
+        """First tick of the window's last columns; 0 if they never changed."""
+
+    @property
+    def tables(self) -> tuple[tuple[int, ...], ...]:
+        """The marginals that :meth:`variance` is about."""
+
     def own(self, tick: int) -> Any:
         """What passed the gate at a tick, of its own segment alone."""
 
     def whole(self, tick: int) -> Reading:
-        """What is published as measured at a tick: over all segments."""
+        """What is published as measured at a tick: over all segments, and over the window's last columns."""
 
     def variance(self, first: int, last: int) -> FloatArray:
         """Variance of what was measured of ticks ``first..last``, for each table of the workload."""

@@ -207,8 +207,14 @@ class Resumed(Synthesizer):
     def _own(self, last: Model | None) -> Model | None:
         return last.own if isinstance(last, Joined) and last.start == self.segment.start else None
 
+    @property
+    def base(self) -> Model:
+        """The model of all events before the segment."""
+        model: Model = self.inner.model(self.segment.model)
+        return model
+
     def _with_base(self, own: Model) -> Joined:
-        return Joined(start=self.segment.start, base=self.inner.model(self.segment.model), own=own)
+        return Joined(start=self.segment.start, base=self.base, own=own)
 
 
 def whole(model: Model) -> Model:
@@ -237,6 +243,7 @@ def added(segment: Segment, measured: Continued) -> Reading:
         reading: Reading = replace(own, tick=measured.tick)
         return reading
     values, variance = own.values.copy(), own.variance.copy()
+    own_cells, base_cells = own.cell_variance(), base.cell_variance()
     since = np.where(own.since == 0, start, own.since + start)
     measured_at = None if own.measured_at is None else own.measured_at + start
     until = base.tick if base.measured_at is None else base.measured_at
@@ -246,7 +253,11 @@ def added(segment: Segment, measured: Continued) -> Reading:
             continue
         known = base.workload.marginals.index(marginal)
         if base.since[known] == 0 and np.broadcast_to(until, base.since.shape)[known] == start - 1:
-            values[own.workload.slice_of(marginal)] += base.values[base.workload.slice_of(marginal)]
+            here, there = own.workload.slice_of(marginal), base.workload.slice_of(marginal)
+            values[here] += base.values[there]
+            own_cells[here] += base_cells[there]
             variance[q] += base.variance[known]
             since[q] = 0
-    return replace(own, tick=measured.tick, values=values, variance=variance, since=since, measured_at=measured_at)
+    by_cell = None if base.by_cell is None else own_cells
+    found = replace(own, tick=measured.tick, values=values, variance=variance, since=since, by_cell=by_cell)
+    return replace(found, measured_at=measured_at)

@@ -43,13 +43,45 @@ _NEWEST = Fitting()
 
 def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST) -> Windowed:
     """Of tables that are all measured at every tick: the difference of running counts."""
+    if first < past.cut:
+        return _across_a_cut(past, first, last, seed=seed, how=how)
     now = _whole(past, last)
     if first == 0:
         return Windowed(now, _rows(now, None, seed=seed, how=how))
     before = _whole(past, first - 1)
     since = np.full(len(now.workload.marginals), first, dtype=np.int64)
-    own = replace(now, values=now.values - before.values, variance=past.variance(first, last), since=since)
+    values, variance = now.values - before.values, past.variance(first, last)
+    own = replace(now, values=values, variance=variance, since=since, by_cell=None)
     return Windowed(own, _rows(own, now, seed=seed, how=how))
+
+
+def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting) -> Windowed:
+    """The same where columns changed within the window: of the tables that were measured before it and at its end."""
+    now = _running(_whole(past, last), None)
+    before = None if first == 0 else _running(_whole(past, first - 1), now.workload.marginals)
+    tables = now.workload if before is None else before.workload
+    places = [now.workload.marginals.index(m) for m in tables.marginals]
+    own = np.concatenate([now.values[now.workload.slice_of(m)] for m in tables.marginals])
+    found = Measured(
+        tick=last,
+        workload=tables,
+        values=own if before is None else own - before.values,
+        variance=past.variance(first, last)[[past.tables.index(m) for m in tables.marginals]],
+        since=np.full(len(places), first, dtype=np.int64),
+    )
+    return Windowed(found, _rows(found, now if first else None, seed=seed, how=how))
+
+
+def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> Measured:
+    """Those of its tables that count all events up to its tick; of these, some."""
+    at = measured.tick if measured.measured_at is None else measured.measured_at
+    whole = (measured.since == 0) & np.broadcast_to(np.equal(at, measured.tick), measured.since.shape)
+    kept = [q for q, m in enumerate(measured.workload.marginals) if whole[q] and (among is None or m in among)]
+    tables = measured.workload.only(kept)
+    values = [measured.values[measured.workload.slice_of(m)] for m in tables.marginals]
+    return Measured(
+        tick=measured.tick, workload=tables, values=np.concatenate(values), variance=measured.variance[kept]
+    )
 
 
 def between_refreshes(
@@ -60,6 +92,8 @@ def between_refreshes(
     They are widened to whole spans between refreshes of the last segment, except that a window after the newest one
     ends with it.
     """
+    if first < past.cut:
+        return _across_a_cut(past, first, last, seed=seed, how=how)
     at, workload = past.start, mechanism.workload
     ends = [tick for tick in range(newest - at + 1) if mechanism.refreshes(tick)]
     until = next((end for end in ends if at + end >= last), ends[-1])
@@ -129,6 +163,11 @@ def of_epochs(
 
 def of_batches(made: Synthesizer, past: Past, first: int, last: int) -> Windowed:
     """Of ticks whose rows are fitted apart: their number in all, and the rows that were fitted to each of them."""
+    if first < past.cut:
+        raise NotReleased(
+            f"between: the columns changed at {past.begins(past.cut)}, and each tick's rows were fitted apart. Ask for "
+            "windows on both sides of it."
+        )
     rows: Any = None
     totals: list[float] = []
     for tick in range(first, last + 1):

@@ -1,0 +1,200 @@
+"""From the sections of ``stream.toml`` to the parts of a configuration: checks that need more than one key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from synthstream.config.after import After, AfterSection
+from synthstream.config.constraints import NOTHING, constraints_of
+from synthstream.config.mirrors import check_mirror, lie_apart
+from synthstream.config.problems import Problems
+from synthstream.config.sections import (
+    AnyColumn,
+    ClockSection,
+    File,
+    PrivacyConfig,
+    PrivacySection,
+    column_of,
+    coordinate_of,
+)
+from synthstream.config.sources import Files, KafkaConfig
+from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
+from synthstream.errors import ConfigError
+from synthstream.kinds import SYNTHESIZERS
+from synthstream.privacy import EVENT, Unit
+from synthstream.schema.clock import Clock
+from synthstream.schema.columns import Column
+from synthstream.schema.schema import Schema
+
+
+def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]], problems: Problems) -> None:
+    """Note what is impossible in the sections whose shape is right, beside others whose shape is wrong."""
+    tops = {loc[0] for loc in broken}
+    if "privacy" not in tops:
+        privacy = PrivacySection.model_validate(data["privacy"])
+        problems.attempt("privacy", privacy.budget)
+        problems.attempt("privacy.unit", privacy.check_limits)
+    clock = None if "clock" in tops else ClockSection.model_validate(data["clock"])
+    if clock is not None:
+        problems.attempt("clock", clock.clock)
+    timezone = clock.timezone if clock else "UTC"
+    synthesizer = None if "synthesizer" in tops else data.get("synthesizer", {})
+    kind = None if synthesizer is None else synthesizer.get("kind", SynthesizerConfig().kind)
+    for i, raw in enumerate([] if ("columns",) in broken else data["columns"]):
+        if not any(loc[:2] == ("columns", i) for loc in broken):
+            column = TypeAdapter[AnyColumn](AnyColumn).validate_python(raw)
+            if kind in SYNTHESIZERS and SYNTHESIZERS[kind].points:
+                problems.attempt(f"columns.{i}", partial(coordinate_of, column, 1))
+            elif kind is not None or column.type != "number":  # without its kind, nobody knows what a number needs
+                problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
+
+
+def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterSection, Path], Any]) -> dict[str, Any]:
+    """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems.
+
+    Args:
+        before: the configuration that [after] names, from that section and the base folder.
+    """
+    budget = problems.attempt("privacy", file.privacy.budget)
+    clock = problems.attempt("clock", file.clock.clock)
+    unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
+    schema, kind = _schema(file, problems), file.synthesizer.kind
+    workload = None
+    if schema is not None and not file.synthesizer.points:
+        workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
+    constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
+    problems.attempt("op", lambda: _of_its_own(file))
+    after = problems.attempt("after", lambda: _after(file.after, schema, base, before))
+    if isinstance(file.source, Files):
+        problems.attempt("source", partial(_check_reading, file, file.source))
+    if budget is not None:
+        problems.attempt("synthesizer", partial(file.synthesizer.check, budget))
+    _check_places(file, base, problems)
+    problems.raise_if_any()
+    if budget is None or clock is None or unit is None or schema is None:
+        raise problems.error()
+    person, source = file.privacy.unit, None if file.source is None else file.source.within(base)
+    return {
+        "name": file.name,
+        "state": base / file.state,
+        "base": base,
+        "privacy": PrivacyConfig(
+            budget=budget,
+            unit=unit,
+            person=None if person == "event" else person.person,
+            neighbours=file.privacy.neighbours,
+        ),
+        "clock": clock,
+        "op": file.op,
+        "schema": replace(schema, in_order=constraints.in_order),
+        "workload": workload,
+        "constraints": constraints,
+        "synthesizer": file.synthesizer,
+        "source": source if isinstance(source, Files) else None,
+        "log": None if isinstance(source, Files) else source,
+        "sink": file.sink and file.sink.within(base),
+        "mirrors": tuple(mirror.within(base) for mirror in file.mirror),
+        "encryption": file.encryption and file.encryption.within(base),
+        "publication": file.publication,
+        "status": file.status,
+        "after": after,
+    }
+
+
+def _check_places(file: File, base: Path, problems: Problems) -> None:
+    """Note what lies where it must not."""
+    if file.sink is not None:
+        problems.attempt("sink.path", partial(lie_apart, base, file.state, file.sink.path))
+    for i, mirror in enumerate(file.mirror):
+        problems.attempt(f"mirror.{i}", partial(check_mirror, file, base, mirror))
+    if file.encryption is not None:
+        releases = None if file.sink is None else file.sink.path
+        problems.attempt("encryption", partial(file.encryption.check, base, file.state, releases))
+
+
+def _after(
+    section: AfterSection | None, schema: Schema | None, base: Path, before: Callable[[AfterSection, Path], Any]
+) -> After[Any] | None:
+    """The stream that this one goes on from, if it does."""
+    if section is None or schema is None:
+        return None
+    return After(config=before(section, base), schema=schema, values=section.values, fill=section.fill)
+
+
+def _schema(file: File, problems: Problems) -> Schema | None:
+    """The columns; ``None``, and problems noted, if they cannot be."""
+    points, partition = file.synthesizer.points, None
+    if points:
+        partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
+    columns: list[Column] = []
+    for i, section in enumerate(file.columns):
+        read: Callable[[], Column] = partial(column_of, section, file.clock.timezone)
+        if points:
+            read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
+        if (column := problems.attempt(f"columns.{i}", read)) is not None:
+            columns.append(column)
+    if len(columns) < len(file.columns):
+        return None
+    return problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
+
+
+def _of_its_own(file: File) -> None:
+    """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
+    if file.op is None and isinstance(file.source, KafkaConfig) and file.source.of_changes:
+        raise ConfigError(
+            'op: changes of a table take rows away, too. Say op = "op" at the top, or another name that is no column'
+        )
+    if file.op is not None and file.op in [column.read_from for column in file.columns]:
+        raise ConfigError(
+            f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"
+        )
+    if file.op is not None and file.op == file.clock.column:
+        raise ConfigError(f"op = {file.op!r}: is the column of [clock] too. Name the column that holds 1 and -1")
+
+
+def _check_reading(file: File, source: Files) -> None:
+    """Raise unless signs differ, forms of times are of times, and what has a form of its own is read in one way."""
+    source.dialect.check()
+    person = None if file.privacy.unit == "event" else file.privacy.unit.person
+    ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
+    for column in file.columns:
+        way = {"datetime": "time", "integer": "number", "number": "number"}.get(column.type, "text")
+        ways.setdefault(column.read_from, set()).add(way)
+    own = {"time"} if source.formats else set()
+    own |= {"number"} if (source.dialect.decimal, source.dialect.thousands) != (".", "") else set()
+    for key in source.formats:
+        if key != "*" and "time" not in ways.get(key, ()):
+            raise ConfigError(
+                f"datetime_format: {key!r} is neither the column of [clock] nor read by a column of type datetime. "
+                "Name one"
+            )
+    for name, found in ways.items():
+        if name is not None and len(found) > 1 and found & own:
+            raise ConfigError(
+                f"the column {name!r} is read as {' and as '.join(sorted(found))}, and [source] says how a "
+                f"{min(found & own)} is written: read it in one way"
+            )
+
+
+def _unit(file: File, clock: Clock | None) -> Unit:
+    """Who is protected."""
+    file.privacy.check_limits()
+    person = file.privacy.unit
+    if person == "event":
+        return EVENT
+    if file.synthesizer.kind == "hypercube":
+        raise ConfigError(
+            'kind = "hypercube" publishes the exact number of events, so it cannot protect persons, who may bring more '
+            'events or fewer; use kind = "points", or unit = "event"'
+        )
+    for name, key in ((file.op, "op"), (file.clock.column, "the column of [clock]")):
+        if person.person == name:
+            raise ConfigError(f"person = {name!r} is {key} too. Name the column that holds each person's key")
+    period = None if person.per is None or clock is None else clock.ticks_in(person.per)
+    return Unit(kind="person", period=period, **person.model_dump(exclude={"person"}))

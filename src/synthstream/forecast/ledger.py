@@ -1,0 +1,108 @@
+"""Many streams, one list: what each promises, for whom, and what promises add up to. Reads settings alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from synthstream.config.config import StreamConfig
+from synthstream.privacy import Claim, above, compose, epsilon_for
+from synthstream.synthesizers.succession import Promise, promise_of
+
+
+class Line(NamedTuple):
+    """One stream: where its settings are, its name, and what it promises for its whole life."""
+
+    path: Path
+    name: str
+    promise: Promise
+
+
+class Sum(NamedTuple):
+    """What streams with one unit and one relation of neighbours promise together to whoever is in all of them.
+
+    Args:
+        epsilon, delta: at the largest delta of its streams; from the sum of rho, or of pure epsilon, whichever is less.
+        plain: (epsilon, delta) simply added up.
+    """
+
+    unit: str
+    neighbours: str
+    streams: tuple[str, ...]
+    rho: float
+    epsilon: float
+    delta: float
+    plain: tuple[float, float]
+
+
+class Ledgers(NamedTuple):
+    """The streams, their sums, and what was left out because another one of the list goes on from it."""
+
+    lines: tuple[Line, ...]
+    sums: tuple[Sum, ...]
+    left_out: tuple[Path, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "streams": [{"file": str(x.path), "name": x.name, "claim": x.promise.facts} for x in self.lines],
+            "sums": [total._asdict() for total in self.sums],
+            "left_out": [str(path) for path in self.left_out],
+            "note": NOTE,
+        }
+
+
+NOTE = (
+    "Nothing is added across lines of sums: an event, a person, and a person in one period are different changes, and "
+    "one event more or less is another change than one event replaced. Only the custodian knows whether streams are "
+    "about the same people."
+)
+
+
+def ledgers(configs: Sequence[tuple[Path, StreamConfig]]) -> Ledgers:
+    """Promises and their sums.
+
+    Args:
+        configs: files and what stands in them, with the cuts of their streams.
+    """
+    own = {config.own_hash for _, config in configs}
+    before = {life.own_hash for _, config in configs for life in config.lives[:-1]}
+    kept, left_out, seen = list[Line](), list[Path](), set[str]()
+    for path, config in configs:
+        if config.own_hash in before & own or config.own_hash in seen:
+            left_out.append(path)
+            continue
+        seen.add(config.own_hash)
+        kept.append(Line(path, config.name, promise_of(config)))
+    groups: dict[tuple[str, str, str | None], list[Line]] = {}
+    for line in kept:
+        claim = line.promise.claim
+        groups.setdefault((claim.unit.kind, claim.neighbours, claim.unit.per), []).append(line)
+    return Ledgers(tuple(kept), tuple(_sum(lines) for lines in groups.values()), tuple(left_out))
+
+
+def _sum(lines: Sequence[Line]) -> Sum:
+    claims = [line.promise.claim for line in lines]
+    rho, pure = compose(claims)
+    budgets = [line.promise.budget for line in lines]
+    delta = 0.0 if pure is not None else max(budget.delta for budget in budgets)
+    found = [above(pure)] if pure is not None else [epsilon_for(above(rho), delta=delta)]
+    plain = tuple(above(sum((Fraction(getattr(b, key)) for b in budgets), Fraction(0))) for key in ("epsilon", "delta"))
+    return Sum(
+        unit=_who(claims[0]),
+        neighbours=claims[0].neighbours,
+        streams=tuple(line.name for line in lines),
+        rho=above(rho),
+        epsilon=min(found),
+        delta=delta,
+        plain=(plain[0], plain[1]),
+    )
+
+
+def _who(claim: Claim) -> str:
+    """Who is in all of the streams of a sum."""
+    if not claim.unit.of_persons:
+        return "an event that is in all of them"
+    return "a person" if claim.unit.per is None else f"a person in one period of {claim.unit.per}"

@@ -1,0 +1,175 @@
+"""Going on with other settings: a stream ends at a tick's end, and its successor begins there. One transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+from synthstream.config.after import changed_for_ever
+from synthstream.config.config import StreamConfig
+from synthstream.environment import REAL, Env
+from synthstream.errors import ConfigError, StateError, StateMismatch
+from synthstream.ingest.counting import LATE
+from synthstream.ingest.filenames import RETIRED
+from synthstream.ingest.intake import BEFORE
+from synthstream.ingest.persons import Contributions
+from synthstream.kernel.gate import Gate, is_secure
+from synthstream.kernel.ledger import Ledger
+from synthstream.state.migration import BEGAN
+from synthstream.state.store import Store
+from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, system_gate
+from synthstream.stream.stream import Stream
+from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from synthstream.synthesizers.succession import carried_counts, refuse_to_carry
+
+_CURSOR = "cursor"
+
+
+def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = None) -> StreamConfig:
+    """A successor's configuration with the stream that it goes on from as that one began.
+
+    Args:
+        tick: the cut; left out: not known yet.
+
+    Raises:
+        ConfigError: it goes on from another one, or changes what cannot change, or its horizon is over.
+    """
+    if new.after is None:
+        raise ConfigError(f'{new.name}: say in the new file which stream it goes on from: [after] config = "..."')
+    for _, why in changed_for_ever(old.kept, new.kept):
+        raise ConfigError(why)
+    if new.clock.column is None:
+        raise ConfigError(
+            "clock.column: rows have no time of their own, so nobody can tell on which side of the cut they "
+            "lie. It cannot go on with other settings: open a new stream, with a budget of its own"
+        )
+    named = new.after.config.begun_as({"edition": old.edition, "cuts": old.cuts})
+    if named.own_hash != old.own_hash:
+        raise ConfigError(
+            f"{new.name}: [after] names another stream than {old.name}, or another version of its settings"
+        )
+    if tick is not None and new.clock.horizon is not None and new.clock.horizon <= tick:
+        raise ConfigError(
+            f"clock.horizon = {new.clock.horizon}: {tick} ticks have been released, and the horizon counts all ticks "
+            "since clock.start. Say a larger one"
+        )
+    return replace(new, after=replace(new.after, config=old, tick=tick))
+
+
+def succeed(
+    old: StreamConfig,
+    new: StreamConfig,
+    *,
+    read_again: bool = False,
+    gates: Callable[[int], Gate] = system_gate,
+    seed: int | None = None,
+    env: Env = REAL,
+) -> StreamConfig:
+    """End a stream after its newest release, and let its successor begin there. Draws no noise.
+
+    Everything happens in one transaction of the state: whoever is killed leaves either the old stream or the new one.
+
+    Args:
+        read_again: forget what waits for later ticks, and which files, batches and entries of a log were counted: all
+            of it may come again, and rows dated from the cut on count. Left out: rows that wait go on, once each.
+        gates, seed, env: as for :class:`synthstream.Stream`.
+
+    Returns:
+        The successor's configuration with its cut.
+
+    Raises:
+        BudgetExceeded: the new budget does not cover the new settings.
+        ConfigError: see :func:`successor_of`.
+        StateError: there is no state, or nothing was released, or rows that wait cannot count over the new columns.
+    """
+    if not (old.state / "store.db").exists():
+        raise StateError(f"There is no state in {old.state} to go on from. Check 'state'. Nothing was changed.")
+    with Stream(old, gates=gates, seed=seed, env=env) as stream:  # what was drawn is published
+        old = stream.config
+        if stream.closed == 0:
+            raise StateError(
+                f"{old.name}: nothing has been released, so there is nothing to go on from. Delete {old.state}, and "
+                "begin with the new settings. Nothing was changed."
+            )
+    with closing(Store(old.state, key=key_of(old), env=env)) as store:
+        marked, last = store.population(), store.last()
+        if marked is None or last is None or marked[0] != last.tick or store.half_drawn(last.tick + 1):
+            raise StateError(f"{old.state}: another process has just drawn a tick. Say the same command again.")
+        if last.tick + 1 in [start for start, _ in store.segments()]:
+            raise StateError(
+                f"{old.name}: a segment begins with tick {last.tick + 1}, and has released nothing. Release that tick "
+                "first. Nothing was changed."
+            )
+        config = successor_of(old, new, tick=last.tick + 1)
+        mechanism = synthesizer_of(config).mechanism
+        Ledger(budget=config.privacy.budget).charge(claim_of(config, mechanism))
+        if not read_again:
+            _refuse_to_move(config, store)
+        builder = builder_from(config, store, secure=is_secure(gates(0)))
+        model = builder.goes_on(last.tick + 1, builder.synthesizer(last.tick).model(marked[1]))
+        with store.transaction("succession"):
+            for key, value in identity_of(config, secure=is_secure(gates(0)), seed=seed).items():
+                store.put_meta(key, value)
+            store.put_meta(CUTS, json.dumps(config.cuts))
+            store.append_segment(last.tick + 1, dict(model))
+            store.append_ledger(builder.claim_at(last.tick + 1))
+            store.put_counter(mechanism.init())
+            store.put_models(last.tick, {})
+            _move(config, store, read_again=read_again)
+        store.wipe()
+    return config
+
+
+def _refuse_to_move(config: StreamConfig, store: Store) -> None:
+    """Raise unless whatever waits can go on. Looks at settings alone, never at whether anything waits."""
+    why = refuse_to_carry(config)
+    if store.meta(BEGAN) is not None:
+        why = (
+            "the state began with an earlier version, which did not keep rows of different ticks apart while they wait"
+        )
+    if why:
+        raise StateMismatch(
+            f"Rows that wait for later ticks cannot go on as they are: {why}. Say --read-again: what waits is "
+            "forgotten, all files and logs of the source are read again, and rows dated from the cut on count; push "
+            "again what was pushed and is dated so. Nothing was changed."
+        )
+
+
+def _move(config: StreamConfig, store: Store, *, read_again: bool) -> None:
+    """Let rows that wait for the successor's ticks wait over its columns; all others end with the old stream."""
+    people = Contributions(store, config.privacy.unit) if config.privacy.unit.of_persons else None
+    if people is not None:
+        people.go_on(None if read_again or config.after is None else config.after.mapping)
+    for (tick,) in store.db.execute("SELECT tick FROM pending").fetchall():
+        counts = store.pending(tick)
+        store.drop_pending(tick)
+        if tick != LATE and not read_again:
+            store.add_pending(tick, carried_counts(config, counts))
+    for item in store.items(""):
+        batch, request = item.startswith("batch "), item.startswith("forget ")
+        if request or (batch and not read_again):  # made of other columns: their ids alone are known from now on
+            store.put_ingested(item, BEFORE)
+        elif read_again and store.ingested(item) != RETIRED:
+            store.forget("ingested", item)
+    if read_again:
+        store.forget("meta", _CURSOR)
+
+
+def cut_of(old: StreamConfig) -> int:
+    """The tick that a successor would begin with, as far as the state, or the releases, tell."""
+    from synthstream.publish.outlets import sink_of
+
+    if (old.state / "store.db").exists():
+        with closing(Store(old.state, read_only=True)) as store:
+            last = store.last()
+            return 0 if last is None else last.tick + 1
+    newest = sink_of(old).last()
+    return 0 if newest is None else newest.tick + 1
+
+
+def planned(old: StreamConfig, new: StreamConfig) -> StreamConfig:
+    """The successor as it would begin now; reads no private value, changes nothing."""
+    old = begun(old)
+    return successor_of(old, new, tick=cut_of(old) or None)

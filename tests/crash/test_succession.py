@@ -1,0 +1,58 @@
+"""Killed anywhere while a stream goes on with other settings: either the old stream is open, or the new one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from synthstream import Stream
+from synthstream.environment import Env
+from synthstream.stream.succession import succeed
+from synthstream.stream.verification import verify
+from synthstream.testing.environments import Interrupting
+from tests.support.halves import exact
+from tests.support.successors import CUT, NEW, OLD, events, half, written
+
+EFFECTS = {
+    "make state folder", "sync state's name", "lock state", "make store", "choose write-ahead log",
+    "commit succession", "wipe log", "close store",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_killed_at_every_side_effect_one_of_the_two_is_open_and_no_tick_is_drawn_twice(tmp_path: Path) -> None:
+    """Some 30 kills, and as many streams that are completed."""
+    command = [sys.executable, "-m", "tests.crash.succeeding", str(tmp_path)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()  # noqa: S603
+    sides = set()
+    for place, status, found in map(json.loads, lines):
+        assert status == 9, place
+        assert isinstance(found, dict), (place, found)
+        sides.add(tuple(found.pop("open")))
+        expected = {"ticks": list(range(CUT, 8)), "redrawn": [], "total": len(events()), "wrong": []}
+        assert found == expected, place
+    assert {line.split('"')[1].split(" ", 1)[1].rpartition(" ")[0] for line in lines} == EFFECTS
+    assert sides == {(True, False), (False, True)}  # either, never both or none
+
+
+def test_a_tick_that_was_drawn_and_not_published_is_published_before_the_cut(tmp_path: Path) -> None:
+    half(tmp_path, events())
+    old = written(tmp_path, OLD.replace("until = 2026-01-05", "until = 2026-01-06"))
+
+    def fail() -> None:
+        raise RuntimeError
+
+    env: Env = Interrupting(fail, at="rename release")
+    with pytest.raises(RuntimeError), Stream(old, gates=exact, env=env) as stream:
+        stream.release()
+    assert not (tmp_path / "releases/000004").exists()
+    config = succeed(old, written(tmp_path, NEW, "new.toml"), gates=exact)
+    assert (tmp_path / "releases/000004").exists()
+    assert config.cuts[0]["tick"] == CUT + 1
+    with Stream(config, gates=exact) as stream:
+        list(stream.run())
+    assert verify(config, rebuild=True).findings == []

@@ -1,0 +1,82 @@
+"""Many streams in one list: sums for each unit and relation, tight, and nothing added that does not add."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from synthstream import Stream
+from synthstream.cli.app import app
+from synthstream.config.config import load
+from synthstream.forecast.ledger import ledgers
+from synthstream.privacy import epsilon_for
+from synthstream.stream.opening import begun
+from synthstream.stream.succession import succeed
+from tests.support.configs import SINK, WARD, stream_toml
+from tests.support.halves import exact
+from tests.support.successors import NEW, events, half, written
+
+PERSON = '{ person = "who", max_events = 4 }'
+STREAMS = {
+    "a": {"epsilon": 1.0},
+    "b": {"epsilon": 1.0},
+    "pure": {"epsilon": 0.5, "delta": 0, "neighbours": "replace-one"},
+    "people": {"epsilon": 2.0, "unit": PERSON},
+    "monthly": {"epsilon": 2.0, "unit": PERSON.replace(" }", ', per = "4d" }')},
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    for name, settings in STREAMS.items():
+        text = stream_toml(WARD, SINK, name=name, **settings)  # type: ignore[arg-type]
+        (tmp_path / f"{name}.toml").write_text(text.replace('"state"', f'"state-{name}"').replace("releases", name))
+    return [tmp_path / f"{name}.toml" for name in STREAMS]
+
+
+def test_sums_are_tight_and_nothing_is_added_across_units_and_relations(files: list[Path]) -> None:
+    found = ledgers([(path, load(path)) for path in files])
+    sums = {total.streams: total for total in found.sums}
+    assert set(sums) == {("a", "b"), ("pure",), ("people",), ("monthly",)}
+    both = sums["a", "b"]
+    single = next(line for line in found.lines if line.name == "a").promise.claim
+    assert both.rho == pytest.approx(2 * float(single.rho))
+    assert both.epsilon == pytest.approx(epsilon_for(2 * float(single.rho), delta=1e-9))
+    assert 1.3 < both.epsilon < 1.5  # less than the 2 that simply add up, at a smaller delta
+    assert both.plain == (2.0, 2e-9)
+    assert sums["pure",].epsilon == pytest.approx(0.5)
+    assert sums["pure",].delta == 0
+
+
+def test_the_command_lists_and_adds_up_and_writes_nothing(files: list[Path], tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    result = CliRunner().invoke(app, ["ledger", *map(str, files)])
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.output.split())
+    assert "Sum for an event that is in all of them, add-remove: a, b" in text
+    assert "Sum for a person in one period of 4d, add-remove: monthly" in text
+    assert "simply added up, epsilon = 2 at delta = 2e-09" in text
+    assert "Nothing is added across lines of sums" in text
+    facts = json.loads(CliRunner().invoke(app, ["ledger", *map(str, files), "--json"]).output)
+    assert [stream["name"] for stream in facts["streams"]] == list(STREAMS)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_stream_that_went_on_is_counted_once(tmp_path: Path) -> None:
+    old = half(tmp_path, events(60))
+    new = written(tmp_path, NEW, "new.toml")
+    paths = [tmp_path / "stream.toml", tmp_path / "new.toml"]
+    listed = ledgers([(path, begun(load(path))) for path in paths])  # before: the plan of one
+    assert listed.left_out == (paths[0],)
+    succeed(old, new, gates=exact)
+    refused = CliRunner().invoke(app, ["ledger", *map(str, paths)])
+    assert refused.exit_code == 2
+    assert "went on with other settings at tick 4" in " ".join(refused.output.split())
+    with Stream(new, gates=exact) as stream:
+        stream.release()
+    (total,) = ledgers([(paths[1], begun(load(paths[1])))] * 2).sums
+    assert total.epsilon == pytest.approx(1.0, rel=1e-6)
+    assert total.streams == ("visits",)
