@@ -40,6 +40,8 @@ def settings_text(data: Mapping[str, Any], base: Path, *, before: str | None = N
     kept |= {"state": "../no-state", "sink": {"kind": "parquet", "path": ".", **sink}}
     if data.get("source", {}).get("multiline"):  # the claim says so
         kept["source"] = {"kind": "csv", "path": "../no-source.csv", "multiline": True}
+    elif data.get("source", {}).get("format") == "debezium":  # the chain says so
+        kept["source"] = {"kind": "kafka", "topic": "no-source", "format": "debezium"}
     kept["columns"] = data["columns"]
     if data.get("constraints"):
         kept["constraints"] = [inlined(section, base) for section in data["constraints"]]
