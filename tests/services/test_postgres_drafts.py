@@ -11,10 +11,10 @@ from synthstream.ingest.postgres_columns import of_catalogue
 from tests.services.postgres import Server
 
 _MADE = """
-CREATE TYPE mood AS ENUM ('well', 'it''s bad');
-CREATE DOMAIN age AS smallint CHECK (VALUE >= 0 AND VALUE < 120);
+CREATE TYPE drafted_mood AS ENUM ('well', 'it''s bad');
+CREATE DOMAIN drafted_age AS smallint CHECK (VALUE >= 0 AND VALUE < 120);
 CREATE TABLE drafted (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, day date, mood mood, age age, patient_id text,
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, day date, mood drafted_mood, age drafted_age, patient_id text,
     ward varchar CHECK (ward IN ('A', 'B')), fee numeric CHECK (fee BETWEEN -1.5 AND 1e3), ok boolean,
     odd integer CHECK (odd < 3 OR odd > 7), note text CHECK (note <> 'SECRET'), at timestamptz
 );

@@ -257,13 +257,13 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
         words = f"{late:,} rows ({percent(late, count)}) are dated in ticks that are closed, and would count in the "
         yield Finding(level=Level.LOOK, about="late rows", words=words + "open tick.")
     horizon = clock.horizon
-    later = sum(n for tick, n in rows.ticks.items() if tick >= over + (clock.until is None) and tick != horizon)
+    later = sum(n for tick, n in rows.ticks.items() if over + (clock.until is None) <= tick < (horizon or tick + 1))
     if later:
         when = "in the future" if clock.until is None else f"after until = {written(clock.until)}"
         words = f"{later:,} rows ({percent(later, count)}) are dated {when}, and would wait for their tick."
         yield Finding(level=Level.LOOK, about="later rows", words=words)
-    if horizon is not None and (beyond := rows.ticks.get(horizon, 0)):
-        words = f"{beyond:,} rows ({percent(beyond, count)}) are dated after the horizon, and would never count."
+    if horizon is not None and (beyond := sum(n for tick, n in rows.ticks.items() if tick >= horizon)):
+        words = f"{beyond:,} rows ({percent(beyond, count)}) are dated after the horizon, and count in no tick."
         yield Finding(level=Level.LOOK, about="[clock] horizon", words=words)
     if _level(unread, count, _TIME) < Level.STOP:  # otherwise all that follows is said of unreadable times
         yield from _empty_ticks(looked, over, open_tick)

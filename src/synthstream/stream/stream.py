@@ -225,9 +225,9 @@ class Stream:
 
     @alone
     def due(self, *, until: datetime | None = None) -> int:
-        """Number of open ticks that ended before ``until`` (or the configured one), and ``wait`` ago at the least.
+        """Number of open ticks that may be closed. Raises ``TickNotOver`` if ``until`` lies in the future.
 
-        Raises ``TickNotOver`` if ``until`` lies in the future of the machine's clock. A configured ``until`` may.
+        They ended before ``until`` (or the configured one), and ``wait`` ago at the least.
         """
         if until is not None and not isinstance(until, datetime):
             raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
@@ -290,8 +290,7 @@ class Stream:
 
     def _commit(self, gate: Gate) -> None:
         """Draw, and write down what was drawn, in one transaction, before anyone can see it."""
-        tick = self.closed
-        unchecked = self._copies.ask(heads_of(self._store.measurement))
+        tick, unchecked = self.closed, self._copies.ask(heads_of(self._store.measurement))
         if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state = self._counter if self._counter is not None else self._store.counter()
