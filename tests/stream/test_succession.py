@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from synthstream import Counting, Stream
 from synthstream.cli.app import app
-from synthstream.config.config import load
+from synthstream.config.config import StreamConfig, load
 from synthstream.errors import (
     ConfigError,
     CountsMismatch,
@@ -29,11 +29,12 @@ from synthstream.errors import (
 from synthstream.forecast.planning import plan
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
+from synthstream.stream import succession
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import planned, succeed
 from synthstream.stream.verification import verify
 from synthstream.testing.environments import At
-from tests.support.configs import source
+from tests.support.configs import WARD, source, stream_toml
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, text_of
 from tests.support.successors import CUT, NEW, OLD, PAID, events, half, renamed, written
@@ -491,7 +492,7 @@ def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     written(tmp_path, OLD + source("rows-*.parquet"))
     written(tmp_path, NEW + source("rows-*.parquet"), "new.toml")
     assert run(["run", old, "--yes"]).exit_code == 0
-    result = run(["succeed", old, new])
+    result = run(["succeed", old, new, "--yes"])
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())
     assert "goes on" in text
@@ -518,3 +519,16 @@ def test_a_simulation_goes_on_with_its_own_state_and_releases(tmp_path: Path) ->
     assert run(["run", new, "--simulate", "--seed", "3"]).exit_code == 0
     assert len(list((tmp_path / "releases-simulated").glob("0*"))) == 8
     assert not (tmp_path / "releases").exists()
+
+
+def test_rows_that_are_read_again_are_read_with_the_same_times(tmp_path: Path) -> None:
+    """Otherwise a row without a readable time counts before the cut, and with its own time after it."""
+
+    text = stream_toml(WARD, source("rows-*.csv").replace("parquet", "csv"))
+    old, new = (
+        StreamConfig.from_toml(one, base=tmp_path)
+        for one in (text, text.replace("[source]\n", '[source]\ndatetime_format = "%d.%m.%Y"\n'))
+    )
+    succession._refuse_to_read_otherwise(old, old)
+    with pytest.raises(ConfigError, match="they must have the time that they had"):
+        succession._refuse_to_read_otherwise(old, new)

@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from synthstream.cli.common import cautioned, program
 from synthstream.cli.runtime import fail, quiet
 
@@ -50,13 +52,25 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
             )
         )
     _show(shown, loaded, told)
+    _answered("Open it?")
+    return True
+
+
+def sure(what: str) -> None:
+    """End here unless somebody on a terminal says yes to what cannot be undone."""
+    if quiet() or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise SystemExit(fail(f"{what}. Nobody can be asked here: say --yes."))
+    typer.echo(f"{what}.")
+    _answered("Go on?")
+
+
+def _answered(question: str) -> None:
     try:
-        answer = input("Open it? Type yes: ")
+        answer = input(f"{question} Type yes: ")
     except EOFError:
         answer = ""
     if answer.strip().lower() != "yes":
-        raise SystemExit(fail("it was not opened, and nothing was spent."))
-    return True
+        raise SystemExit(fail("nothing was opened, and nothing was spent."))
 
 
 def _files(config: StreamConfig) -> int | None:

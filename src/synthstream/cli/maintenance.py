@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from synthstream.cli.asking import sure
 from synthstream.cli.common import AsJson, ConfigPath, Simulate, Unchecked, bar, no_core_dump, note, say
 from synthstream.cli.runtime import fail, when_stopped
 
@@ -148,12 +149,16 @@ def succeed_command(
     read_again: Annotated[
         bool, typer.Option("--read-again", help="Forget what waits, and read the source again from its beginning.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Go on without a question: what the successor spends is spent for good.")
+    ] = False,
     simulate: Simulate = False,
     seed: Annotated[int, typer.Option(help="Seed of the simulated run; only with --simulate.")] = 0,
 ) -> None:
     """Go on with other settings: end a stream after its newest release, and let its successor begin there.
 
-    What that promises is said before by `synthstream plan new.toml --after stream.toml`. No noise is drawn.
+    It asks first, as its budget is spent for good; where nobody can answer, say --yes. What all of it promises is said
+    before by `synthstream plan new.toml --after stream.toml`. No noise is drawn for the successor.
 
     Example: synthstream succeed stream.toml new.toml
     """
@@ -171,6 +176,8 @@ def succeed_command(
         gates = lambda tick: SeededGate(f"{seed}/{tick}")  # noqa: E731
         found = succeed(old, loaded, read_again=read_again, gates=gates, seed=seed)
     else:
+        if not yes:
+            sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")
         found = succeed(old, loaded, read_again=read_again)
     cut = found.cuts[-1]["tick"]
     say(

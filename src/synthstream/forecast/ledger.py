@@ -55,9 +55,9 @@ class Ledgers(NamedTuple):
 
 
 NOTE = (
-    "Nothing is added across lines of sums: an event, a person, and a person in one period are different changes, and "
-    "one event more or less is another change than one event replaced. Only the custodian knows whether streams are "
-    "about the same people."
+    "Nothing is added across lines of sums: an event, a person, and a person in one period are different changes, "
+    "periods of two clocks overlap, and one event more or less is another change than one replaced within a tick. "
+    "Only the custodian knows whether streams are about the same people."
 )
 
 
@@ -67,20 +67,28 @@ def ledgers(configs: Sequence[tuple[Path, StreamConfig]]) -> Ledgers:
     Args:
         configs: files and what stands in them, with the cuts of their streams.
     """
-    own = {config.own_hash for _, config in configs}
-    before = {life.own_hash for _, config in configs for life in config.lives[:-1]}
-    kept, left_out, seen = list[Line](), list[Path](), set[str]()
+    before = {_life(life, config) for _, config in configs for life in config.lives[:-1]}
+    kept, left_out, seen = list[Line](), list[Path](), set[tuple[str, Path]]()
+    groups: dict[tuple[Any, ...], list[Line]] = {}
     for path, config in configs:
-        if config.own_hash in before & own or config.own_hash in seen:
+        life = _life(config, config)
+        if life in before or life in seen:
             left_out.append(path)
             continue
-        seen.add(config.own_hash)
-        kept.append(Line(path, config.name, promise_of(config)))
-    groups: dict[tuple[str, str, str | None], list[Line]] = {}
-    for line in kept:
-        claim = line.promise.claim
-        groups.setdefault((claim.unit.kind, claim.neighbours, claim.unit.per), []).append(line)
+        seen.add(life)
+        line = Line(path, config.name, promise_of(config))
+        kept.append(line)
+        claim, clock = line.promise.claim, config.clock
+        # Periods, and the tick that a replaced row stays in, are those of one clock.
+        by_clock = claim.unit.per is not None or claim.neighbours == "replace-one"
+        ticks = (clock.start, clock.every, clock.timezone) if by_clock else ()
+        groups.setdefault((claim.unit.kind, claim.neighbours, claim.unit.per, *ticks), []).append(line)
     return Ledgers(tuple(kept), tuple(_sum(lines) for lines in groups.values()), tuple(left_out))
+
+
+def _life(life: StreamConfig, config: StreamConfig) -> tuple[str, Path]:
+    """One life of a stream: the same settings in another state are another stream."""
+    return life.own_hash, config.state.absolute()
 
 
 def _sum(lines: Sequence[Line]) -> Sum:

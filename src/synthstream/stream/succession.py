@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 from synthstream.config.after import changed_for_ever
 from synthstream.config.config import StreamConfig
@@ -19,7 +20,7 @@ from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.ledger import Ledger
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
-from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, system_gate
+from synthstream.stream.opening import CUTS, began, begun, builder_from, identity_of, key_of, system_gate
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.succession import carried_counts, refuse_to_carry
@@ -84,8 +85,10 @@ def succeed(
         ConfigError: see :func:`successor_of`.
         StateError: there is no state, or nothing was released, or rows that wait cannot count over the new columns.
     """
-    if not (old.state / "store.db").exists():
+    if not began(old.state):
         raise StateError(f"There is no state in {old.state} to go on from. Check 'state'. Nothing was changed.")
+    if read_again:
+        _refuse_to_read_otherwise(old, new)
     with Stream(old, gates=gates, seed=seed, env=env) as stream:  # what was drawn is published
         old = stream.config
         if stream.closed == 0:
@@ -120,6 +123,25 @@ def succeed(
             _move(config, store, read_again=read_again)
         store.wipe()
     return config
+
+
+def _refuse_to_read_otherwise(old: StreamConfig, new: StreamConfig) -> None:
+    """Raise unless a row that comes again is read with the time that it had before: theorem succession takes that."""
+    if _reading(old) != _reading(new):
+        raise ConfigError(
+            "source: --read-again reads rows again that counted before the cut, and they must have the time that they "
+            "had. Kind, format, datetime_format and how cells are written cannot change with it: set them back, or "
+            "leave --read-again out."
+        )
+
+
+def _reading(config: StreamConfig) -> Any:
+    """All that decides how a time is read."""
+    if config.source is None:
+        return None if config.log is None else (config.log.kind, getattr(config.log, "format", None))
+    kind, dialect = config.source.kind, config.source.dialect
+    formats = {config.source.formats.get(name) for name in (config.clock.column or "*", "*")}
+    return kind, dialect, sorted(map(str, formats))
 
 
 def _refuse_to_move(config: StreamConfig, store: Store) -> None:

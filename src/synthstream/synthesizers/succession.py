@@ -113,7 +113,7 @@ def across(parts: Sequence[tuple[Budget, Claim]], *, horizon: int | None) -> tup
 
 _ACROSS = (
     "when a stream went on with other settings, and with which, depends on releases at most, on no private value",
-    "a row that comes again has the time that it had before",
+    "a row that comes again is read with the time that it had before",
 )
 
 # -- what goes on ----------------------------------------------------------------------------------------------------
