@@ -18,6 +18,7 @@ BESIDES = (
     "LICENSE",
     "benchmarks/README.md",
     "benchmarks/results/*.*",
+    "deploy/*",
     "examples/*/stream.toml",
     "examples/*/*.ipynb",
     "examples/data/README.md",
