@@ -532,3 +532,12 @@ def test_rows_that_are_read_again_are_read_with_the_same_times(tmp_path: Path) -
     succession._refuse_to_read_otherwise(old, old)
     with pytest.raises(ConfigError, match="they must have the time that they had"):
         succession._refuse_to_read_otherwise(old, new)
+    lines = text.replace("csv", "jsonl")
+    days, months = (
+        StreamConfig.from_toml(
+            lines.replace("[source]\n", f"[source]\ndatetime_format = {{ {forms} }}\n"), base=tmp_path
+        )
+        for forms in ('when = "%d.%m.%Y", "*" = "%m.%d.%Y"', 'when = "%m.%d.%Y", "*" = "%d.%m.%Y"')
+    )
+    with pytest.raises(ConfigError, match="they must have the time that they had"):
+        succession._refuse_to_read_otherwise(days, months)

@@ -139,9 +139,7 @@ def _reading(config: StreamConfig) -> Any:
     """All that decides how a time is read."""
     if config.source is None:
         return None if config.log is None else (config.log.kind, getattr(config.log, "format", None))
-    kind, dialect = config.source.kind, config.source.dialect
-    formats = {config.source.formats.get(name) for name in (config.clock.column or "*", "*")}
-    return kind, dialect, sorted(map(str, formats))
+    return config.source.kind, config.source.dialect, dict(config.source.formats)
 
 
 def _refuse_to_move(config: StreamConfig, store: Store) -> None:
