@@ -78,6 +78,7 @@ class Log:
     """A log in memory, in the place of a server's: its cursor is the number of rows before it."""
 
     name = "kafka visits"
+    waits = False
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
