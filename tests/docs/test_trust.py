@@ -23,6 +23,7 @@ PRIVATE = [
     "state.journal",
     "ingest.bounding",
     "state.store",
+    "state.looking",
 ]
 PRIVATE += ["ingest.files", "ingest.lines", "ingest.cursors", "ingest.persons", "ingest.kafka", "ingest.postgres"]
 PRIVATE += ["ingest.changes"]

@@ -44,24 +44,28 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
     told = [found["claim"]["words"], _over(loaded, over, until), f"Look first: {program()} check {path}"]
     if over and files == 0:
         told.insert(2, "No file fits [source] path yet: all that is released now would be empty")
-    if quiet() or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if _nobody_can_answer():
         raise SystemExit(
             fail(
                 f"{loaded.name} was never opened. Opening it spends its budget for good. {' '.join(told)}. "
                 f"Then open it with: {program()} run {path} --yes"
             )
         )
-    _show(shown, loaded, told)
+    _show(shown, loaded, told, files)
     _answered("Open it?")
     return True
 
 
 def sure(what: str) -> None:
     """End here unless somebody on a terminal says yes to what cannot be undone."""
-    if quiet() or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if _nobody_can_answer():
         raise SystemExit(fail(f"{what}. Nobody can be asked here: say --yes."))
     typer.echo(f"{what}.")
     _answered("Go on?")
+
+
+def _nobody_can_answer() -> bool:
+    return quiet() or not (sys.stdin.isatty() and sys.stdout.isatty())
 
 
 def _answered(question: str) -> None:
@@ -88,7 +92,7 @@ def _files(config: StreamConfig) -> int | None:
     return len(files)
 
 
-def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:
+def _show(shown: Console, config: StreamConfig, told: list[str], files: int | None) -> None:
     """What is asked, line by line."""
     from synthstream.forecast.warnings import weak_budget
 
@@ -96,7 +100,7 @@ def _show(shown: Console, config: StreamConfig, told: list[str]) -> None:
     shown.print(replace(config.privacy.unit, signed=config.op is not None).meaning)
     for words in told[:-1]:
         shown.print(words)
-    shown.print(f"{told[-1]} - it looks at {_looked_at(config)}, and spends nothing.")
+    shown.print(f"{told[-1]} - it looks at {_looked_at(config, files)}, and spends nothing.")
     cautioned(shown, weak_budget(config))
 
 
@@ -117,12 +121,8 @@ def _over(config: StreamConfig, over: int, until: datetime | None) -> str:
     return words
 
 
-def _looked_at(config: StreamConfig) -> str:
+def _looked_at(config: StreamConfig, files: int | None) -> str:
     """What ``check`` reads, in words; names of files are public."""
-    from synthstream.ingest.counting import files_of
-
-    source = files_of(config)
-    if source is None:
+    if files is None or config.source is None:
         return "the files that you name" if config.log is None else "files that you name, not at the log"
-    number = len(source.files())
-    return f"{number:,} file{'' if number == 1 else 's'} ({source.path})"
+    return f"{files:,} file{'' if files == 1 else 's'} ({config.source.path})"

@@ -26,8 +26,8 @@ _STAYS = (
 def _opened(config: Path) -> Iterator[Stream]:
     """A stream that has begun."""
     from synthstream.config.config import load
+    from synthstream.state.looking import began
     from synthstream.stream import stream as streams
-    from synthstream.stream.opening import began
 
     no_core_dump()
     when_stopped(lambda: "Run the same command again: it does nothing twice.")

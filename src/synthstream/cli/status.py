@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +45,7 @@ def status_command(
 
     loaded = load(config)
     loaded = simulated(loaded) if simulate else loaded
-    found, cautions = facts(loaded, simulate=simulate), noticed(loaded)
+    found, cautions = facts(loaded, simulate=simulate, mirrors=True), noticed(loaded)
     if metrics:
         typer.echo(openmetrics(loaded, found), nl=False)
     else:
@@ -64,33 +65,32 @@ def _show(found: dict[str, Any], cautions: Sequence[Caution], config: Path, *, a
         cautioned(console(), cautions)
 
 
-def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
+def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False) -> dict[str, Any]:
     """What ``status --json`` prints (docs/command-line.md), but for warnings. The keys are always all there.
 
     Args:
         config: of the stream, with the folders of a simulation if it is one.
+        mirrors: whether to ask them what they hold, which may take long.
 
     Raises:
         StateError: there is a state, and it cannot be read.
     """
     from synthstream.environment import REAL
     from synthstream.schema.clock import due
-    from synthstream.state.store import Store
-    from synthstream.stream.opening import began, begun
+    from synthstream.state.looking import to_look_at
+    from synthstream.stream.opening import begun
     from synthstream.synthesizers.succession import promise_of
 
     config = begun(config)
-    started = began(config.state)
+    store = to_look_at(config.state)
+    started = store is not None
     ledger, last, head, backup, changed = list[dict[str, Any]](), -1, None, False, list[str]()
-    if started:
-        store = Store(config.state, read_only=True)
-        try:
+    if store is not None:
+        with closing(store):
             marked, ledger, backup = store.population(), store.ledger(), store.is_copy
             kept = None if marked is None else store.measurement(marked[0])
             last, head = (-1, None) if kept is None else (kept.tick, kept.head)
             changed = config.differences(store.meta("config") or config.public_json())
-        finally:
-            store.close()
     clock, sink, now = config.clock, config.sink, REAL.now()
     ticks, horizon = last + 1, ledger[-1]["horizon"] if ledger else clock.horizon
     complete = horizon is not None and ticks >= horizon
@@ -113,7 +113,7 @@ def facts(config: StreamConfig, *, simulate: bool = False) -> dict[str, Any]:
         "due": 0 if complete else max(0, due(clock, until=None, now=now) - ticks),
         "last": None if last < 0 else {"tick": last, "end": upto, "head": head, "folder": folder},
         "next": None if end is None else {"tick": ticks, "end": end, "closes": clock.closes(ticks).isoformat()},
-        "mirrors": _mirrors(config, last),
+        "mirrors": _mirrors(config, last) if mirrors else [],
         "changed": changed,
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),

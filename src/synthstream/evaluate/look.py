@@ -25,6 +25,7 @@ from synthstream.schema.clock import Clock
 from synthstream.schema.coercion import numbers, polars_frame, texts
 from synthstream.schema.columns import Category, Column, Mask
 from synthstream.schema.coordinates import Coordinate
+from synthstream.state.looking import to_look_at
 from synthstream.state.store import Store
 from synthstream.workload import IntArray
 
@@ -171,9 +172,10 @@ def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
     if source is None or own is None:
         raise ConfigError(f"{config.name} has no files in [source]: name those to look at, such as an export.")
     files, names = source.files(), FileNames(source=own, base=config.base)
-    if not (config.state / "store.db").exists():
+    store = to_look_at(config.state)
+    if store is None:
         return files, 0
-    with closing(Store(config.state, read_only=True)) as store:
+    with closing(store):
         counted = {name for path in files for name in (names.of(path), *names.formerly(path)) if _knows(store, name)}
     new = [path for path in files if counted.isdisjoint((names.of(path), *names.formerly(path)))]
     return new, len(files) - len(new)

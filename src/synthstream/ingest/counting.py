@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -99,15 +97,18 @@ def refuse_other_columns(source: FileSource, paths: Iterable[Path]) -> None:
     """Raise ``SchemaError`` if the first file's header, which no row decides, lacks a column: the configuration, or its
     dialect, is wrong. If that file is empty or damaged, no other one decides in its place.
     """
-    with suppress(FileDamaged):
-        try:
-            for path in islice(paths, 1):
-                source.require_columns(path)
-        except SchemaError as error:
-            raise SchemaError(
-                f"{error} It is the first file of the source: correct [[columns]], [clock] column, or how [source] "
-                "reads it. No tick was closed."
-            ) from None
+    first = next(iter(paths), None)
+    if first is None:
+        return
+    try:
+        source.require_columns(first)
+    except FileDamaged:
+        return
+    except SchemaError as error:
+        raise SchemaError(
+            f"{error} It is the first file of the source: correct [[columns]], [clock] column, or how [source] reads "
+            "it. No tick was closed."
+        ) from None
 
 
 def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any
 
 from synthstream.config.config import StreamConfig
-from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack, StateUnbegun
+from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.ledger import Ledger
 from synthstream.publish.building import Builder
@@ -238,14 +237,3 @@ def compare_with_sink(store: Store, sink: Sink) -> None:
             f"The manifest of tick {last.tick} is not what was published: somebody changed it. Restore it; "
             "`synthstream verify` says what else is wrong. No noise was drawn."
         )
-
-
-def began(folder: Path) -> bool:
-    """Whether a stream was opened in a folder: its budget stands in the ledger. Writes nothing."""
-    if not (folder / "store.db").exists():
-        return False
-    try:
-        with closing(Store(folder, read_only=True)) as store:
-            return bool(store.ledger())
-    except StateUnbegun:
-        return False

@@ -18,9 +18,10 @@ from synthstream.ingest.intake import BEFORE
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.kernel.ledger import Ledger
+from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
-from synthstream.stream.opening import CUTS, began, begun, builder_from, identity_of, key_of, system_gate
+from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, system_gate
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.succession import carried_counts, refuse_to_carry
