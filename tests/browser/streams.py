@@ -65,10 +65,11 @@ bins = 12
 """
 
 
-def made(folder: Path) -> StreamConfig:
+def made(folder: Path, *, delta: float = 1e-9) -> StreamConfig:
     """The stream in a folder, with its releases."""
-    (folder / "stream.toml").write_text(_TEXT)
-    config = StreamConfig.from_toml(_TEXT, base=folder)
+    text = _TEXT.replace("delta = 1e-9", f"delta = {delta}")
+    (folder / "stream.toml").write_text(text)
+    config = StreamConfig.from_toml(text, base=folder)
     rng, number = np.random.default_rng(11), 6000
     place = rng.integers(0, 2, number)
     what = rng.choice(12, number, p=np.arange(12, 0, -1) / 78)

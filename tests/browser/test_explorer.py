@@ -17,11 +17,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
+import polars as pl
 import pytest
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 import synthstream
 from synthstream.cli.app import app
+from synthstream.config.config import load
+from synthstream.publish.history import history_of
+from synthstream.report.association import pairs, seen
 from tests.browser.chromium import browser, is_required, picture, requests, scheme, size, why_not
 from tests.browser.looking import CONTRAST, CUT_OFF
 from tests.browser.streams import made
@@ -195,8 +200,8 @@ def test_two_releases_side_by_side(driver: Any, server: str, evictions: Path) ->
     found = numbers(driver, "bars")
     releases = synthstream.releases(evictions / "stream.toml")
     column = "Eviction Notice Source Zipcode"
-    pairs = (("", releases.last), (" beside", releases.at("2015-01-03")))
-    for suffix, release in pairs:
+    both = (("", releases.last), (" beside", releases.at("2015-01-03")))
+    for suffix, release in both:
         own = release.table([column])
         assert [int(row[f"rows{suffix}"]) for row in found] == own["count"].to_list()
         np.testing.assert_allclose([float(row[f"measured{suffix}"]) for row in found], own["measured"], atol=0.01)
@@ -205,6 +210,61 @@ def test_two_releases_side_by_side(driver: Any, server: str, evictions: Path) ->
     }
     for row in found:
         assert float(row["stderr of difference"]) == pytest.approx(known[row["value"]], rel=1e-3)
+
+
+def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_report(
+    driver: Any, root: str, folder: Path
+) -> None:
+    show(driver, root, column=0, **dict[str, Any]({"with": 2, "every": "month"}))
+    found = numbers(driver, "pairs")
+    z = [float(row["measured"]) / float(row["stderr"]) for row in found]
+    plain = [
+        not real or float(row["rows"]) <= 0
+        for real, row in zip(seen([float(norm.sf(each)) for each in z]), found, strict=True)
+    ]
+    fills = driver.execute_script(
+        "return [...document.querySelectorAll('#pairs .mark-rect.role-mark path')].map(p => getComputedStyle(p).fill)"
+    )
+    grey = driver.execute_script("return getComputedStyle(document.body).getPropertyValue('--m0').trim()")
+    blank = [f"#{int(a):02x}{int(b):02x}{int(c):02x}" == grey for a, b, c in (f[4:-1].split(",") for f in fills)]
+    assert blank == plain
+    assert 0 < sum(blank) < len(blank)
+    history = history_of(load(folder / "stream.toml"), progress=lambda steps, _: steps)
+    judged = {pair.columns: pair for pair in pairs(history, history.cells(history.newest))}
+    note = driver.execute_script("return document.querySelector('#pairs [data-note]').innerText")
+    assert ("could be independent" in note) == judged[0, 2].is_noise
+    offered = driver.execute_script("return [...document.querySelectorAll('#with option')].map(o => o.text)")[1:]
+    assert [" (within noise)" in text for text in offered] == [judged[0, i].is_noise for i in range(1, 6)]
+
+
+def test_a_month_that_is_not_over_is_an_open_dot(driver: Any, root: str) -> None:
+    show(driver, root, column=1, values="1", every="month")
+    assert [row["whole"] for row in numbers(driver, "series")] == ["yes", "yes", "no"]
+    assert "Open dots" in driver.execute_script("return document.querySelector('#series [data-note]').innerText")
+    show(driver, root, column=1, values="1", every="tick")
+    assert "whole" not in numbers(driver, "series")[0]
+
+
+def test_a_stream_in_epochs_has_bands_and_all_events_by_tick(
+    driver: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("epochs")
+    made(folder, delta=0)
+    publish(folder)
+    found = synthstream.releases(folder / "stream.toml")
+    show(driver, (folder / "site").as_uri(), column=1, values="1", every="epoch", beside=1)
+    own = found.series("urgent").filter(pl.col("value") == "true")
+    rows = numbers(driver, "series")
+    np.testing.assert_allclose([float(row["measured"]) for row in rows], own["measured"], atol=0.01)
+    np.testing.assert_allclose([float(row["stderr"]) for row in rows], own["stderr"], rtol=1e-3)
+    assert drawn(driver, "series", "area") == 1
+    bars = numbers(driver, "bars")
+    assert float(bars[1]["measured"]) == pytest.approx(own["measured"].sum(), abs=0.01)
+    assert float(bars[1]["stderr"]) == pytest.approx(np.linalg.norm(own["stderr"].to_numpy()), rel=1e-3)
+    show(driver, (folder / "site").as_uri(), column=6, every="tick")
+    rows, total = numbers(driver, "series"), found.series()
+    np.testing.assert_allclose([float(row["measured"]) for row in rows], total["measured"], atol=0.01)
+    np.testing.assert_allclose([float(row["stderr"]) for row in rows], total["stderr"], rtol=1e-3)
 
 
 # -- on any page -----------------------------------------------------------------------------------------------------

@@ -147,7 +147,7 @@ def test_its_windows_are_those_of_the_package(made: dict[str, tuple[StreamConfig
     assert synthstream.releases(site).last.tables.equals(found.last.tables)
     for position, column in enumerate(config.schema.names):
         table = next(q for q, t in enumerate(facts["tables"]) if t[0] == [position])
-        place = sum(size for columns, size, _ in facts["tables"][:table] if len(columns) < 2)
+        place = sum(size for columns, size, *_ in facts["tables"][:table] if len(columns) < 2)
         for first, last in (*map(tuple, spans[1:3]), (2, 6)):
             window = found.between(at[first], at[last + 1]).table([column])
             values = np.subtract(facts["singles"][last], facts["singles"][first - 1])[place : place + window.height]
@@ -165,9 +165,9 @@ def test_its_windows_are_those_of_the_package(made: dict[str, tuple[StreamConfig
 def test_pairs_are_those_of_the_package_between_refreshes(made: dict[str, tuple[StreamConfig, Path]]) -> None:
     config, site = made["refresh"]
     facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
-    after, until = facts["refreshes"][-2:]
+    after, until = facts["moments"][-2:]
     table = next(q for q, t in enumerate(facts["tables"]) if len(t[0]) == 2)
-    begin = sum(size for _, size, _ in facts["tables"][:table])
+    begin = sum(size for _, size, *_ in facts["tables"][:table])
     noise = facts["tables"][table][2]
     window = found.between(facts["at"][after + 1], facts["at"][until + 1]).table(list(config.schema.names[:2]))
     a, b = cells_of(site, after), cells_of(site, until)
@@ -176,6 +176,34 @@ def test_pairs_are_those_of_the_package_between_refreshes(made: dict[str, tuple[
     np.testing.assert_allclose(values, window["measured"], atol=0.002)
     variance = a["shared"][noise][after] + b["shared"][noise][until] - 2 * b["shared"][noise][after]
     np.testing.assert_allclose(np.sqrt(variance), window["stderr"][0], rtol=1e-4)
+
+
+def test_sums_of_epochs_are_those_of_the_package(made: dict[str, tuple[StreamConfig, Path]]) -> None:
+    config, site = made["epochs"]
+    facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
+    spans, variances = facts["steps"]["epoch"]
+    assert len(spans) > 2
+    assert facts["moments"] == [last for _, last in spans]
+    for position, column in enumerate(config.schema.names):
+        series = found.series(column)
+        table = next(q for q, t in enumerate(facts["tables"]) if t[0] == [position])
+        here = slice(sum(t[1] for t in facts["tables"][:table]), sum(t[1] for t in facts["tables"][: table + 1]))
+        noise = facts["tables"][table][2]
+        for (first, last), row in zip(spans, variances, strict=True):
+            own = series.filter(pl.col("end").dt.strftime("%Y-%m-%d") == facts["at"][last + 1])
+            assert f"{own['start'][0]:%Y-%m-%d}" == facts["at"][first]
+            so_far = np.array(facts["singles"][last][here])
+            before = np.array(facts["singles"][first - 1][here]) if first else 0.0
+            np.testing.assert_allclose(so_far - before, own["measured"], atol=0.002)
+            np.testing.assert_allclose(np.sqrt(row[noise]), own["stderr"][0], rtol=1e-4)
+            cells = cells_of(site, last)
+            assert cells["measured"][here] == facts["singles"][last][here]
+            shared = [cells["shared"][noise][end] for end in facts["moments"] if end <= last]
+            np.testing.assert_allclose(shared, np.cumsum([v[noise] for v in variances[: len(shared)]]), rtol=1e-4)
+    total = found.series()
+    np.testing.assert_allclose(np.diff([0, *(row[0] for row in facts["singles"])]), total["measured"], atol=0.002)
+    variance = [row[facts["tables"][0][2]] for row in facts["steps"]["tick"][1]]
+    np.testing.assert_allclose(np.sqrt(variance), total["stderr"], rtol=1e-4)
 
 
 def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[StreamConfig, Path]]) -> None:
