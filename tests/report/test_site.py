@@ -254,6 +254,28 @@ def test_what_an_old_script_says_of_other_releases_is_not_believed(
     assert explorer.facts(wrong) == wrong  # of the same releases it is
 
 
+def test_older_releases_have_csv_files_where_they_are_asked_for(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "always", ticks=3), tmp_path / "site"
+    publish_site(config, site, progress=quiet)
+    before = streams.published(site)
+    assert publish_site(config, site, csv=True, progress=quiet)
+    after = streams.published(site)
+    assert before.items() <= after.items()
+    new = {f"releases/{tick:06d}/{name}.csv" for tick in range(3) for name in ("rows", "series", "tables")}
+    assert after.keys() - before.keys() == new
+    for name in new:
+        text = pl.read_csv(io.BytesIO(after[name]), infer_schema=False)
+        assert text.shape == pl.read_parquet(io.BytesIO(after[name.replace(".csv", ".parquet")])).shape
+    assert not publish_site(config, site, csv=True, progress=quiet)
+    with pytest.raises(Ended):
+        publish_site(config, tmp_path / "ended", csv=True, progress=quiet, env=Interrupting(end, at="rename file"))
+    publish_site(config, tmp_path / "ended", csv=True, progress=quiet)
+    assert streams.published(tmp_path / "ended") == after
+    (tmp_path / "releases/000001/rows.parquet").unlink()
+    publish_site(config, site, progress=quiet)
+    assert not list((site / "releases/000001").glob("rows*"))
+
+
 def test_rows_that_the_publisher_drops_go(tmp_path: Path) -> None:
     config, site = begun(tmp_path, "always", ticks=4), tmp_path / "site"
     publish_site(config, site, progress=quiet)

@@ -40,6 +40,7 @@ FILES = {
     "tables.parquet": "Counts with their standard errors",
     "tables.csv": "Counts with their standard errors, as text",
     "series.parquet": "Counts of the newest tick, with their standard errors",
+    "series.csv": "Counts of the newest tick, with their standard errors, as text",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
