@@ -234,7 +234,7 @@ def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_rep
     note = driver.execute_script("return document.querySelector('#pairs [data-note]').innerText")
     assert ("could be independent" in note) == judged[0, 2].is_noise
     offered = driver.execute_script("return [...document.querySelectorAll('#with option')].map(o => o.text)")[1:]
-    assert [" (within noise)" in text for text in offered] == [judged[0, i].is_noise for i in range(1, 6)]
+    assert [" (within noise)" in text for text in offered] == [judged[0, i].is_noise for i in range(1, 7)]
 
 
 def test_a_month_that_is_not_over_is_an_open_dot(driver: Any, root: str) -> None:
@@ -261,7 +261,7 @@ def test_a_stream_in_epochs_has_bands_and_all_events_by_tick(
     bars = numbers(driver, "bars")
     assert float(bars[1]["measured"]) == pytest.approx(own["measured"].sum(), abs=0.01)
     assert float(bars[1]["stderr"]) == pytest.approx(np.linalg.norm(own["stderr"].to_numpy()), rel=1e-3)
-    show(driver, (folder / "site").as_uri(), column=6, every="tick")
+    show(driver, (folder / "site").as_uri(), column=7, every="tick")
     rows, total = numbers(driver, "series"), found.series()
     np.testing.assert_allclose([float(row["measured"]) for row in rows], total["measured"], atol=0.01)
     np.testing.assert_allclose([float(row["stderr"]) for row in rows], total["stderr"], rtol=1e-3)
@@ -410,6 +410,25 @@ def test_degrees_are_drawn_as_a_map(driver: Any, root: str) -> None:
         longitude = 8 + 2 * ((left[i] + right[i]) / 2 - left.min()) / (right.max() - left.min())
         latitude = 48 - ((top[i] + bottom[i]) / 2 - top.min()) / (bottom.max() - top.min())
         assert min(abs(longitude - 8.5) + abs(latitude - 47.3), abs(longitude - 9.4) + abs(latitude - 47.7)) < 0.3
+
+
+def test_districts_of_a_city_lie_as_they_are(driver: Any, root: str) -> None:
+    show(driver, root, column=6)
+    boxes = driver.execute_script(
+        "return [...document.querySelectorAll('#places .mark-shape path')].map(p => p.getBoundingClientRect())"
+        ".map(b => [b.left, b.top, b.right, b.bottom])"
+    )
+    assert len(boxes) == 3
+    left, top, right, bottom = np.array(boxes).T
+    aspect = (right.max() - left.min()) / (bottom.max() - top.min())
+    assert aspect == pytest.approx(6 / 4 * np.cos(np.radians(47.4)), rel=0.03)
+    assert left[0] < left[1] < right[1] <= right[2]
+    assert [row["value"] for row in numbers(driver, "places")] == ["1", "2", "3"]
+    note = driver.execute_script("return document.querySelector('#places [data-note]').innerText")
+    assert "Not on the map: 4, other, missing." in note
+    assert "District" in driver.execute_script("return document.getElementById('column').selectedOptions[0].text")
+    show(driver, root, column=0)
+    assert driver.execute_script("return document.getElementById('places').checkVisibility()") is False
 
 
 def test_a_release_that_is_missing_is_told(driver: Any, folder: Path, tmp_path: Path) -> None:

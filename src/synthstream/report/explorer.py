@@ -27,6 +27,7 @@ from synthstream.release.series import steps
 from synthstream.report.association import pairs
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, grid_of_nodes, masses_of
+from synthstream.report.regions import regions_of
 from synthstream.report.scales import ranges
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
@@ -229,6 +230,8 @@ class Explorer:
             return found | {
                 "labels": ranges(edges), "edges": edges, "values": size, "ordered": True, "kind": "numbers"
             }  # fmt: skip
+        regions = regions_of(self._config, column)
+        found |= {} if regions is None else {"regions": regions.shapes}
         edges = list(map(float, getattr(column, "edges", ()))) if column.type == "number" else []
         return found | {
             "labels": labels_of(column), "edges": edges, "values": len(column.value_labels),

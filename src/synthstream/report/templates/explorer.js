@@ -173,7 +173,30 @@ const synthstream = (() => {
         { mark: { type: "point", size: 26, filled: true, opacity: 1, color: colour("error") }, encoding: { x: x("measured") } }]),
       ] };
     }, column.name);
+    return places(all, windows);
   }
+
+  // A column whose values are regions, drawn as the publisher's file has them.
+  async function places(all, windows) {
+    const section = byId("places"), { regions, name } = facts.columns[shown.column];
+    section.hidden = !regions;
+    if (!regions) return;
+    const drawn = all.map(rows => {
+      const own = rows.map((r, k) => ({ ...r, k }));
+      hide(own);
+      return own.filter(r => regions[r.k]);
+    });
+    drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
+    const high = Math.max(1, ...drawn.flat().map(r => r.bar)), away = all[0].filter((_, k) => !regions[k]).map(r => r.value);
+    table(section, differences(windows, drawn, r => ({ value: r.value })));
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey regions are empty, or as noise alone could fill them.${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
+    await beside(section, note, windows, (w, room) => ({ width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
+      data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
+      encoding: { color: shades([1, 2, 3, 4, 5, 6].map(k => high * k / 7), "bar", true), tooltip } }), name);
+  }
+  const shades = (domain, field, legend) => ({ condition: { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, field, type: "quantitative", title: "events",
+    scale: { type: "threshold", domain, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) }, legend: legend ? { format: ",.0f" } : null });
 
   async function pairs() {
     const section = byId("pairs"), both = [shown.column, shown.with];
@@ -192,8 +215,7 @@ const synthstream = (() => {
     const clear = all.flat().filter(r => !r.noise && r.value > 0), high = Math.max(1, ...clear.map(r => r.value)), map = ups.edges.length && acrosses.edges.length;
     const bounds = [1, 2, 3, 4, 5, 6].map(k => map ? high ** (k / 7) : high * (k / 7) ** 1.5);
     table(section, differences(windows, all, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
-    const scale = { type: "threshold", domain: bounds, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) };
-    const color = { condition: { test: "datum.noise || datum.value <= 0", value: colour("m0") }, field: "value", type: "quantitative", scale, title: "events", legend: clear.length ? { format: ",.0f" } : null };
+    const color = shades(bounds, "value", clear.length);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are empty, or as noise alone could fill them: of those with a colour 5 % at most are expected to be."
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "")
