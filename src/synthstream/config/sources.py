@@ -175,7 +175,7 @@ class CsvFiles(TextFiles, Dialect):
     @property
     @override
     def dialect(self) -> Dialect:
-        return self
+        return Dialect.model_construct(**{name: getattr(self, name) for name in Dialect.model_fields})
 
 
 class JsonFiles(TextFiles):
