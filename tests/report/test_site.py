@@ -23,6 +23,7 @@ from synthstream.cli.app import app
 from synthstream.environment import exchange
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.history import history_of
+from synthstream.release.points import PointRelease
 from synthstream.report.explorer import Explorer, library_name
 from synthstream.report.site import publish_site
 from synthstream.testing.environments import Interrupting, Recording, failing
@@ -215,7 +216,15 @@ def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[Stream
     parts = np.split(np.array(cells["count"]), np.cumsum(sizes)[:-1])
     rows = len(pl.read_parquet(config.base / "releases/000007/rows.parquet"))
     assert [abs(part.sum() - rows) <= part.size for part in parts] == [True] * 3
-    assert len(facts["columns"][0]["edges"]) == sizes[0] + 1
+    edges = facts["columns"][0]["edges"]
+    assert len(edges) == sizes[0] + 1
+    for tick in (2, 7):
+        release = synthstream.releases(config.base / "stream.toml").at(tick)
+        assert isinstance(release, PointRelease)
+        for place in (0, sizes[0] - 1):
+            count, error = release.mass({"x": edges[place]}, {"x": edges[place + 1]})
+            assert facts["singles"][tick][place] == pytest.approx(count, abs=0.5)
+            assert facts["errors"][tick][place] == pytest.approx(error, abs=0.06)
 
 
 # -- again, and later ------------------------------------------------------------------------------------------------

@@ -67,8 +67,12 @@ class Explorer:
         self._columns = found.config.schema.columns
 
     @cached_property
+    def _releases(self) -> Releases:
+        return Releases(self._config, sink=self._found.sink)
+
+    @cached_property
     def _covariance(self) -> Any:
-        return Releases(self._config).covariance(self._found.newest.tick)
+        return self._releases.covariance(self._found.newest.tick)
 
     @cached_property
     def running(self) -> bool:
@@ -178,6 +182,15 @@ class Explorer:
         grid = grid_of_nodes(self._found, nodes)
         return np.concatenate([*parts, *([] if grid is None else [grid.counts.reshape(-1)])])
 
+    def _errors(self, tick: Tick) -> list[float | None] | None:
+        """Of points: standard errors of the counts of single columns; ``None`` of tables."""
+        if self._config.workload is not None:
+            return None
+        model, nodes = self._releases.at(tick.tick).model, self._found.nodes(tick).sort("node")
+        starts = [nodes[f"{c.name} from"].to_numpy() for c in self._columns if isinstance(c, Coordinate)]
+        found = [model.mass((own == start).astype(float))[1] for own in starts for start in np.unique(own)]
+        return _rounded(pl.Series(found).fill_nan(None).round(1))
+
     # -- the stream ----------------------------------------------------------------------------------------------
 
     def facts(self, before: str | None = None) -> str:
@@ -190,7 +203,10 @@ class Explorer:
         clock, axes = self._config.clock, axes_of(self._columns, any_pair=self._config.workload is None)
         heads = [str(tick.manifest["chain"]["head"]) for tick in self._found.ticks]
         known = _known(before, heads)
-        series = [known.get(h) or self._singles(t) for h, t in zip(heads, self._found.ticks, strict=True)]
+        series, errors = (
+            [old.get(h) or made(t) for h, t in zip(heads, self._found.ticks, strict=True)]
+            for old, made in ((known, self._singles), (known.errors, self._errors))
+        )
         return _script(
             _FACTS,
             {
@@ -208,6 +224,7 @@ class Explorer:
                 "laplace": self._found.newest.manifest["claim"].get("pure_epsilon") is not None,
                 "map": None if axes is None else list(axes),
                 "singles": series,
+                "errors": errors if self._config.workload is None else [],
                 "steps": self._steps(known.steps),
             },
         )
@@ -316,9 +333,10 @@ class Explorer:
 
 
 class _Known(dict[str, list[Any]]):
-    """Series by chain head, and the variances of spans."""
+    """Series by chain head, their errors where each value has its own, and the variances of spans."""
 
     steps: Mapping[str, Any] = {}
+    errors: Mapping[str, Any] = {}
 
 
 def _known(script: str | None, heads: Sequence[str]) -> _Known:
@@ -328,7 +346,7 @@ def _known(script: str | None, heads: Sequence[str]) -> _Known:
         facts = json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
         if facts["heads"] == list(heads[: len(facts["heads"])]):
             found.update(zip(facts["heads"], facts["singles"], strict=True))
-            found.steps = facts["steps"]
+            found.steps, found.errors = facts["steps"], dict(zip(facts["heads"], facts["errors"], strict=False))
     return found
 
 

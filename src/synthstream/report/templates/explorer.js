@@ -32,7 +32,7 @@ const synthstream = (() => {
   }
   // What a table holds in a span: counts, their errors, and the ticks whose difference they are.
   async function windowOf(table, [first, last]) {
-    const [, size, noise, late] = facts.tables[table], begin = offsets[table], moments = facts.moments;
+    const [columns, size, noise, late] = facts.tables[table], begin = offsets[table], moments = facts.moments;
     let until = last, after = noise < 0 ? -1 : first - 1;
     if (late && moments.length) {
       until = moments.find(r => r >= last) ?? moments.at(-1);
@@ -44,7 +44,8 @@ const synthstream = (() => {
     const known = noise >= 0 && end.stderr?.[table] != null && end.since[table] === 0 && (after < 0 || before?.[0] != null);
     if (!known) measured = [];
     const counts = first === 0 || noise < 0 ? part(now, "count") : null;
-    const found = { table, known, counts, terms: [[1, until]], first: after + 1, last: counts ? last : until };
+    const own = columns.length < 2 && facts.errors[facts.ticks.indexOf(last)]?.slice(singleOf(columns[0]));
+    const found = { table, known, counts, own: own?.[0] == null ? null : own, terms: [[1, until]], first: after + 1, last: counts ? last : until };
     if (known && after >= 0) { measured = measured.map((m, i) => m - before[i]); found.terms.push([-1, after]); }
     return Object.assign(found, { measured, stderr: known ? Math.sqrt(Math.max(covariance(found, found), 0)) : null });
   }
@@ -106,7 +107,7 @@ const synthstream = (() => {
         const running = tick => facts.singles[number(tick)][place + v];
         const measured = running(last) - (first ? running(first - 1) : 0);
         const row = { value: labels[v], start: iso(at[first]), end: iso(at[last + 1]), measured, whole,
-          stderr: steps ? Math.sqrt(Math.max(variance, 0)) : null };
+          stderr: steps ? Math.sqrt(Math.max(variance, 0)) : facts.errors[number(last)]?.[place + v] ?? null };
         rows.push({ ...row, ...bandOf(row), when: at[each ? first : last + 1] });
       }
     });
@@ -123,9 +124,9 @@ const synthstream = (() => {
     const what = measures ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
     const note = measures
       ? (shown.every === "start" ? "Each number counts all events up to its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
-      : "This stream measures its tables in another way; no error is known for single spans. Drag over the chart to choose dates.";
+      : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
     table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
-      measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured }));
+      measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
     section.querySelector("[data-note]").textContent = note + (partial ? " Open dots: not over, or begun before the stream." : "");
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
@@ -153,14 +154,14 @@ const synthstream = (() => {
     const column = facts.columns[shown.column], t = find([shown.column]), section = byId("bars");
     const windows = await Promise.all(shown.spans.map(s => windowOf(t, s)));
     const all = windows.map(w => column.labels.map((value, i) => {
-      const row = { value, rows: w.counts?.[i] ?? null, measured: w.measured[i] ?? null, stderr: w.stderr };
-      return { ...row, ...bandOf(row), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
+      const row = { value, rows: w.counts?.[i] ?? null, measured: w.measured[i] ?? null, stderr: w.own?.[i] ?? w.stderr };
+      return { ...row, ...bandOf({ measured: w.own ? row.rows : row.measured, stderr: row.stderr }), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
         noise: row.rows == null && Math.abs(row.measured) <= REACH * row.stderr };
     }));
     const order = column.ordered ? column.labels : all[0].slice().sort((a, b) => b.bar - a.bar).map(r => r.value);
     const domain = [Math.min(0, ...all.flat().map(r => r.low ?? 0)), Math.max(1, ...all.flat().map(r => Math.max(r.bar, r.high ?? 0)))];
     table(section, differences(windows, all, r => ({ value: r.value })));
-    const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].known ? "; dots what was measured, with two standard errors" : ""}.` :
+    const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors" : ""}.` :
       "Bars show what was measured in these dates, with two standard errors; grey ones are within them.")
       + (windows[0].known && facts.tables[t][3] ? ` This column is measured once in an epoch: what was measured is of events before ${iso(at[windows[0].terms[0][1] + 1])}.` : "");
     await beside(section, note, windows, w => {
@@ -257,7 +258,7 @@ const synthstream = (() => {
     const [a, b] = windows, stderr = b?.known && a.known ?
       Math.sqrt(Math.max(a.stderr ** 2 + b.stderr ** 2 - 2 * covariance(a, b), 0)) : null;
     return all[0].map((r, k) => {
-      const one = (row, w, end) => ({ ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : {}) });
+      const one = (row, w, end) => ({ ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : w.own ? { [`stderr${end}`]: row.stderr } : {}) });
       const found = { ...names(r), ...one(r, a, "") };
       if (!b) return found;
       return { ...found, ...one(all[1][k], b, " beside"), ...(stderr == null ? {} : { difference: r.measured - all[1][k].measured, "stderr of difference": stderr }) };
@@ -357,6 +358,7 @@ const synthstream = (() => {
     };
     partners(); lengths();
     byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
+    if (byId("with").selectedIndex < 0) byId("with").selectedIndex = Math.min(1, byId("with").options.length - 1);
     for (const name of ["from", "to", "every"]) byId(name).value = asked.get(name) ?? start[name];
     for (const name of ["from", "to", "from2", "to2"]) { byId(name).min = iso(at[0]); byId(name).max = iso(last); }
     byId("beside").checked = asked.get("beside") === "1";
