@@ -38,12 +38,12 @@ def quiet(steps: list[int], doing: str) -> list[int]:
     return steps
 
 
-def begun(folder: Path, kind: str, *, ticks: int = streams.TICKS, extra: str = "") -> StreamConfig:
+def begun(folder: Path, kind: str, *, ticks: int = streams.TICKS, extra: str = "", number: int = 3000) -> StreamConfig:
     """A stream of a kind with some releases."""
     streams.configured(folder, kind)
     path = folder / "stream.toml"
     path.write_text(path.read_text() + extra)
-    streams.rows(3000, 3).write_parquet(folder / "rows-1.parquet")
+    streams.rows(number, 3).write_parquet(folder / "rows-1.parquet")
     config = StreamConfig.from_toml(path.read_text(), base=folder)
     release(config, ticks)
     return config
@@ -71,7 +71,7 @@ def cells_of(site: Path, tick: int) -> dict[str, Any]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StreamConfig, Path]]:
     folder, found = tmp_path_factory.mktemp("sites"), {}
     for kind in ("refresh", "always", "epochs", "selective", "points"):
-        config = begun(folder / kind, kind)
+        config = begun(folder / kind, kind, number=40 if kind == "epochs" else 3000)  # few: epochs of several ticks
         assert publish_site(config, folder / kind / "site", progress=quiet)
         found[kind] = config, folder / kind / "site"
     return found
@@ -183,7 +183,7 @@ def test_sums_of_epochs_are_those_of_the_package(made: dict[str, tuple[StreamCon
     config, site = made["epochs"]
     facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
     spans, variances = facts["steps"]["epoch"]
-    assert len(spans) > 2
+    assert max(last - first for first, last in spans) > 0
     assert facts["moments"] == [last for _, last in spans]
     for position, column in enumerate(config.schema.names):
         series = found.series(column)
