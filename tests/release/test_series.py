@@ -150,6 +150,9 @@ def test_a_step_has_the_error_of_its_own_window(tmp_path: Path) -> None:
             window.select(pl.col("ward").alias("value"), "measured", "stderr")
         )
     assert [end.day for end in series["end"].unique().sort()] == [4, 7, 9]
+    assert series.filter(pl.col("value") == "A")["whole"].to_list() == [True, True, False]
+    assert found.counts(every="3d").filter(~pl.col("whole"))["end"].dt.day().unique().to_list() == [9]
+    assert "whole" not in found.series("ward").columns
     days = found.series("ward").filter(pl.col("value") == "A")
     whole = found.series("ward", every="8d").filter(pl.col("value") == "A")
     assert days["measured"].sum() == pytest.approx(whole["measured"][0])
