@@ -259,6 +259,7 @@ def test_what_an_old_script_says_of_other_releases_is_not_believed(
     other = script.replace(facts["heads"][2], "0" * 64)
     for before in (None, "", "no script", script, other, script.replace('"singles":', '"gone":')):
         assert explorer.facts(before) == script
+    assert explorer.facts(script.replace('"errors":', '"gone":').replace('"singles":[[', '"singles":[[9,')) == script
     wrong = script.replace(json.dumps(facts["singles"][2], separators=(",", ":")), "[0]")
     assert explorer.facts(wrong) == wrong  # of the same releases it is
 

@@ -345,8 +345,9 @@ def _known(script: str | None, heads: Sequence[str]) -> _Known:
     with suppress(ValueError, LookupError, TypeError, AttributeError):
         facts = json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
         if facts["heads"] == list(heads[: len(facts["heads"])]):
-            found.update(zip(facts["heads"], facts["singles"], strict=True))
+            # Scripts of earlier versions have no errors, and other numbers for epochs.
             found.steps, found.errors = facts["steps"], dict(zip(facts["heads"], facts["errors"], strict=False))
+            found.update(zip(facts["heads"], facts["singles"], strict=True))
     return found
 
 

@@ -41,7 +41,8 @@ const synthstream = (() => {
     const now = await cellsOf(last), end = await cellsOf(until), begun = after < 0 ? null : await cellsOf(after);
     const part = (cells, name) => cells?.[name]?.slice(begin, begin + size);
     let measured = part(end, "measured") ?? [], before = part(begun, "measured");
-    const known = noise >= 0 && end.stderr?.[table] != null && end.since[table] === 0 && (after < 0 || before?.[0] != null);
+    // Releases that an earlier version wrote in epochs have no covariances.
+    const known = noise >= 0 && end.shared && end.stderr?.[table] != null && end.since[table] === 0 && (after < 0 || (begun.shared && before?.[0] != null));
     if (!known) measured = [];
     const counts = first === 0 || noise < 0 ? part(now, "count") : null;
     const own = columns.length < 2 && facts.errors[facts.ticks.indexOf(last)]?.slice(singleOf(columns[0]));
