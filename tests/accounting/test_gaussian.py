@@ -10,29 +10,17 @@ from itertools import product
 import numpy as np
 import pytest
 
-from synthstream.accounting import gaussian
-from synthstream.accounting.gaussian import delta_of_gaussian, keeps, largest_rho, least_epsilon, slack
+from synthstream.accounting.gaussian import (
+    _OUTLIERS,
+    delta_of_gaussian,
+    keeps,
+    largest_rho,
+    least_epsilon,
+    outliers,
+    slack,
+)
 from synthstream.accounting.zcdp import epsilon_for, rho_for
-from synthstream.workload import FloatArray
-
-
-def law(variance: float, reach: int) -> FloatArray:
-    """Probabilities of the discrete Gaussian on -reach..reach."""
-    x = np.arange(-reach, reach + 1)
-    found = np.exp(-(x**2) / (2 * variance))
-    return np.asarray(found / found.sum())
-
-
-def exact_delta(variance: float, change: int, draws: int, epsilon: float) -> float:
-    """delta of so many draws whose values change by as much: the privacy loss depends on the sum of the noise alone."""
-    each = law(variance, math.ceil(14 * math.sqrt(variance)) + 10)
-    total = each
-    for _ in range(draws - 1):
-        total = np.convolve(total, each)
-    x = np.arange(total.size) - total.size // 2
-    loss = change * (2 * x + change * draws) / (2 * variance)
-    return float(np.sum(total * -np.expm1(np.minimum(0, epsilon - loss))))
-
+from tests.support.integers import exact_delta, law
 
 CASES = [(5.0, 1, 1), (30.0, 1, 1), (30.0, 1, 10), (400.0, 7, 2), (1000.0, 1, 30), (2.0, 1, 1), (1.2, 1, 40)]
 
@@ -88,6 +76,9 @@ def test_one_draw_differs_from_rounded_real_noise_by_no_more_than_is_charged(var
         w = 1 / t2
         number = 12 * math.ceil(math.sqrt(variance)) + 8
         z = sum((-Decimal(x * x) / (2 * s2)).exp() for x in range(-3 * number, 3 * number + 1))
+        up, whole, both = map(Decimal, slack(0.5 / variance, variance, delta=1e-3))
+        seldom, down = Decimal(min(outliers(float(w * (1 + w / 12)), 1.0, 1e-3 * _OUTLIERS))), both - up
+        assert whole >= w
         more = Decimal("2.01") * (-2 * pi() ** 2 * s2).exp()
         for u in range(number):
             b = (u * w) ** 2
@@ -95,6 +86,9 @@ def test_one_draw_differs_from_rounded_real_noise_by_no_more_than_is_charged(var
             ratio = ((-Decimal(u * u) / (2 * s2)).exp() / z / rounded).ln()
             assert ratio <= w**2 / 576 + min(b / 24, b**2 / 960)
             assert -ratio <= b * w / 288 + w**2 / 640 + more
+            if b <= seldom:  # and so is what the code charges, also after a change of one
+                assert ratio <= up
+                assert -ratio <= down
 
 
 @cache
@@ -170,17 +164,15 @@ def test_integers_too_coarse_or_an_epsilon_that_is_used_up_keep_nothing() -> Non
     assert delta_of_gaussian(5.0, epsilon=0.1) == 1.0
 
 
-def test_outcomes_far_out_have_their_part_of_delta() -> None:
-    """Step 4 of the proof: what lies beyond B or x, for draws of one variance, by adding up."""
-    rare, draws, variance = 2.0**-12, 3, 2.0
-    v = 1 / (variance - 1 / 12)
-    y, n = v * (1 + v / 12), float(draws)
-    most = n * y + 2 * y * math.sqrt(n * math.log(2 / rare)) + 2 * y * math.log(2 / rare)
-    each = 2 * y * (math.log(2 * n) + math.log(2 / rare))
-    p, b = law(variance, 25), (np.arange(-25, 26) * v) ** 2
+@pytest.mark.parametrize("rare", [2.0**-4, 2.0**-12])
+def test_outcomes_far_out_have_their_part_of_delta(rare: float) -> None:
+    """Step 4 of the proof: what lies beyond B or x, for three draws of one variance, by adding up."""
+    v = 1 / (2 - 1 / 12)
+    most, each = outliers(v * (1 + v / 12), 3.0, rare)
+    p, b = law(2.0, 25), (np.arange(-25, 26) * v) ** 2
     sums = np.add.outer(np.add.outer(b, b), b)
     largest = np.maximum.outer(np.maximum.outer(b, b), b)
     together = np.multiply.outer(np.multiply.outer(p, p), p)
-    outside = float(together[(sums > most) | (largest > each)].sum())
-    assert 0 < outside <= rare
-    assert gaussian._OUTLIERS == 2.0**-10
+    assert 0 < float(together[sums > most].sum()) <= rare / 2
+    assert 0 < float(together[largest > each].sum()) <= rare / 2
+    assert _OUTLIERS == 2.0**-10

@@ -42,6 +42,7 @@ from tests.support.audits import audit_counter
 from tests.support.children import noise_of_a_child
 from tests.support.choices import law as choice_law
 from tests.support.counters import kary_noise_is_a_factorisation_with_the_claimed_sensitivity, run
+from tests.support.integers import exact_delta
 from tests.support.laws import gaussian_law, laplace_law, p_value
 from tests.support.visits import TOML, visits
 
@@ -268,6 +269,10 @@ def accounting(folder: Path) -> None:
 
 def conversion(folder: Path) -> None:
     """rho of a budget: the Gaussian mechanism of that rho, whose delta is known exactly, keeps (epsilon, delta)."""
+    for epsilon, delta, unit in ((1.0, 1e-9, 100.0), (2.583, 1e-9, 0.5), (1.0, 1e-3, 0.5)):
+        rho = float(Budget(epsilon=epsilon, delta=delta, exact=True).spendable(Fraction(unit)))
+        assert delta_of(sqrt(2 * rho), epsilon) <= delta
+        assert exact_delta(unit / rho, 1, max(1, round(2 * unit)), epsilon) <= delta
     for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-9), (1.0, 1e-5), (8.0, 1e-9)):
         rho = float(Budget(epsilon=epsilon, delta=delta).rho)
         assert delta_of(sqrt(2 * rho), epsilon) <= delta

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from synthstream.accounting import zcdp
+from synthstream.accounting import gaussian, zcdp
 from synthstream.kernel.counters import restarted
 from tests.audit.broken import TABLE, Broken, accounts, counting, noise, running
 from tests.audit.suites import SUITES
@@ -34,6 +34,7 @@ def forget() -> None:
     """What is computed once for a process is computed anew, with what is broken or mended."""
     restarted._inner.cache_clear()
     zcdp.rho_for.cache_clear()
+    gaussian.largest_rho.cache_clear()
 
 
 def test_the_table_is_whole() -> None:

@@ -52,13 +52,17 @@ def slack(rho: float, least: float, *, delta: float) -> tuple[float, float, floa
     k = 1 + v / 12
     whole = 2 * rho * k * (1 + _MARGIN)
     v = min(v, whole)  # a draw that changes at all changes by 1 or more
-    y, n, rare = v * k, whole / v, math.log(2 / (_OUTLIERS * delta))
-    most = k * whole + 2 * y * math.sqrt(n * rare) + 2 * y * rare
-    each = 2 * y * (math.log(2 * n) + rare)
+    most, each = outliers(v * k, whole / v, _OUTLIERS * delta)
     shifted = (math.sqrt(most) + math.sqrt(v * whole)) ** 2
     up = v * whole / 576 + min(most / 24, most * min(each, most) / 960)
     down = v * shifted / 288 + v * whole / 640 + 2.01 * whole * least * math.exp(-2 * math.pi**2 * least)
     return up * (1 + _MARGIN), whole, (up + down) * (1 + _MARGIN)
+
+
+def outliers(y: float, n: float, rare: float) -> tuple[float, float]:
+    """(B, x): but for a probability of ``rare``, all b_i add up to at most B, and none is above x."""
+    tail = math.log(2 / rare)
+    return n * y + 2 * y * math.sqrt(n * tail) + 2 * y * tail, 2 * y * (math.log(2 * n) + tail)
 
 
 def delta_of_gaussian(mu: float, *, epsilon: float) -> float:
