@@ -149,6 +149,23 @@ def test_the_noise_of_streams_that_run_stays_the_same_to_the_last_digit() -> Non
     assert found == [0.004388305940665305, 0.016556435264647007, 0.22586893290281296]
 
 
+@pytest.mark.parametrize(
+    ("rho", "least", "delta"), [(0.1, 1.0, 0.1), (0.5, 5.0, 1e-9), (3.0, 1e4, 1e-5), (1e-4, 2.0, 0.4)]
+)
+def test_what_is_charged_is_what_the_theorem_says(rho: float, least: float, delta: float) -> None:
+    v0 = 1 / (least - 1 / 12)
+    k = 1 + v0 / 12
+    whole = 2 * rho * k
+    v = min(v0, whole)
+    y, n, tail = v * k, whole / v, math.log(2 * 1024 / delta)
+    most = k * whole + 2 * y * math.sqrt(n * tail) + 2 * y * tail
+    each = 2 * y * (math.log(2 * n) + tail)
+    a = v * whole / 576 + min(most / 24, most * min(each, most) / 960)
+    other = v / 288 * (math.sqrt(most) + math.sqrt(v * whole)) ** 2 + v * whole / 640
+    other += 2.01 * whole * least * math.exp(-2 * math.pi**2 * least)
+    assert slack(rho, least, delta=delta) == pytest.approx((a, whole, a + other), rel=1e-8)
+
+
 def test_less_noise_or_more_changes_is_never_cheaper() -> None:
     for rho, least in product(np.geomspace(1e-6, 10, 12), np.geomspace(1, 1e8, 12)):
         here = slack(rho, least, delta=1e-9)

@@ -15,11 +15,14 @@ from synthstream.accounting.gaussian import least_epsilon
 from synthstream.accounting.zcdp import epsilon_for, rho_for
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.points import Points
 from synthstream.kernel.refreshed import Refreshed
 from synthstream.kernel.seeded import SeededGate
 from synthstream.kinds import Edition
+from synthstream.partition import Partition
 from synthstream.privacy import EXACT, Budget, Unit, compose
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
+from synthstream.synthesizers.schedule import Schedule
 from synthstream.testing.gates import Call, TracingGate
 from synthstream.workload import Workload
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, rows
@@ -107,6 +110,22 @@ def test_where_zcdp_asks_for_less_noise_it_decides() -> None:
     assert budget.spendable(claim.least * claim.rho) == budget.rho
     assert claim.charged_to(budget) == claim
     assert claim.epsilon(1e-9) == pytest.approx(8.0, rel=1e-6)
+
+
+def test_points_with_laplace_noise_have_no_least_variance_even_without_a_counter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under replace-one the number of events is public; a schedule may measure no level while an epoch is open."""
+    monkeypatch.setattr(Points, "_level_counters", [])
+    points = Points(
+        partition=Partition(dimension=2, depth=6),
+        budget=Budget(epsilon=1.0, delta=0.0),
+        horizon=40,
+        neighbours="replace-one",
+        schedule=Schedule(dimension=2, kind="fixed"),
+    )
+    assert points._possible_counters() == []
+    assert points.claim().least is None
 
 
 def test_claims_side_by_side_have_the_least_variance_of_all() -> None:
