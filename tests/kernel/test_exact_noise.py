@@ -23,6 +23,7 @@ from synthstream.partition import Partition
 from synthstream.privacy import EXACT, Budget, Unit, compose
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.schedule import Schedule
+from synthstream.synthesizers.succession import across
 from synthstream.testing.gates import Call, TracingGate
 from synthstream.workload import Workload
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, rows
@@ -126,6 +127,20 @@ def test_points_with_laplace_noise_have_no_least_variance_even_without_a_counter
     )
     assert points._possible_counters() == []
     assert points.claim().least is None
+
+
+def test_a_stream_that_goes_on_has_the_largest_cost_and_the_least_variance_of_its_parts() -> None:
+    budgets = [BUDGET, replace(BUDGET, epsilon=0.5)]
+    claims = [Marginals(workload=WORKLOAD, budget=b, horizon=40).claim().charged_to(b) for b in budgets]
+    budget, whole = across(list(zip(budgets, claims, strict=True)), horizon=80)
+    assert (whole.rho, whole.least) == (claims[0].rho, claims[0].least)
+    assert EXACT in whole.theorems
+    assert whole.fits(replace(budget, exact=False))
+    person = Unit(kind="person", max_events=1)
+    persons = [claim.of_group(person, Fraction(1), theorem="group") for claim in claims]
+    budget, whole = across(list(zip(budgets, persons, strict=True)), horizon=80)
+    assert whole.rho == claims[0].rho + claims[1].rho
+    assert whole.fits(budget)
 
 
 def test_claims_side_by_side_have_the_least_variance_of_all() -> None:
