@@ -14,29 +14,31 @@ import pytest
 
 from tests.support.house import SOURCE, nodes_of
 
-VOCABULARY = "vocabulary"
+VOCABULARY, ACCOUNTING = "vocabulary", "accounting"
 
 # What each room may import, itself apart. The rooms that people and engines use may import all that is above them.
-_CORE = {VOCABULARY, "schema", "config", "kernel", "state", "fit", "papers", "release", "synthesizers", "ingest"}
+_BASE = {VOCABULARY, ACCOUNTING}  # numbers and names; all rooms may use them
+_CORE = {*_BASE, "schema", "config", "kernel", "state", "fit", "papers", "release", "synthesizers", "ingest"}
 _ALL = _CORE | {"publish", "stream", "forecast", "report"}
 ROOMS: dict[str, set[str]] = {
-    VOCABULARY: set(),
-    "schema": {VOCABULARY},
-    "kernel": {VOCABULARY},
-    "fit": {VOCABULARY},
-    "release": {VOCABULARY, "schema"},
-    "config": {VOCABULARY, "schema"},
-    "papers": {VOCABULARY, "kernel", "fit"},
-    "synthesizers": {VOCABULARY, "schema", "config", "kernel", "fit", "release", "papers"},
-    "state": {VOCABULARY, "kernel"},
-    "ingest": {VOCABULARY, "schema", "config", "state", "kernel"},
-    "publish": {VOCABULARY, "schema", "config", "kernel", "fit", "papers", "release", "synthesizers"},
+    ACCOUNTING: set(),
+    VOCABULARY: {ACCOUNTING},
+    "schema": _BASE,
+    "kernel": _BASE,
+    "fit": _BASE,
+    "release": {*_BASE, "schema"},
+    "config": {*_BASE, "schema"},
+    "papers": {*_BASE, "kernel", "fit"},
+    "synthesizers": {*_BASE, "schema", "config", "kernel", "fit", "release", "papers"},
+    "state": {*_BASE, "kernel"},
+    "ingest": {*_BASE, "schema", "config", "state", "kernel"},
+    "publish": {*_BASE, "schema", "config", "kernel", "fit", "papers", "release", "synthesizers"},
     "stream": _CORE | {"publish"},
     "forecast": (_CORE - {"state", "ingest"}) | {"publish"},
     "report": (_CORE - {"state", "ingest"}) | {"publish", "forecast"},
     "evaluate": _ALL | {"testing"},
     "spark": _ALL,
-    "testing": {VOCABULARY, "kernel"},
+    "testing": {*_BASE, "kernel"},
     "cli": _ALL | {"evaluate", "spark", "testing"},
 }
 
@@ -159,7 +161,7 @@ def test_the_kernel_loads_nothing_else() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
     shown = run.stdout.split()
     loaded = {name for name in shown if name.startswith("synthstream")}
-    assert not {name for name in loaded if room_of(name) not in (VOCABULARY, "kernel")}
+    assert not {name for name in loaded if room_of(name) not in {*_BASE, "kernel"}}
     for outside in ("polars", "pyarrow", "pydantic", "typer", "sqlite3"):
         assert outside not in shown
 

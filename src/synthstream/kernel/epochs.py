@@ -20,8 +20,8 @@ from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
 from synthstream.workload import Candidates, FloatArray, IntArray, Workload
 
-# Parts of the budget for the total, tables of one column, the choice of larger ones, and these, by edition.
-_PARTS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39), 3: (0.05, 0.50, 0.06, 0.39)}
+# Parts of the budget for the total, tables of one column, the choice of larger ones, and these; by edition.
+_PARTS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39)}  # 2: and later
 # Larger tables to measure in an epoch.
 _PICKS = 10
 # An epoch has at most so many parts. Of signed events a part ends when there are a tenth more rows than at its begin,
@@ -148,7 +148,7 @@ class Epochs:
 
         They add up to 1.
         """
-        parts = np.array(_PARTS[self.edition])
+        parts = np.array(_PARTS[min(self.edition, 2)])
         parts[0] *= self.running_cells
         if not np.any(self.order == 1):
             parts[1] = 0.0

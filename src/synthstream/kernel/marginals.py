@@ -101,8 +101,10 @@ class Marginals:
             epsilon = self.budget.epsilon * self.shares
             exact = l1_sensitivity(self.neighbours) / epsilon
         else:
-            rho = float(self.budget.rho) * self.shares
-            exact = np.sqrt(squared_l2_sensitivity(self.neighbours, signed=self.unit.signed) / (2 * rho))
+            squared = squared_l2_sensitivity(self.neighbours, signed=self.unit.signed)
+            unit = self.counter.least(float(np.sqrt(squared / (2 * self.shares.max()))))
+            rho = float(self.budget.spendable(unit)) * self.shares
+            exact = np.sqrt(squared / (2 * rho))
         return np.asarray(exact * WIDER)
 
     def claim(self) -> Claim:
@@ -120,6 +122,7 @@ class Marginals:
             neighbours=self.neighbours,
             rho=rho,
             pure=pure,
+            least=self.counter.least(float(self.multipliers.min())),
             horizon=self.horizon,
             theorems=("marginals", self.counter.theorem),
             trusts=("schema, workload, clock and budget split are public",),

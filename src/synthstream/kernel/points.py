@@ -18,7 +18,7 @@ from synthstream.kernel.plans import checked_nodes, checked_parts
 from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
 from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Planner, Shape
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity, least_of
 from synthstream.workload import IntArray
 
 # Parts of the budget: the number of events, if it is private; an epoch.
@@ -105,10 +105,22 @@ class Points:
     @cached_property
     def parts(self) -> tuple[float, float]:
         """Cost of the number of events, and of an epoch: in epsilon (pure) or rho, rounded down."""
-        whole = self.budget.epsilon if self.budget.pure else float(self.budget.rho)
         parts = np.array(_PARTS) * [not self.number_is_public, 1]
-        number, epoch = (parts / parts.sum() * whole * (1 - 1e-9)).tolist()
+        parts = parts / parts.sum()
+        whole = self.budget.epsilon if self.budget.pure else float(self.budget.spendable(self._least(*parts.tolist())))
+        number, epoch = (parts * whole * (1 - 1e-9)).tolist()
         return number, epoch
+
+    def _least(self, number: float, epoch: float) -> Fraction | None:
+        """Least variance of any draw, if the number of events and an epoch cost so much; ``None`` for Laplace noise.
+
+        A reading at the end of an epoch is of whole counts; counters have finer grids, so wider draws on them.
+        """
+        if self.budget.pure:
+            return None
+        found = [how.least(self.scale(epoch)) for how in self._level_counters]
+        found += [] if self.total is None else [self.total.least(self.scale(number))]
+        return least_of([Fraction(self.scale(epoch)) ** 2, *found])
 
     def scale(self, cost: float, units: int = WHOLE) -> float:
         """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / WHOLE``; rounded up."""
@@ -152,6 +164,7 @@ class Points:
             neighbours=self.neighbours,
             rho=cost * cost / 2 if self.budget.pure else cost,
             pure=cost if self.budget.pure else None,
+            least=self._least(*self.parts),
             horizon=self.horizon,
             theorems=tuple(theorems),
             trusts=(f"{public}box, partition, clock and budget split are public",),

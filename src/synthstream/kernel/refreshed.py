@@ -19,7 +19,7 @@ from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.marginals import resolution_for
 from synthstream.measured import Measured, fingerprint_of
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, squared_l2_sensitivity
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, least_of, squared_l2_sensitivity
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # Parts of the budget: the total and tables of one column at every tick; tables of one column and larger ones at
@@ -159,17 +159,27 @@ class Refreshed:
     @cached_property
     def at_ticks(self) -> FloatArray:
         """Noise per unit of sensitivity of each table at every tick, shape ``(marginals,)``; 0 where it has none."""
-        return self._multipliers(self._parts[0])
+        return self._multipliers(self._parts[0], self._rho)
 
     @cached_property
     def at_refreshes(self) -> FloatArray:
         """The same at refreshes."""
-        return self._multipliers(self._parts[1])
+        return self._multipliers(self._parts[1], self._rho)
 
-    def _multipliers(self, shares: FloatArray) -> FloatArray:
+    @cached_property
+    def _rho(self) -> float:
+        """What all tables together may cost."""
+        return float(self.budget.spendable(self._least(*(self._multipliers(part, 1.0) for part in self._parts))))
+
+    def _multipliers(self, shares: FloatArray, whole: float) -> FloatArray:
         squared = squared_l2_sensitivity(self.neighbours, signed=self.unit.signed)
-        rho = np.where(shares > 0, float(self.budget.rho) * shares, np.inf)
+        rho = np.where(shares > 0, whole * shares, np.inf)
         return np.asarray(np.sqrt(squared / (2 * rho)) * WIDER)
+
+    def _least(self, at_ticks: FloatArray, at_refreshes: FloatArray) -> Fraction | None:
+        """Least variance of any draw, of all three counters."""
+        parts = ((self.counter, at_ticks), (self.singles, at_refreshes), (self.larger, at_refreshes))
+        return least_of(how.least(float(drawn[drawn > 0].min())) for how, drawn in parts)
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
@@ -180,6 +190,7 @@ class Refreshed:
             neighbours=self.neighbours,
             rho=sum((squared / (2 * Fraction(m) ** 2) for m in drawn), Fraction(0)),
             pure=None,
+            least=self._least(self.at_ticks, self.at_refreshes),
             horizon=self.horizon,
             theorems=(self.theorem, "marginals", self.larger.theorem, self.counter.theorem),
             trusts=("schema, workload, clock, refreshes and budget split are public",),
