@@ -20,8 +20,8 @@ _DIGITS = 1e-13
 _OUTLIERS = 2.0**-10
 # With less variance, integers are too coarse for this comparison.
 _COARSE = 1.0
-# The largest charge for integers that is looked at, exp(300): no factor overflows; and if the other one underflows, it is
-# below 1e-290, and so both together below 1e-150. No delta is.
+# The largest charge for integers that is looked at, exp(300): no factor overflows. Where the other one underflows it is
+# below 1e-290, so both together are below 1e-150; no delta is.
 _MOST = 300.0
 # Searches end when this part of the number is left; what they find keeps so many bits, as platforms differ in the last.
 _SETTLED, _BITS = 1e-10, 26
