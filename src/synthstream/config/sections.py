@@ -119,9 +119,9 @@ class _Column(Section):
     unit: Name | None = None
 
     @property
-    def read_from(self) -> str:
-        """The column of private rows that it is read from."""
-        return self.name if self.source is None else self.source
+    def sources(self) -> tuple[str, ...]:
+        """The columns of private rows that it is read from."""
+        return (self.name if self.source is None else self.source,)
 
     @property
     def words(self) -> Words:
@@ -198,7 +198,33 @@ class _Datetime(_Column):
     timezone: str | None = None
 
 
-AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
+class PlaceSection(_Column):
+    """Keys of a place: see :class:`synthstream.schema.places.View`.
+
+    Args:
+        depth, views: how often each coordinate is halved, at the finest grid and at the others; left out: by
+            :func:`synthstream.config.places.views_of`.
+        crossed: names of columns that are counted together with it, at grids of up to 256 cells; left out: by the same.
+        events: a public guess of how many events the stream will have, for these rules.
+    """
+
+    type: Literal["place"]
+    coordinates: _Values
+    bounds: Annotated[tuple[Annotated[tuple[float, float], Field(strict=False)], ...], Field(strict=False)]
+    depth: int | None = None
+    views: Annotated[tuple[_Strictly[int], ...], Field(strict=False)] | None = None
+    crossed: _Values | None = Field(default=None, alias="with")
+    events: int = Field(default=50_000, ge=1)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """See :class:`_Column`."""
+        return self.coordinates
+
+
+AnyColumn = Annotated[
+    _Category | _Boolean | _Integer | _Number | _Datetime | PlaceSection, Field(discriminator="type")
+]
 
 _MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean, Integer, Number, Datetime)}
 
@@ -230,6 +256,8 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
         ConfigError, SchemaError: there is no such column.
     """
     settings = section.model_dump(exclude={"type", "label", "description", "unit"})
+    if isinstance(section, PlaceSection):
+        raise ConfigError('type = "place": belongs to kind = "table"')
     if section.type == "number" and section.bins is None:
         raise ConfigError(
             'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '

@@ -57,7 +57,7 @@ class Schema:
     @cached_property
     def read_from(self) -> tuple[str, ...]:
         """Columns of private rows that they are read from, each once."""
-        return tuple(dict.fromkeys(column.read_from for column in self.columns))
+        return tuple(dict.fromkeys(name for column in self.columns for name in column.sources))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -78,12 +78,13 @@ class Schema:
         rows = polars_frame(frame, self.read_from)
         if rows.height == 0:
             return np.zeros((0, len(self.columns)), dtype=np.int32)
-        return np.stack([column.encode(rows[column.read_from]) for column in self.columns], axis=1)
+        return np.stack([column.read(rows) for column in self.columns], axis=1)
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.DataFrame:
         """Rows for codes."""
         cells = [column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)]
-        return pl.DataFrame(ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells)
+        cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
+        return pl.DataFrame([*cells, *(more for i, column in enumerate(self.columns) for more in column.further(codes[:, i]))])
 
     def to_json(self) -> str:
         """Canonical JSON."""

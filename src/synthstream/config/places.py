@@ -1,0 +1,167 @@
+"""Columns of places: which grids are counted, with which columns they are crossed, and what share of the budget they get.
+
+All of it is decided by public numbers: the budget, the columns, and a guess of how many events there will be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from synthstream.constraints import Group
+from synthstream.errors import ConfigError
+from synthstream.privacy import Budget
+from synthstream.schema.columns import Column
+from synthstream.schema.conditions import like
+from synthstream.schema.places import FINEST, View
+from synthstream.schema.schema import Schema
+from synthstream.workload import Workload
+
+if TYPE_CHECKING:
+    from synthstream.config.sections import PlaceSection
+
+# Noise of a table at the last refresh of a stream, in that of a single release of it.
+_CONTINUAL = 1.6
+# Parts of the noise that are planned for: the finest grid alone, and all tables of grids with other columns together.
+_ALONE, _CROSSED = 0.07, 0.25
+# What all grids alone get of the part of tables of one column.
+_SINGLES = 0.5
+# A grid is fine enough when an even spread of the events would give each cell so many standard errors; one that others
+# refine bears less.
+_LEAST_ALONE, _LEAST_CROSSED = 1.0, 0.3
+# Grids that are crossed have so many cells at most.
+_MOST_CROSSED = 8
+
+
+def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, events: int) -> list[View]:
+    """The columns of a place, coarsest first.
+
+    Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
+    spread of the expected events has ``_LEAST_ALONE`` standard errors in a cell. A column is crossed with all grids at
+    which each cell of both would have ``_LEAST_CROSSED`` standard errors.
+
+    Args:
+        others: the other columns, in order.
+        budget: for one event.
+        events: how many each person may bring; 1 if events are protected.
+
+    Raises:
+        ConfigError, SchemaError: there is no such place.
+    """
+    dimension = len(section.coordinates)
+    if section.source is not None:
+        raise ConfigError('from: a place is read from its coordinates. Leave from out, and say coordinates = ["lat", "lon"]')
+    if len(section.bounds) != dimension:
+        raise ConfigError(
+            f"bounds: {len(section.bounds)} for {dimension} coordinates. Give each its own, as in [[32, 37], [-122, -114]]"
+        )
+    sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
+    finest = section.depth or _finest(section, dimension, sigma)
+    step = max(1, 2 // dimension)
+    depths = list(range(step, finest, step)) if section.views is None else list(section.views)
+    if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
+        raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
+    depths = [*depths, *([] if finest in depths else [finest])]
+    names = [f"{section.name}_{depth}" for depth in depths]
+    crossed = _crossed(section, others, [dimension * depth for depth in depths], sigma)
+    return [
+        View(
+            name=name,
+            words=section.words,
+            place=section.name,
+            coordinates=section.coordinates,
+            bounds=section.bounds,
+            depth=depth,
+            crossed=tuple(with_),
+            located=depth == finest,
+        )
+        for name, depth, with_ in zip(names, depths, crossed, strict=True)
+    ]
+
+
+def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
+    """Depth of the finest grid that is worth its noise."""
+    bits = math.log2(max(section.events * math.sqrt(_ALONE) / (_LEAST_ALONE * sigma), 1))
+    return min(max(int(bits) // dimension, 1), FINEST // dimension)
+
+
+def _crossed(section: PlaceSection, others: Sequence[Column], bits: list[int], sigma: float) -> list[list[str]]:
+    """For each grid, the columns that it is crossed with."""
+    names, fine = [column.name for column in others], [b for b in bits if b <= _MOST_CROSSED]
+    if section.crossed is not None:
+        for name in section.crossed:
+            if name not in names:
+                raise ConfigError(f"with: {name!r} is not another column.{like(name, names)} Name some of {names}")
+        return [list(section.crossed) if b in fine else [] for b in bits]
+    found: list[list[str]] = [[] for _ in bits]
+    # Coarse grids and few values first: each table that is added leaves less of the budget to all.
+    for size, k, name in sorted((2 ** bits[k] * column.size, k, column.name) for k in range(len(fine)) for column in others):
+        tables = 1 + sum(map(len, found))
+        if section.events / size >= _LEAST_CROSSED * sigma * math.sqrt(tables / _CROSSED):
+            found[k].append(name)
+    return found
+
+
+def nested(schema: Schema) -> list[Group]:
+    """For each place, which cells of its grids go together: those that contain each other."""
+    found = []
+    for views in places_of(schema).values():
+        if len(views) > 1:
+            finest = _view(schema, views[-1])
+            codes = [finest.within(_view(schema, c)) for c in views]
+            found.append(Group.of(views, np.stack(codes, axis=1)))
+    return found
+
+
+def places_of(schema: Schema) -> dict[str, list[int]]:
+    """Positions of the columns of each place, coarsest first."""
+    found: dict[str, list[int]] = {}
+    for c, column in enumerate(schema.columns):
+        if isinstance(column, View):
+            found.setdefault(column.place, []).append(c)
+    return found
+
+
+def _view(schema: Schema, c: int) -> View:
+    column = schema.columns[c]
+    if not isinstance(column, View):
+        raise TypeError(f"column {column.name!r} is no place")
+    return column
+
+
+def counted(schema: Schema, marginal: Sequence[int]) -> bool:
+    """Whether a table is counted where no list of tables is given: grids with the columns that they cross alone, and
+    never with other grids.
+    """
+    columns = [schema.columns[c] for c in marginal]
+    return all(_goes(a, b) and _goes(b, a) for a, b in combinations(columns, 2))
+
+
+def _goes(a: Column, b: Column) -> bool:
+    if not isinstance(a, View):
+        return True
+    if isinstance(b, View):
+        return False
+    return b.name in a.crossed
+
+
+def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
+    """How much of the budget each table gets beside others of its order; ``None`` without places: all the same.
+
+    Tables of grids get ``_SINGLES`` of what is there for tables of one column, and ``_CROSSED`` of that for larger ones.
+    """
+    grids = np.array([isinstance(column, View) for column in schema.columns])
+    if not grids.any():
+        return None
+    weights = np.ones(len(workload.marginals))
+    held = np.array([bool(grids[list(marginal)].any()) for marginal in workload.marginals])
+    key = np.where(workload.order == 1, workload.lengths**0.6, 1.0)  # as refreshes divide what is there
+    for order, part in ((1, _SINGLES), (2, _CROSSED)):
+        theirs, ours = (workload.order == order) & held, (workload.order == order) & ~held
+        if theirs.any() and ours.any():
+            weights[theirs] = key[ours].sum() / key[theirs].sum() * part / (1 - part)
+    return tuple(weights.tolist())
