@@ -120,7 +120,7 @@ def made(seed: int) -> Data:
 def quakes(_seed: int) -> Data:
     """Earthquakes; magnitudes and depths are categories of bins."""
     rows = pl.read_parquet(FOLDER / "socal_earthquakes_2020_2026.parquet")
-    cuts = {"mag": [0.5, 0.75, 1, 1.25, 1.5, 2, 2.5], "depth": [1, 3, 5, 7, 9, 11, 13, 16]}
+    cuts: dict[str, list[float]] = {"mag": [0.5, 0.75, 1, 1.25, 1.5, 2, 2.5], "depth": [1, 3, 5, 7, 9, 11, 13, 16]}
     binned = {
         name: rows["mag" if name == "mag" else "depth_km"].cut(at, labels=[str(i) for i in range(len(at) + 1)])
         for name, at in cuts.items()
@@ -252,7 +252,9 @@ def lines(name: str, epsilon: float, delta: float, seed: int, **place: Any) -> l
     apart = float(np.mean([w1(mass, whole) for _, mass in by_value]))
     found.append({"method": "ignores-value", "w1_by_value": apart})
     for method in ("table", "points", "places"):
-        config = data.config(method, epsilon, delta, **({"events": data.rows.height} | place if method == "places" else {}))
+        config = data.config(
+            method, epsilon, delta, **({"events": data.rows.height} | place if method == "places" else {})
+        )
         release, seconds = released(config, data.rows, seed)
         line: dict[str, Any] = {"method": method, "seconds": seconds}
         if method != "points":

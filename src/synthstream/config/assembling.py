@@ -147,11 +147,11 @@ def _schema(file: File, budget: Budget | None, problems: Problems) -> Schema | N
             read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
         if (column := problems.attempt(f"columns.{i}", read)) is not None:
             columns.append(column)
-    if len(columns) < len(file.columns) - len(places) or (places and budget is None):
+    if len(columns) < len(file.columns) - len(places):
         return None
     others, bad = tuple(columns), False
     for i in places:
-        views = problems.attempt(f"columns.{i}", partial(_views, file, i, others, budget))
+        views = problems.attempt(f"columns.{i}", partial(_views, file, i, others, budget)) if budget else None
         bad |= views is None
         columns += views or ()
     return None if bad else problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
@@ -186,8 +186,8 @@ def _check_reading(file: File, source: Files) -> None:
     ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
     for column in file.columns:
         way = {"datetime": "time", "integer": "number", "number": "number", "place": "number"}.get(column.type, "text")
-        for name in column.sources:
-            ways.setdefault(name, set()).add(way)
+        for source_column in column.sources:
+            ways.setdefault(source_column, set()).add(way)
     own = {"time"} if source.formats else set()
     own |= {"number"} if (source.dialect.decimal, source.dialect.thousands) != (".", "") else set()
     for key in source.formats:

@@ -1,4 +1,4 @@
-"""Columns of places: which grids are counted, with which columns they are crossed, and what share of the budget they get.
+"""Columns of places: which grids are counted, with which columns they are crossed, what share of the budget they get.
 
 All of it is decided by public numbers: the budget, the columns, and a guess of how many events there will be.
 """
@@ -30,9 +30,10 @@ _CONTINUAL = 1.6
 _ALONE, _CROSSED = 0.07, 0.25
 # What all grids alone get of the part of tables of one column.
 _SINGLES = 0.5
+_POWER = 1 / 3
 # A grid is fine enough when an even spread of the events would give each cell so many standard errors; one that others
 # refine bears less.
-_LEAST_ALONE, _LEAST_CROSSED = 1.0, 0.3
+_LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
 # Grids that are crossed have so many cells at most.
 _MOST_CROSSED = 8
 
@@ -54,14 +55,16 @@ def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, ev
     """
     dimension = len(section.coordinates)
     if section.source is not None:
-        raise ConfigError('from: a place is read from its coordinates. Leave from out, and say coordinates = ["lat", "lon"]')
+        raise ConfigError(
+            'from: a place is read from its coordinates. Leave from out, and say coordinates = ["lat", "lon"]'
+        )
     if len(section.bounds) != dimension:
         raise ConfigError(
-            f"bounds: {len(section.bounds)} for {dimension} coordinates. Give each its own, as in [[32, 37], [-122, -114]]"
+            f"bounds: {len(section.bounds)} for {dimension} coordinates. Give each its own, as in [[32, 37], [-122, 0]]"
         )
     sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
     finest = section.depth or _finest(section, dimension, sigma)
-    step = max(1, 2 // dimension)
+    step = 2 // dimension
     depths = list(range(step, finest, step)) if section.views is None else list(section.views)
     if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
         raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
@@ -99,7 +102,9 @@ def _crossed(section: PlaceSection, others: Sequence[Column], bits: list[int], s
         return [list(section.crossed) if b in fine else [] for b in bits]
     found: list[list[str]] = [[] for _ in bits]
     # Coarse grids and few values first: each table that is added leaves less of the budget to all.
-    for size, k, name in sorted((2 ** bits[k] * column.size, k, column.name) for k in range(len(fine)) for column in others):
+    for size, k, name in sorted(
+        (2 ** bits[k] * column.size, k, column.name) for k in range(len(fine)) for column in others
+    ):
         tables = 1 + sum(map(len, found))
         if section.events / size >= _LEAST_CROSSED * sigma * math.sqrt(tables / _CROSSED):
             found[k].append(name)
@@ -152,16 +157,20 @@ def _goes(a: Column, b: Column) -> bool:
 def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
     """How much of the budget each table gets beside others of its order; ``None`` without places: all the same.
 
-    Tables of grids get ``_SINGLES`` of what is there for tables of one column, and ``_CROSSED`` of that for larger ones.
+    Grids get ``_SINGLES`` of what is there for tables of one column, and ``_CROSSED`` of that for larger ones.
     """
     grids = np.array([isinstance(column, View) for column in schema.columns])
     if not grids.any():
         return None
     weights = np.ones(len(workload.marginals))
     held = np.array([bool(grids[list(marginal)].any()) for marginal in workload.marginals])
-    key = np.where(workload.order == 1, workload.lengths**0.6, 1.0)  # as refreshes divide what is there
+    # As refreshes divide a part among tables; and as it is divided among grids, where an error of each weighs with the
+    # way to the next cell.
+    key = np.where(workload.order == 1, workload.lengths**0.6, 1.0)
+    wanted = np.where(workload.order == 1, workload.lengths**_POWER, 1.0)
     for order, part in ((1, _SINGLES), (2, _CROSSED)):
         theirs, ours = (workload.order == order) & held, (workload.order == order) & ~held
         if theirs.any() and ours.any():
-            weights[theirs] = key[ours].sum() / key[theirs].sum() * part / (1 - part)
+            whole = key[ours].sum() * part / (1 - part)
+            weights[theirs] = whole * wanted[theirs] / wanted[theirs].sum() / key[theirs]
     return tuple(weights.tolist())

@@ -222,9 +222,7 @@ class PlaceSection(_Column):
         return self.coordinates
 
 
-AnyColumn = Annotated[
-    _Category | _Boolean | _Integer | _Number | _Datetime | PlaceSection, Field(discriminator="type")
-]
+AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime | PlaceSection, Field(discriminator="type")]
 
 _MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean, Integer, Number, Datetime)}
 

@@ -105,6 +105,10 @@ class Column(ABC):
         """More columns of published rows that follow from its codes."""
         return []
 
+    def ends(self, codes: CodeArray) -> list[pl.Series]:  # noqa: ARG002
+        """Where the cells of its codes begin and end, beside their labels; of places."""
+        return []
+
     def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
         """Which cells are clamped: those below the first bin, and those above the last."""
         return np.zeros(len(series), dtype=np.bool_), np.zeros(len(series), dtype=np.bool_)

@@ -18,7 +18,7 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import numbers, texts
 from synthstream.schema.columns import MISSING, OTHER, Category
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Bits of the finest grid, at most.
 FINEST = 14
@@ -124,6 +124,16 @@ class View(Category):
         known = pl.Series(codes < len(self.values))
         return [pl.Series(name, at[:, k]).set(~known, None) for k, name in enumerate(self.coordinates)]
 
+    @override
+    def ends(self, codes: CodeArray) -> list[pl.Series]:
+        """See :class:`Column`."""
+        corners = zip(("from", "to"), self.box(np.minimum(codes, len(self.values) - 1)), strict=True)
+        found = [(name, end, at[:, k]) for end, at in corners for k, name in enumerate(self.coordinates)]
+        unknown = pl.Series(codes >= len(self.values))
+        return [
+            pl.Series(f"{name} {end}", at).set(unknown, None) for name, end, at in sorted(found, key=lambda x: x[:2])
+        ]
+
     def box(self, codes: CodeArray) -> tuple[FloatArray, FloatArray]:
         """Lower and upper corners of cells, each of shape ``(cells, coordinates)``."""
         dimension, left = len(self.coordinates), codes.astype(np.int64)
@@ -143,7 +153,7 @@ class View(Category):
         low, high = self.bounds[k]
         return np.asarray((values - low) / (high - low))
 
-    def _codes(self, shares: list[FloatArray]) -> FloatArray:
+    def _codes(self, shares: list[FloatArray]) -> IntArray:
         """Codes of points by their shares of the way through the box: bits of the coordinates by turns."""
         places = [np.minimum(share * 2**self.depth, 2**self.depth - 1).astype(np.int64) for share in shares]
         codes = np.zeros(len(places[0]), dtype=np.int64)
@@ -156,6 +166,6 @@ class View(Category):
 def _empty(series: pl.Series) -> np.ndarray[Any, np.dtype[np.bool_]]:
     text, missing = texts(series)
     found: np.ndarray[Any, np.dtype[np.bool_]] = (
-        (missing | (text.str.strip_chars() == "").fill_null(value=False)).to_numpy()
-    )
+        missing | (text.str.strip_chars() == "").fill_null(value=False)
+    ).to_numpy()
     return found

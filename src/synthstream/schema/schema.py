@@ -44,7 +44,7 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.columns:
             raise SchemaError("a schema needs at least one column")
-        distinct("columns", self.names)
+        distinct("columns", self.published)
         for name in self.names:
             if name == "*" or (name.startswith("^") and name.endswith("$")):
                 raise SchemaError(f"columns: {name!r} is a pattern of names to the frames that rows are in; rename it")
@@ -53,6 +53,12 @@ class Schema:
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
         return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def published(self) -> tuple[str, ...]:
+        """Names of all columns of published rows: also of coordinates of places."""
+        nothing = np.zeros(0, dtype=np.int32)
+        return (*self.names, *(more.name for column in self.columns for more in column.further(nothing)))
 
     @cached_property
     def read_from(self) -> tuple[str, ...]:
@@ -84,7 +90,9 @@ class Schema:
         """Rows for codes."""
         cells = [column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)]
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
-        return pl.DataFrame([*cells, *(more for i, column in enumerate(self.columns) for more in column.further(codes[:, i]))])
+        return pl.DataFrame(
+            [*cells, *(more for i, column in enumerate(self.columns) for more in column.further(codes[:, i]))]
+        )
 
     def to_json(self) -> str:
         """Canonical JSON."""
