@@ -34,6 +34,8 @@ _POWER = 1 / 3
 # A grid is fine enough when an even spread of the events would give each cell so many standard errors; one that others
 # refine bears less.
 _LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
+# From one grid to the next, so many times each coordinate is halved: by how many there are.
+_STEP = {1: 2, 2: 1}
 # Grids that are crossed have so many cells at most.
 _MOST_CROSSED = 8
 
@@ -58,14 +60,19 @@ def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, ev
         raise ConfigError(
             'from: a place is read from its coordinates. Leave from out, and say coordinates = ["lat", "lon"]'
         )
+    if dimension not in _STEP:
+        raise ConfigError('coordinates: name two columns, as in ["lat", "lon"], or one')
+    if section.depth is not None and not 0 < section.depth <= FINEST // dimension:
+        most = f"must be from 1 to {FINEST // dimension}, which are {2**FINEST:,} cells"
+        raise ConfigError(f"depth = {section.depth}: {most}")
     if len(section.bounds) != dimension:
         raise ConfigError(
             f"bounds: {len(section.bounds)} for {dimension} coordinates. Give each its own, as in [[32, 37], [-122, 0]]"
         )
     sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
     finest = section.depth or _finest(section, dimension, sigma)
-    step = 2 // dimension
-    depths = list(range(step, finest, step)) if section.views is None else list(section.views)
+    step = _STEP[dimension]
+    depths = list(range(step, finest - step + 1, step)) if section.views is None else list(section.views)
     if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
         raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
     depths = [*depths, *([] if finest in depths else [finest])]
@@ -111,23 +118,27 @@ def _crossed(section: PlaceSection, others: Sequence[Column], bits: list[int], s
     return found
 
 
+def words_of(schema: Schema) -> str:
+    """Which grids are counted, and what they are crossed with, in sentences; empty without places."""
+    said = []
+    for place, columns in schema.places.items():
+        views = [_view(schema, c) for c in columns]
+        cells = [f"{len(view.values):,} ({view.name})" for view in views]
+        parts = [f"{view.name} with {', '.join(view.crossed)}" for view in views if view.crossed]
+        crossed = f"Crossed are {'; '.join(parts)}" if parts else "No grid is crossed with a column"
+        where = " and ".join(views[-1].coordinates)
+        said.append(f"{place}: {where} are counted on grids of {', '.join(cells)} cells. {crossed}.")
+    return " ".join(said)
+
+
 def nested(schema: Schema) -> list[Group]:
     """For each place, which cells of its grids go together: those that contain each other."""
     found = []
-    for views in places_of(schema).values():
+    for views in schema.places.values():
         if len(views) > 1:
             finest = _view(schema, views[-1])
             codes = [finest.within(_view(schema, c)) for c in views]
             found.append(Group.of(views, np.stack(codes, axis=1)))
-    return found
-
-
-def places_of(schema: Schema) -> dict[str, list[int]]:
-    """Positions of the columns of each place, coarsest first."""
-    found: dict[str, list[int]] = {}
-    for c, column in enumerate(schema.columns):
-        if isinstance(column, View):
-            found.setdefault(column.place, []).append(c)
     return found
 
 

@@ -22,6 +22,8 @@ from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Bits of the finest grid, at most.
 FINEST = 14
+# Between coordinates, where cells of a place are written.
+SIDES = " / "
 # Steps of a sequence that fills an interval, or a square, evenly: powers of the plastic number (Roberts 2018).
 _STEPS = ((0.6180339887498949,), (0.7548776662466927, 0.5698402909980532))
 
@@ -65,6 +67,8 @@ class View(Category):
         here = f"column {self.place!r}"
         if len(self.coordinates) not in (1, 2) or len(set(self.coordinates)) != len(self.bounds):
             raise SchemaError(f'{here}: coordinates: name two columns, as in ["lat", "lon"], or one; bounds for each')
+        if self.depth < 1 or self.depth * len(self.coordinates) > FINEST:
+            raise SchemaError(f"{here}: depth = {self.depth}: must be from 1 to {FINEST // len(self.coordinates)}")
         for name, (low, high) in zip(self.coordinates, self.bounds, strict=True):
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise SchemaError(
@@ -73,9 +77,6 @@ class View(Category):
                 )
             if not (high - low) / 2**self.depth > 4 * np.spacing(max(abs(low), abs(high))):
                 raise SchemaError(f"{here}: bounds: the range of {name!r} is too narrow for so many cells")
-        if self.depth < 1 or self.depth * len(self.coordinates) > FINEST:
-            most = FINEST // len(self.coordinates)
-            raise SchemaError(f"{here}: depth = {self.depth}: must be from 1 to {most}, which are {2**FINEST:,} cells")
         digits = [str(digit) for digit in range(2 ** len(self.coordinates))]
         object.__setattr__(self, "values", tuple(map("".join, product(digits, repeat=self.depth))))
 
@@ -104,7 +105,7 @@ class View(Category):
         """See :class:`Column`: cells by their names, and what has none as the coordinates are written."""
         codes = self.read(rows)
         texts_of = [texts(rows[name])[0].fill_null("") for name in self.coordinates]
-        told = texts_of[0] if len(texts_of) == 1 else texts_of[0] + " / " + texts_of[1]
+        told = texts_of[0] if len(texts_of) == 1 else texts_of[0] + SIDES + texts_of[1]
         named = pl.Series(self.labels, dtype=pl.String).gather(codes)
         named = named.zip_with(pl.Series(codes != self.labels.index(OTHER)), told)
         return named.set(pl.Series(codes == self.labels.index(MISSING)), None).alias(self.name)

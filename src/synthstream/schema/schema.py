@@ -14,6 +14,7 @@ from synthstream.errors import SchemaError
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
 from synthstream.schema.ordering import ordered
+from synthstream.schema.places import View
 from synthstream.workload import CodeArray
 
 
@@ -59,6 +60,15 @@ class Schema:
         """Names of all columns of published rows: also of coordinates of places."""
         nothing = np.zeros(0, dtype=np.int32)
         return (*self.names, *(more.name for column in self.columns for more in column.further(nothing)))
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, ...]]:
+        """Positions of the columns of each place, coarsest first."""
+        found: dict[str, tuple[int, ...]] = {}
+        for c, column in enumerate(self.columns):
+            if isinstance(column, View):
+                found[column.place] = (*found.get(column.place, ()), c)
+        return found
 
     @cached_property
     def read_from(self) -> tuple[str, ...]:
