@@ -82,6 +82,11 @@ class View(Category):
 
     @property
     @override
+    def title(self) -> str:
+        return f"{self.words.label or self.place}, {len(self.values):,} cells"
+
+    @property
+    @override
     def sources(self) -> tuple[str, ...]:
         return self.coordinates
 
@@ -135,14 +140,18 @@ class View(Category):
             pl.Series(f"{name} {end}", at).set(unknown, None) for name, end, at in sorted(found, key=lambda x: x[:2])
         ]
 
-    def box(self, codes: CodeArray) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper corners of cells, each of shape ``(cells, coordinates)``."""
+    def steps(self, codes: CodeArray) -> IntArray:
+        """How many cells lie below each cell, along each coordinate; shape ``(cells, coordinates)``."""
         dimension, left = len(self.coordinates), codes.astype(np.int64)
         places = np.zeros((len(codes), dimension), dtype=np.int64)
         for bit in range(self.depth * dimension):  # the last digit first, and in it the last coordinate
             places[:, dimension - 1 - bit % dimension] |= (left & 1) << (bit // dimension)
             left = left >> 1
-        low, high = np.array(self.bounds, dtype=np.float64).T
+        return places
+
+    def box(self, codes: CodeArray) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corners of cells, each of shape ``(cells, coordinates)``."""
+        places, (low, high) = self.steps(codes), np.array(self.bounds, dtype=np.float64).T
         return low + (high - low) * places / 2**self.depth, low + (high - low) * (places + 1) / 2**self.depth
 
     def within(self, coarser: View) -> CodeArray:
