@@ -13,13 +13,12 @@ from pydantic import TypeAdapter
 from synthstream.config.after import After, AfterSection
 from synthstream.config.constraints import NOTHING, constraints_of
 from synthstream.config.mirrors import check_mirror, lie_apart
-from synthstream.config.places import nested, views_of
+from synthstream.config.places import PlaceSection, nested, views_of
 from synthstream.config.problems import Problems
 from synthstream.config.sections import (
     AnyColumn,
     ClockSection,
     File,
-    PlaceSection,
     PrivacyConfig,
     PrivacySection,
     column_of,

@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field, Strict
 
+from synthstream.config.keys import ColumnSection, Words
 from synthstream.constraints import Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
@@ -20,9 +22,6 @@ from synthstream.schema.conditions import like
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
-
-if TYPE_CHECKING:
-    from synthstream.config.sections import PlaceSection
 
 # Noise of a table at the last refresh of a stream, in that of a single release of it.
 _CONTINUAL = 1.6
@@ -38,6 +37,30 @@ _LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
 _STEP = {1: 2, 2: 1}
 # Grids that are crossed have so many cells at most.
 _MOST_CROSSED = 8
+
+
+class PlaceSection(ColumnSection):
+    """Keys of a place: see :class:`synthstream.schema.places.View`.
+
+    Args:
+        depth, views: how often each coordinate is halved, at the finest grid and at the others; left out: by
+            :func:`views_of`.
+        crossed: names of columns that are counted together with it, at grids of up to 256 cells; left out: by the same.
+        events: a public guess of how many events the stream will have, for these rules.
+    """
+
+    type: Literal["place"]
+    coordinates: Words
+    bounds: Annotated[tuple[Annotated[tuple[float, float], Field(strict=False)], ...], Field(strict=False)]
+    depth: int | None = None
+    views: Annotated[tuple[Annotated[int, Strict()], ...], Field(strict=False)] | None = None
+    crossed: Words | None = Field(default=None, alias="with")
+    events: int = Field(default=50_000, ge=1)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """See :class:`ColumnSection`."""
+        return self.coordinates
 
 
 def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, events: int) -> list[View]:

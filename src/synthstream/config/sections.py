@@ -9,8 +9,9 @@ from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
 from synthstream.config.after import AfterSection
 from synthstream.config.constraints import ConstraintSection
-from synthstream.config.keys import Name, Place, Section, Time
+from synthstream.config.keys import ColumnSection, Name, Place, Section, Time
 from synthstream.config.keys import Words as _Values
+from synthstream.config.places import PlaceSection
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import SourceConfig
@@ -19,7 +20,7 @@ from synthstream.errors import ConfigError
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.schema.binned import Datetime, Integer, Number, Part
 from synthstream.schema.clock import Clock, known_zone
-from synthstream.schema.columns import Boolean, Category, Column, Words
+from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.coordinates import Coordinate
 
 _T = TypeVar("_T")
@@ -109,39 +110,19 @@ class ClockSection(Section):
         return clock
 
 
-class _Column(Section):
-    """Keys of any column."""
-
-    name: str
-    source: Name | None = Field(default=None, alias="from")
-    label: Name | None = None
-    description: Name | None = None
-    unit: Name | None = None
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The columns of private rows that it is read from."""
-        return (self.name if self.source is None else self.source,)
-
-    @property
-    def words(self) -> Words:
-        """What people are told of it."""
-        return Words(label=self.label, description=self.description, unit=self.unit)
-
-
-class _Category(_Column):
+class _Category(ColumnSection):
     type: Literal["category"]
     values: _Values
     missing: str | None = None
     other: str | None = None
 
 
-class _Boolean(_Column):
+class _Boolean(ColumnSection):
     type: Literal["boolean"]
     missing: bool | None = None
 
 
-class _Integer(_Column):
+class _Integer(ColumnSection):
     type: Literal["integer"]
     min: int
     max: int
@@ -157,7 +138,7 @@ class _Integer(_Column):
         return _spread(keys, end=1)
 
 
-class _Number(_Column):
+class _Number(ColumnSection):
     type: Literal["number"]
     min: float
     max: float
@@ -188,7 +169,7 @@ def _spread(keys: Any, *, end: int) -> Any:
     return {"min": cuts[0], "max": cuts[-1] - end, "bins": len(cuts) - 1, **keys, "edges": cuts}
 
 
-class _Datetime(_Column):
+class _Datetime(ColumnSection):
     type: Literal["datetime"]
     part: Part | None = None
     min: Time | None = None
@@ -196,30 +177,6 @@ class _Datetime(_Column):
     bins: int | None = None
     missing: Time | int | None = None
     timezone: str | None = None
-
-
-class PlaceSection(_Column):
-    """Keys of a place: see :class:`synthstream.schema.places.View`.
-
-    Args:
-        depth, views: how often each coordinate is halved, at the finest grid and at the others; left out: by
-            :func:`synthstream.config.places.views_of`.
-        crossed: names of columns that are counted together with it, at grids of up to 256 cells; left out: by the same.
-        events: a public guess of how many events the stream will have, for these rules.
-    """
-
-    type: Literal["place"]
-    coordinates: _Values
-    bounds: Annotated[tuple[Annotated[tuple[float, float], Field(strict=False)], ...], Field(strict=False)]
-    depth: int | None = None
-    views: Annotated[tuple[_Strictly[int], ...], Field(strict=False)] | None = None
-    crossed: _Values | None = Field(default=None, alias="with")
-    events: int = Field(default=50_000, ge=1)
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """See :class:`_Column`."""
-        return self.coordinates
 
 
 AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime | PlaceSection, Field(discriminator="type")]

@@ -24,7 +24,7 @@ from synthstream.workload import CodeArray, FloatArray, IntArray
 FINEST = 14
 # Between coordinates, where cells of a place are written.
 SIDES = " / "
-# Steps of a sequence that fills an interval, or a square, evenly: powers of the plastic number (Roberts 2018).
+# Steps of a sequence that fills an interval, or a square, evenly: powers of the golden and of the plastic number.
 _STEPS = ((0.6180339887498949,), (0.7548776662466927, 0.5698402909980532))
 
 
