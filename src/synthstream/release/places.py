@@ -37,11 +37,13 @@ class Located:
             where: see :meth:`rows`; it may name no coordinate.
 
         Returns:
-            ``count`` in the published rows; ``measured``, what passed the gate, with its ``stderr`` and ``since`` as in
-            :meth:`table`; all three are null if no measured table holds a grid and the columns of the condition, or a
-            cell lies in the condition in part. Cells of the coarsest grids that lie in the box are added up, then those
-            of finer ones; a cell of the last grid that the box cuts gives the share that the published rows have in it,
-            and how far that may be off counts as error. Which grid is the last one is decided by the smallest error.
+            ``count`` in the published rows; ``measured``, what passed the gate, with its ``stderr``, ``since`` and
+            ``measured_at`` as in :meth:`table`; these are null if no table of all events holds a grid and the columns
+            of the condition, or a cell lies in the condition in part.
+
+            Cells of the coarsest grid that lie in the box are added up, then those of finer ones. A cell of the last
+            grid that the box cuts gives the share of it that the published rows have there, and how far that may be
+            off counts as error. Which grid is the last one is decided by the smallest error.
 
         Raises:
             SchemaError: a coordinate does not exist, a bound is no number, a lower one is above its upper one, or the
@@ -66,12 +68,17 @@ class Located:
         tables = []
         for c, view in views:
             found = sums(self.schema, self.measured, (c,), where)
-            if found is not None:
+            if found is not None and found.since == getattr(
+                self, "first", 0
+            ):  # else it counts not all that rows stand for
                 own = finest.within(view)[codes]
                 counts = [
                     np.bincount(own, weights=part, minlength=view.size).astype(np.float64) for part in (known, inside)
                 ]
-                tables.append(_Grid(view, found, counts[0], counts[1]))
+                # Of a table that was measured some ticks ago: in proportion, as many rows as there were then.
+                late = found.measured_at < self.measured.tick and counts[0].sum() > 0
+                then = max(found.values.sum(), 0.0) / counts[0].sum() if late else 1.0
+                tables.append(_Grid(view, found, counts[0] * then, counts[1] * then))
         return {"count": round(inside.sum()), **_answer(tables, low, high)}
 
 
@@ -115,7 +122,7 @@ def _answer(grids: Sequence[_Grid], low: FloatArray, high: FloatArray) -> dict[s
     """The sum over cells with the smallest error, of all grids that may be the last."""
     value = variance = 0.0
     parent: tuple[View, NDArray[np.bool_]] | None = None
-    best: tuple[float, float, int] | None = None
+    best: tuple[float, float, Sums] | None = None
     for grid in grids:
         view, known = grid.view, grid.known
         cells = np.arange(len(view.values), dtype=np.int32)
@@ -129,12 +136,13 @@ def _answer(grids: Sequence[_Grid], low: FloatArray, high: FloatArray) -> dict[s
         cut = cells[part]
         added, more = _cut(grid, cut, at_low[cut], at_high[cut], low, high)
         if best is None or variance + more < best[1]:
-            best = (value + added, variance + more, known.since)
+            best = (value + added, variance + more, known)
         taken = whole if parent is None else whole | parent[1][view.within(parent[0])[cells]]
         parent = (view, taken)
     if best is None:
-        return {"measured": None, "stderr": None, "since": None}
-    return {"measured": float(best[0]), "stderr": float(np.sqrt(best[1])), "since": best[2]}
+        return dict.fromkeys(("measured", "stderr", "since", "measured_at"))
+    ticks = {"since": best[2].since, "measured_at": best[2].measured_at}
+    return {"measured": float(best[0]), "stderr": float(np.sqrt(best[1])), **ticks}
 
 
 def _cut(
