@@ -216,6 +216,7 @@ def errors(release: TableRelease, data: Data) -> float:
 def boxes(release: TableRelease, data: Data, seed: int, *, by_value: bool) -> dict[str, float]:
     """Errors of the numbers of events in random boxes."""
     rng, found = np.random.default_rng((seed, by_value)), list[tuple[float, ...]]()
+    clock = data.config("table", 1.0, 1e-9).clock
     for number in range(_BOXES):
         rows, where = data.rows, None
         if by_value:
@@ -228,9 +229,10 @@ def boxes(release: TableRelease, data: Data, seed: int, *, by_value: bool) -> di
             upper[name] = lower[name] + (high - low) * share
             inside &= pl.col(name).is_between(lower[name], upper[name])
         told = release.mass(lower, upper, where=where)
-        true = rows.filter(inside).height
-        if told["measured"] is not None:
-            found.append((told["measured"] - true, told["count"] - true, told["stderr"]))
+        boxed = rows.filter(inside)
+        if told["measured"] is not None:  # of the events up to the tick at which it was
+            then = int((clock.ticks_of(boxed) <= told["measured_at"]).sum())
+            found.append((told["measured"] - then, told["count"] - boxed.height, told["stderr"]))
     if not found:
         return {"told": 0.0}
     off, off_rows, stderr = np.array(found).T

@@ -75,10 +75,7 @@ class Located:
                 counts = [
                     np.bincount(own, weights=part, minlength=view.size).astype(np.float64) for part in (known, inside)
                 ]
-                # Of a table that was measured some ticks ago: in proportion, as many rows as there were then.
-                late = found.measured_at < self.measured.tick and counts[0].sum() > 0
-                then = max(found.values.sum(), 0.0) / counts[0].sum() if late else 1.0
-                tables.append(_Grid(view, found, counts[0] * then, counts[1] * then))
+                tables.append(_Grid(view, found, counts[0], counts[1]))
         return {"count": round(inside.sum()), **_answer(tables, low, high)}
 
 
