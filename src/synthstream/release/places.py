@@ -17,7 +17,7 @@ from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray
 
 # How far the share of a cell's events that lie in a box may be off, in standard deviations of one event's place.
-_OFF = 0.25
+_OFF = 0.2
 
 Bounds = Mapping[str, float]
 
