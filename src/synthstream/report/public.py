@@ -185,6 +185,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "association": None,
         "noise_known": False,
         "map": None if grid is None else map_of(grid, found.newest),
+        "maps": [],
         "degrees": grid is not None and grid.degrees,
         "error_bars": False,
     }
