@@ -46,6 +46,7 @@ class Marginals:
             ``by-order``, 2 % for the total, 58 % for marginals of one column by the square root of their cells, 40 %
             for larger ones, each the same; ``auto``, equal for zCDP and by-order for pure DP.
         kind: which counter; ``auto`` takes the most accurate.
+        weights: of each marginal beside others of its order, before the split; left out: all the same.
 
     Raises:
         ValueError: the counter does not serve the horizon or the kind of budget, or the budget is too small.
@@ -66,6 +67,7 @@ class Marginals:
     neighbours: Neighbours = "add-remove"
     split: Split = "auto"
     kind: str = "auto"
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.counter.draws(float(self.multipliers.max())):
@@ -82,15 +84,15 @@ class Marginals:
         split = self.split
         if split == "auto":
             split = "by-order" if self.budget.pure else "equal"
-        lengths = self.workload.lengths
-        roots = np.sqrt(lengths)
+        weights = np.ones(len(self.workload.marginals)) if self.weights is None else np.array(self.weights)
+        roots = np.sqrt(self.workload.lengths) * weights
         if split == "equal":
-            key = np.ones(lengths.size)
+            key = weights
         elif split == "sqrt-cells":
             key = roots
         else:
             order = self.workload.order
-            within = np.where(order == 2, 1.0, roots)
+            within = np.where(order == 2, weights, roots)
             key = np.array([_PARTS[k] for k in order]) * within / np.bincount(order, within)[order]
         return np.asarray(key / key.sum())
 

@@ -54,6 +54,7 @@ class Refreshed:
         budget: what all releases together may cost; delta is above 0.
         horizon: number of ticks; ``None`` for no end.
         growth: how much older the stream is at a refresh than at the one before; above 1.
+        weights: of each table within its part of the budget; left out: all the same.
 
     Raises:
         ValueError: an argument is out of range, or the budget is too small.
@@ -75,6 +76,7 @@ class Refreshed:
     unit: Unit = EVENT
     neighbours: Neighbours = "add-remove"
     growth: float = 1.1
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if () not in self.workload.marginals or not np.any(self.order == 2):
@@ -148,9 +150,10 @@ class Refreshed:
     @cached_property
     def _parts(self) -> tuple[FloatArray, FloatArray]:
         """Shares of the budget of each table, at every tick and at refreshes; together they add up to 1."""
-        cells = [np.where(self.order == 1, self.workload.lengths**power, 0.0) for power in _POWERS]
-        often, singles = (each / max(each.sum(), 1.0) for each in cells)
-        larger = np.where(self.order == 2, 1 / np.sum(self.order == 2), 0.0)
+        weights = np.ones(self.order.size) if self.weights is None else np.array(self.weights)
+        cells = [np.where(self.order == 1, weights * self.workload.lengths**power, 0.0) for power in _POWERS]
+        often, singles = (each / (each.sum() or 1.0) for each in cells)
+        larger = np.where(self.order == 2, weights / weights[self.order == 2].sum(), 0.0)
         ticks = np.where(self.order == 0, _PARTS[0], _PARTS[1] * often)
         refreshes = _PARTS[2] * singles + _PARTS[3] * larger
         whole = ticks.sum() + refreshes.sum()
