@@ -39,6 +39,16 @@ def test_the_truth_is_never_above_what_is_promised(variance: float, change: int,
         assert epsilon < epsilon_for(rho, delta=delta) * 0.96
 
 
+@pytest.mark.parametrize(
+    ("rho", "epsilon", "delta"), [(5479.12, 11090.476, 9.6e-35), (1e4, 1e5, 1e-9), (3434.0, 7721.0, 1e-100)]
+)
+def test_where_floats_end_nothing_is_promised(rho: float, epsilon: float, delta: float) -> None:
+    """There a factor overflows, or another one underflows to 0."""
+    assert not keeps(rho, 1.0, epsilon=epsilon, delta=delta)
+    assert least_epsilon(rho, 1.0, delta=delta) == math.inf
+    assert not keeps(1e-30, math.inf, epsilon=1.0, delta=delta)
+
+
 def test_noise_on_few_integers_promises_less_than_real_noise() -> None:
     """Without what is charged for integers the promise would be broken."""
     rho, delta = 1 / 10, 1e-9

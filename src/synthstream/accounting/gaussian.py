@@ -20,6 +20,9 @@ _DIGITS = 1e-13
 _OUTLIERS = 2.0**-10
 # With less variance, integers are too coarse for this comparison.
 _COARSE = 1.0
+# The largest charge for integers that is looked at, exp(300): no factor overflows. Where the other one underflows it is
+# below 1e-290, so both together are below 1e-150; no delta is.
+_MOST = 300.0
 # Searches end when this part of the number is left; what they find keeps so many bits, as platforms differ in the last.
 _SETTLED, _BITS = 1e-10, 26
 
@@ -33,11 +36,11 @@ def keeps(rho: float, least: float, *, epsilon: float, delta: float) -> bool:
         epsilon: of the promise, above 0.
         delta: of the promise, above 0 and below 0.5.
     """
-    if not least >= _COARSE:
+    if not _COARSE <= least < math.inf:
         return False
     ratio, whole, spent = slack(rho, least, delta=delta)
     left = epsilon - spent
-    if not left > 0:
+    if not (left > 0 and ratio <= _MOST):
         return False
     return math.exp(ratio) * delta_of_gaussian(math.sqrt(whole), epsilon=left) <= delta * (1 - _OUTLIERS)
 
