@@ -250,7 +250,7 @@ def missing(words: str) -> str:
             if word not in command.commands:
                 return word
             command = command.commands[word]
-        elif word.startswith("-") and word.split("=")[0] not in {
+        elif re.match(r"-+[a-zA-Z]", word) and word.split("=")[0] not in {
             "--help",
             *(name for option in command.params for name in option.opts),
         }:

@@ -87,7 +87,7 @@ def largest_rho(epsilon: float, *, delta: float, unit: float) -> float:
 
     Example:
         >>> round(largest_rho(1.0, delta=1e-9, unit=1e6), 5), round(largest_rho(1.0, delta=1e-9, unit=0.5), 5)
-        (0.01656, 0.01634)
+        (0.01656, 0.01636)
     """
 
     def fits(rho: float) -> bool:

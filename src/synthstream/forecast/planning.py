@@ -232,7 +232,7 @@ def plan(
         ... ''')
         >>> found = plan(config, expect="500/day")
         >>> round(found.forecasts[-1].stderr[1], 1)
-        24.3
+        23.1
     """
     rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
     made, clock = synthesizer_of(config), config.own_clock
