@@ -76,7 +76,7 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
 Edition = Literal[1, 2, 3]
 NEWEST: Edition = 3
 
-# How a budget is divided among tables: synthstream.kernel.marginals.
+# How a budget is divided among tables: synthstream.kernel.tables.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
 
 # What the methods of paper 2 select, by which score, and what they fit: synthstream.papers.rounds.

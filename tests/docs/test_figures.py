@@ -10,7 +10,7 @@ import pytest
 
 import synthstream
 from synthstream.kernel.counters import counter
-from synthstream.kernel.counters.base import Noise
+from synthstream.kernel.gate import Noise
 from synthstream.kinds import COUNTERS
 from synthstream.privacy import Budget
 

@@ -17,26 +17,27 @@ from tests.support.house import SOURCE, nodes_of
 VOCABULARY = "vocabulary"
 
 # What each room may import, itself apart. The rooms that people and engines use may import all that is above them.
-_CORE = {VOCABULARY, "schema", "config", "kernel", "state", "fit", "papers", "release", "synthesizers", "ingest"}
+_CORE = {VOCABULARY, "strategies", "schema", "config", "kernel", "state", "fit", "papers", "release", "synthesizers", "ingest"}
 _ALL = _CORE | {"publish", "stream", "forecast", "report"}
 ROOMS: dict[str, set[str]] = {
     VOCABULARY: set(),
     "schema": {VOCABULARY},
-    "kernel": {VOCABULARY},
+    "strategies": {VOCABULARY},
+    "kernel": {VOCABULARY, "strategies"},
     "fit": {VOCABULARY},
     "release": {VOCABULARY, "schema"},
     "config": {VOCABULARY, "schema"},
-    "papers": {VOCABULARY, "kernel", "fit"},
-    "synthesizers": {VOCABULARY, "schema", "config", "kernel", "fit", "release", "papers"},
-    "state": {VOCABULARY, "kernel"},
-    "ingest": {VOCABULARY, "schema", "config", "state", "kernel"},
-    "publish": {VOCABULARY, "schema", "config", "kernel", "fit", "papers", "release", "synthesizers"},
+    "papers": {VOCABULARY, "strategies", "kernel", "fit"},
+    "synthesizers": {VOCABULARY, "strategies", "schema", "config", "kernel", "fit", "release", "papers"},
+    "state": {VOCABULARY, "strategies", "kernel"},
+    "ingest": {VOCABULARY, "strategies", "schema", "config", "state", "kernel"},
+    "publish": {VOCABULARY, "strategies", "schema", "config", "kernel", "fit", "papers", "release", "synthesizers"},
     "stream": _CORE | {"publish"},
     "forecast": (_CORE - {"state", "ingest"}) | {"publish"},
     "report": (_CORE - {"state", "ingest"}) | {"publish", "forecast"},
     "evaluate": _ALL | {"testing"},
     "spark": _ALL,
-    "testing": {VOCABULARY, "kernel"},
+    "testing": {VOCABULARY, "strategies", "kernel"},
     "cli": _ALL | {"evaluate", "spark", "testing"},
 }
 
@@ -44,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
 _KERNEL_MAY_LOAD = {"numpy", "scipy", "numba", "llvmlite"}
 # Of the standard library: neither files nor clocks nor other processes are a business of the kernel's own code.
 _KERNEL_MAY_IMPORT = {
-    "__future__", "abc", "bisect", "collections", "dataclasses", "decimal", "fractions", "functools", "hashlib",
+    "__future__", "abc", "collections", "dataclasses", "decimal", "fractions", "functools", "hashlib",
     "itertools", "json", "math", "os", "typing",
 }  # fmt: skip
 
@@ -159,7 +160,7 @@ def test_the_kernel_loads_nothing_else() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own
     shown = run.stdout.split()
     loaded = {name for name in shown if name.startswith("synthstream")}
-    assert not {name for name in loaded if room_of(name) not in (VOCABULARY, "kernel")}
+    assert not {name for name in loaded if room_of(name) not in (VOCABULARY, "kernel", "strategies")}
     for outside in ("polars", "pyarrow", "pydantic", "typer", "sqlite3"):
         assert outside not in shown
 

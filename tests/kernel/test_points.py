@@ -16,13 +16,13 @@ from synthstream.counts import Counts
 from synthstream.errors import HorizonExhausted
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
-from synthstream.kernel.points import Points, _level_counter, differences
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.points import Points, _level_counter
 from synthstream.measured import TreeMeasured
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Shape
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Shape, differences
 from synthstream.privacy import Budget, Neighbours, Unit
+from synthstream.strategies.levels import Schedule, standing_out
 from synthstream.synthesizers.points import FromNodes, cloud
-from synthstream.synthesizers.schedule import Schedule, standing_out
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
 

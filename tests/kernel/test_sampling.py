@@ -18,7 +18,7 @@ from synthstream.kernel.sampling import (
     gaussian_variance,
     laplace_variance,
 )
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray
 
 Sampler = Callable[..., IntArray]

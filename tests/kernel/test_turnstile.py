@@ -19,7 +19,7 @@ from synthstream.counts import Counts
 from synthstream.errors import StateMismatch
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TurnstileMeasured
 from synthstream.partition import LEAST, Partition, Shape
@@ -29,7 +29,7 @@ from synthstream.stream.recovery import adopt
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.points import FromBothSides, FromNodes
-from synthstream.synthesizers.schedule import Schedule
+from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.simulation.points import Run, grid_of
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost

@@ -8,6 +8,7 @@ _COUNTERS = (
     "tests/kernel/test_marginals.py",
     "tests/kernel/test_participation.py",
 )
+_TABLES = ("tests/kernel/test_marginals.py", "tests/kernel/test_refreshed.py")
 _PERSONS = ("tests/ingest/test_contributions.py", "tests/stream/test_persons.py")
 
 
@@ -19,10 +20,10 @@ def _of(counter: str) -> tuple[str, ...]:
 # Paths below src/synthstream, and what pytest is asked for. All of the kernel that bounds what is spent.
 MODULES: dict[str, tuple[str, ...]] = {
     "kernel/gate.py": ("tests/kernel/test_gate.py", "tests/kernel/test_choosing.py"),
-    "kernel/permute_and_flip.py": ("tests/kernel/test_choosing.py",),
+    "kernel/choosing.py": ("tests/kernel/test_choosing.py",),
     "kernel/ledger.py": ("tests/kernel/test_ledger.py",),
-    "kernel/participation.py": ("tests/kernel/test_participation.py",),
-    "kernel/marginals.py": ("tests/kernel/test_marginals.py",),
+    "kernel/mechanism.py": ("tests/kernel/test_participation.py", *_TABLES, "tests/kernel/test_epochs.py"),
+    "kernel/tables.py": _TABLES,
     **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "fixed", "simple")},
     **{f"kernel/counters/{name}.py": _of(name) for name in ("kary", "toeplitz", "blt", "restarted")},
     **{f"papers/counters/{name}.py": _of(name) for name in ("block", "binary", "hybrid")},

@@ -13,12 +13,12 @@ import pytest
 from synthstream import Budget, Clock, Releases, Stream, StreamConfig
 from synthstream.errors import NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.refreshed import Refreshed
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.release.series import counted, steps
 from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload
 from tests.support.streams import TICKS, configured, rows

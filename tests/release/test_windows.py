@@ -16,13 +16,13 @@ from synthstream import Budget, Clock, Releases, Stream, StreamConfig, Workload
 from synthstream.errors import NotReleased, SchemaError
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Marginals
 from synthstream.measured import Measured
 from synthstream.privacy import Unit
 from synthstream.release.window import ticks_between
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray
 from tests.support.streams import configured, rows
@@ -349,7 +349,7 @@ def test_a_window_adds_the_parts_of_its_epochs(signed: bool) -> None:
         state, measured, models = made.step(state, counts, SeededGate(tick), last, models)  # type: ignore[assignment]
         history.append(measured)
         exact.append(counts.dense(made.cells)[: workload.cells])
-        if mechanism.ends(tick + 1):
+        if mechanism.times.ends(tick + 1):
             last = made.fit(tick, history.__getitem__, last, models, seed=tick)
     found = made.window(Known(mechanism, history), 18, 40, newest=40, seed=0)
     parts = [m for m in history[18:] if (0,) in m.workload.marginals]

@@ -163,9 +163,9 @@ def succeed_command(
     Example: synthstream succeed stream.toml new.toml
     """
     from synthstream.config.config import load
-    from synthstream.kernel.seeded import SeededGate
     from synthstream.publish.outlets import simulated
     from synthstream.stream.succession import succeed
+    from synthstream.synthesizers.simulation.seeded import SeededGate
     from synthstream.synthesizers.succession import promise_of
 
     no_core_dump()

@@ -7,11 +7,11 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from synthstream.kernel.permute_and_flip import LARGEST_SCORE, noisy_max
+from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
 from synthstream.kernel.sampling import Entropy, discrete_gaussian, discrete_laplace
 from synthstream.workload import FloatArray, IntArray
 
@@ -21,6 +21,7 @@ LARGEST_VALUE = 2**62
 
 
 Scale = float | FloatArray
+Noise = Literal["gaussian", "laplace"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -142,6 +143,10 @@ class Gate(ABC):
         Cost: epsilon = sum over elements of |change| / scale (theorem ``discrete-laplace``).
         """
         return self.answer(Laplace(value, scale))
+
+    def noisy(self, value: IntArray, *, noise: Noise, scale: Scale) -> IntArray:
+        """``value`` plus noise of a law: see :meth:`gaussian` and :meth:`laplace`."""
+        return self.gaussian(value, sigma=scale) if noise == "gaussian" else self.laplace(value, scale=scale)
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
         """Position of one candidate, those of large score more likely.

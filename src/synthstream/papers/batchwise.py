@@ -53,7 +53,7 @@ class Batchwise(InRounds):
     @cached_property
     def counter(self) -> Counter:
         """Begun anew for every measurement: one call of it is one draw."""
-        return Simple(horizon=self.horizon, noise="laplace" if self.budget.pure else "gaussian")
+        return Simple(horizon=self.horizon, noise=self.noise)
 
     @override
     def variance(self, tick: int) -> FloatArray:

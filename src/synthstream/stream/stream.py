@@ -21,7 +21,6 @@ from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, is_secure
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import heads_of
@@ -52,6 +51,7 @@ from synthstream.stream.opening import (
 )
 from synthstream.stream.turns import alone
 from synthstream.synthesizers.contract import Models
+from synthstream.synthesizers.simulation.seeded import SeededGate
 
 
 def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = False) -> Stream:  # noqa: A001 - public

@@ -17,15 +17,14 @@ from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.points import Points, differences
-from synthstream.kernel.refreshed import Refreshed
+from synthstream.kernel.points import Points
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
-from synthstream.partition import Partition, Shape
+from synthstream.partition import Partition, Shape, differences
 from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
 

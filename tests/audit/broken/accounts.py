@@ -10,7 +10,7 @@ import numpy as np
 
 from synthstream import Stream, privacy
 from synthstream.kernel.ledger import Ledger
-from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.tables import Marginals
 from synthstream.privacy import Budget
 from synthstream.state.store import Store
 from synthstream.workload import FloatArray

@@ -11,8 +11,8 @@ import numpy as np
 
 from synthstream.kernel import gate
 from synthstream.kernel.gate import Gaussian, Laplace, Question, SystemGate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.stream import stream
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray
 from tests.audit import suites
 from tests.audit.broken import Patch, seen_by

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from synthstream.kernel.counters.base import Counter, Noise, State
+from synthstream.kernel.counters.base import Counter, State
 from synthstream.kernel.counters.blt import Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
 from synthstream.kernel.counters.simple import Simple
 from synthstream.kernel.counters.toeplitz import Toeplitz
+from synthstream.kernel.gate import Noise
 from synthstream.kinds import COUNTERS
 
 __all__ = ["Blt", "Counter", "Kary", "Restarted", "Served", "Simple", "State", "Toeplitz", "counter", "register"]

@@ -10,18 +10,17 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.errors import HorizonExhausted
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.gate import Gate, Noise
 from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
 from synthstream.workload import FloatArray, IntArray
 
 State = dict[str, NDArray[Any]]
-Noise = Literal["gaussian", "laplace"]
 
 # A tick's count of one cell is clipped to this size before it is encoded, so that no sum can leave 64 bits.
 # One event changes a clipped count by at most one, as it does the count itself.
@@ -105,9 +104,14 @@ class Counter(ABC):
         """Variance of the noise in the value after tick ``t`` of a cell. Public."""
         return self.covariance(t, t, multiplier=multiplier)
 
+    def covariances(self, s: int, t: int, *, multipliers: FloatArray) -> FloatArray:
+        """The same for cells of several multipliers, in their shape."""
+        unique, inverse = np.unique(multipliers, return_inverse=True)
+        return np.array([self.covariance(s, t, multiplier=float(m)) for m in unique])[inverse]
+
     def widest(self, t: int, *, multiplier: float) -> float:
         """Scale of the widest draw of noise in the value after tick ``t`` of a cell, in counts. Public."""
-        return float(rounded_up(np.array(self.sensitivity(t) * multiplier)))
+        return float(rounded_up(np.array(self.reach(t) / 2.0**self.grid_bits * multiplier)))
 
     def draws(self, multiplier: float) -> bool:
         """Whether all noise of the stream's whole life has scales that the sampler can draw. Public.
@@ -159,10 +163,7 @@ class MatrixCounter(Counter):
         t = self.tick_of(state)
         encoded = self.encode(state, clip(counts))
         scale = rounded_up(self.sensitivity(t) * 2.0**self.grid_bits * multiplier)
-        if self.noise == "gaussian":
-            released = gate.gaussian(encoded.value, sigma=scale)
-        else:
-            released = gate.laplace(encoded.value, scale=scale)
+        released = gate.noisy(encoded.value, noise=self.noise, scale=scale)
         after, estimate = self.decode(encoded.state, released)
         after["t"] = np.array(t + 1)
         return after, estimate
@@ -198,14 +199,6 @@ class ToeplitzCounter(MatrixCounter):
         sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
         s, t = min(s, t), max(s, t)
         return sigma**2 * math.fsum(self.decoder[: s + 1] * self.decoder[t - s : t + 1])
-
-
-def too_wide(epsilon: float, tables: int) -> ValueError:
-    """What is raised where the noise of so many tables cannot be drawn."""
-    return ValueError(
-        f"epsilon = {epsilon:g} is too small for {tables} tables, the total among them: the noise would be wider than "
-        "can be drawn. Measure fewer tables, or allow more."
-    )
 
 
 def outer(state: State, prefix: str) -> State:

@@ -9,11 +9,10 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 
 from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter
-from synthstream.kernel.counters.blt_parameters import PARAMETERS
 from synthstream.kernel.counters.fixed import advance
+from synthstream.strategies.matrices import leaky_column, leaky_decoder, leaky_encoder
 from synthstream.workload import FloatArray, IntArray
 
 # The longest span one factorisation serves; longer streams restart it (see restarted.py).
@@ -45,27 +44,12 @@ class Blt(ToeplitzCounter):
     @cached_property
     def _b(self) -> tuple[FloatArray, FloatArray]:
         """Weights w_k and decays lambda_k of B for this horizon."""
-        nearest = min(PARAMETERS, key=lambda size: abs(math.log(size / self.horizon)))
-        times, weights = PARAMETERS[nearest]
-        decays = np.array([*(math.exp(-1 / time) for time in times), 1.0])
-        order = np.argsort(decays)
-        return np.array(weights)[order], decays[order]
+        return leaky_decoder(self.horizon)
 
     @cached_property
     def _c(self) -> tuple[NDArrayU64, NDArrayU64]:
         """Weights r_i and decays mu_i of C, each a multiple of 2^-64, in those units."""
-        w, lam = self._b
-
-        def b_at(y: float) -> float:
-            """b(1 / y); its zeros are the decays of C, one below each decay of B."""
-            return float(1 + np.sum(w * y / (y - lam)))
-
-        edge = 8 * np.finfo(float).eps  # keeps the search off the poles
-        lower = [0.0, *lam[:-1]]
-        mu = np.array([brentq(b_at, a + edge, b - edge, xtol=1e-300) for a, b in zip(lower, lam, strict=True)])
-        x = 1 / mu
-        slope = np.array([np.sum(w * lam / (1 - lam * at) ** 2) for at in x])
-        r = -mu / ((1 - x) * slope)
+        r, mu = leaky_encoder(*self._b)
         if not (np.all(r > 0) and np.all((mu > 0) & (mu < 1))):
             raise ArithmeticError("blt parameters give a strategy that is not completely monotone")
         return _fractions(r), _fractions(mu)
@@ -118,20 +102,11 @@ class Blt(ToeplitzCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """First column of B, shape ``(horizon,)``."""
-        w, lam = self._b
-        j = np.arange(self.horizon, dtype=np.float64)
-        column = np.asarray(np.sum(w[:, None] * lam[:, None] ** j, axis=0))
-        column[0] += 1
-        return column
+        return leaky_column(*self._b, self.horizon)
 
     def init(self, cells: int) -> State:
-        buffers = self._b[0].size
-        return {
-            "t": np.array(0),
-            "hi": np.zeros((buffers, cells), dtype=np.int64),
-            "lo": np.zeros((buffers, cells), dtype=np.uint64),
-            "decoded": np.zeros((buffers, cells)),
-        }
+        sums = np.zeros((self._b[0].size, cells))
+        return {"t": np.array(0), "hi": sums.astype(np.int64), "lo": sums.astype(np.uint64), "decoded": sums}
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
         r, mu = self._c

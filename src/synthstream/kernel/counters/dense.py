@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, rounded_up
+from synthstream.kernel.counters.base import Encoded, MatrixCounter, State, rounded_up
 from synthstream.kernel.counters.toeplitz import in_int64
+from synthstream.kernel.gate import Noise
+from synthstream.strategies.matrices import of_least_variance
 from synthstream.workload import FloatArray, IntArray
 
 # The more answers, the more counts are remembered; and 2^31 times this times the grid's 2^12 stays far below 2^62.
 MOST_ANSWERS = 2**9
-# Far finer than the grid, so that libraries that differ in the last digits round to the same coefficients.
-_STEPS, _SETTLED, _REMEMBERED = 500, 1e-13, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,10 @@ class Dense(MatrixCounter):
     @cached_property
     def coefficients(self) -> IntArray:
         """C in units of 2^-12, exact integers, shape ``(answers, answers)``."""
-        return np.asarray(np.rint(_best(self.weights) * 2**self.grid_bits), dtype=np.int64)
+        rounded = np.rint(of_least_variance(self.weights) * 2**self.grid_bits)
+        if not np.all(np.abs(rounded) <= 2**self.grid_bits):
+            raise ArithmeticError("a matrix with entries above 1 would let a sum leave 64 bits")
+        return np.asarray(rounded, dtype=np.int64)
 
     @cached_property
     def decoder(self) -> FloatArray:
@@ -107,31 +110,3 @@ class Dense(MatrixCounter):
         rows = self.decoder
         closed = first * float(rows[-1] @ rows[-1])
         return sigma**2 * (closed + float(rows[s] @ rows[t if first == last else -1]))
-
-
-@cache
-def _best(weights: tuple[float, ...]) -> FloatArray:
-    """The lower-triangular C with columns of norm 1 that has the least sum of weights times variances of A C^-1 z.
-
-    With M = W^(1/2) A the problem is convex in X = C' C. At its optimum v = diag(R), where R is the square root of
-    V^(1/2) M' M V^(1/2) and V = diag(v), and X = V^(-1/2) R V^(-1/2). So v is a fixed point: it is found by repetition,
-    with Anderson's acceleration. Source: Yuan, Yang, Zhang, Hao 2016 (the matrix mechanism's optimal strategy).
-    """
-    share = np.sqrt(np.array(weights) / np.sum(weights))
-    m = share[:, None] * np.tril(np.ones((share.size, share.size)))
-    log_v, tried = np.log(np.sum(m**2, axis=0)), list[tuple[FloatArray, FloatArray]]()
-    for _ in range(_STEPS):
-        # Singular values, as the square of M would lose half of the digits of the small ones.
-        _, values, vectors = np.linalg.svd(m * np.exp(log_v / 2))
-        root = (vectors.T * values) @ vectors
-        gap = np.log(np.diag(root)) - log_v
-        if np.max(np.abs(gap)) < _SETTLED:
-            break
-        tried = [*tried[-_REMEMBERED:], (log_v, gap)]
-        log_v = log_v + gap
-        if len(tried) > 1:
-            steps, changes = (np.diff([pair[k] for pair in tried], axis=0).T for k in (0, 1))
-            log_v = log_v - (steps + changes) @ np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
-    v = np.diag(root)
-    x = root / np.sqrt(np.outer(v, v))
-    return np.asarray(np.linalg.cholesky(x[::-1, ::-1])[::-1, ::-1].T)

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.counters.base import Counter, State, clip, rounded_up
+from synthstream.kernel.gate import Gate, Noise
 from synthstream.workload import FloatArray, IntArray
 
 N = TypeVar("N", int, IntArray)
@@ -108,11 +108,11 @@ class Kary(Counter):
 
     def _nodes(self, n: int) -> set[tuple[int, int]]:
         """Nodes whose noise the prefix of ``n`` ticks carries; a node's sign never changes, so this is enough."""
-        k = self.arity
-        nodes = set()
+        nodes = set[tuple[int, int]]()
         for level, d in enumerate(self.digits(n)):
-            boundary = (n - sum(e * k**i for i, e in enumerate(self.digits(n)[: level + 1]))) // k**level
-            nodes |= {(level, boundary + j) for j in (range(d) if d > 0 else range(d, 0))}
+            n -= d  # in nodes of this level, where the boundary is
+            nodes |= {(level, n + j) for j in range(min(d, 0), max(d, 0))}
+            n //= self.arity
         return nodes
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Encoded, MatrixCounter, Noise, State, root_above, rounded_up
+from synthstream.kernel.counters.base import Encoded, MatrixCounter, State, root_above, rounded_up
+from synthstream.kernel.gate import Noise
 from synthstream.workload import FloatArray, IntArray
 
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter, root_above
+from synthstream.strategies.matrices import column_of_decoder
 from synthstream.workload import FloatArray, IntArray
 
 # Beyond this, remembering every tick's counts costs more than it gains over the buffered counter.
@@ -45,11 +46,7 @@ class Toeplitz(ToeplitzCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """First column of B = A C^-1 for the rounded C, shape ``(horizon,)``."""
-        column = self.coefficients / 2**self.grid_bits
-        b = np.zeros(self.horizon)
-        for j in range(self.horizon):
-            b[j] = (1.0 - column[1 : j + 1] @ b[:j][::-1]) / column[0]
-        return b
+        return column_of_decoder(self.coefficients / 2**self.grid_bits)
 
     def facts(self) -> list[Any]:
         return [*super().facts(), *self.coefficients.tolist()]
@@ -66,11 +63,8 @@ class Toeplitz(ToeplitzCounter):
         return root_above(Fraction(sum(value * value for value in moved), 4**self.grid_bits))
 
     def init(self, cells: int) -> State:
-        return {
-            "t": np.array(0),
-            "counts": np.zeros((0, cells), dtype=np.int64),
-            "released": np.zeros((0, cells), dtype=np.int64),
-        }
+        nothing = np.zeros((0, cells), dtype=np.int64)
+        return {"t": np.array(0), "counts": nothing, "released": nothing}
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
         history = np.concatenate([state["counts"], counts[None]])

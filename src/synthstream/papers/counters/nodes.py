@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
-from synthstream.kernel.gate import Gate
+from synthstream.kernel.counters.base import Counter, State, clip, rounded_up
+from synthstream.kernel.gate import Gate, Noise
 from synthstream.workload import FloatArray, IntArray
 
 

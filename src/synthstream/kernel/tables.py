@@ -1,31 +1,29 @@
-"""The default mechanism for tables under zCDP: small ones at every tick, larger ones whenever the stream has grown."""
+"""The default mechanisms for tables as running counts: all at every tick, or larger ones at refreshes alone."""
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.kernel.counters import Counter, State, counter
-from synthstream.kernel.counters.base import clip, inner, outer, too_wide
+from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.counters.dense import Dense
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import resolution_for
+from synthstream.kernel.mechanism import TableMechanism
+from synthstream.kinds import Split
 from synthstream.measured import Measured, fingerprint_of
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, squared_l2_sensitivity
-from synthstream.workload import FloatArray, IntArray, Workload
+from synthstream.privacy import Claim
+from synthstream.strategies.shares import at_every_tick, at_refreshes
+from synthstream.strategies.times import RefreshTimes, refuse_growth
+from synthstream.workload import FloatArray, IntArray
 
-# Parts of the budget: the total and tables of one column at every tick; tables of one column and larger ones at
-# refreshes. Tables of one column get shares of a part in proportion to their cells to the one power at every tick, and
-# to the other at refreshes.
-_PARTS, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
+# Released values are rounded to a power of two at most this share of their smallest standard error.
+_RESOLUTION = 1 / 32
 # The variance of a refresh counts in proportion to the ticks that it serves. That of larger tables also in proportion
 # to their number so far, if this many tables or fewer are larger: the noise of many hides what they have in common, and
 # late exactness cannot bring that back.
@@ -35,7 +33,131 @@ _ENDLESS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refreshed:
+class Marginals(TableMechanism):
+    """All marginals of a workload, one counter over all their cells, the budget split by a public key.
+
+    Privacy:
+        Unit        one event; neighbours: add-remove (one cell of each marginal changes by one, in one tick) or
+                    replace-one (two cells of each marginal change by one, in one tick; if events are signed, also
+                    one cell by two)
+        Cost        the whole budget, once: sum over marginals of epsilon_q or rho_q
+        Theorem     marginals, and that of the counter
+        Trusts      the workload, the split and the clock are public
+    Accuracy:       variance(t) of the counter, for each marginal at its share of the budget
+    Time, memory:   those of the counter over all cells
+
+    Args:
+        workload: the marginals and their cells.
+        budget: what all releases together may cost.
+        horizon: number of ticks; ``None`` for no end.
+        split: ``equal``, every marginal the same share; ``sqrt-cells``, in proportion to the square root of the cells;
+            ``by-order``, 2 % for the total, 58 % for marginals of one column by the square root of their cells, 40 %
+            for larger ones, each the same; ``auto``, equal for zCDP and by-order for pure DP.
+        kind: which counter; ``auto`` takes the most accurate.
+
+    Raises:
+        ValueError: the counter does not serve the horizon or the kind of budget, or the budget is too small.
+
+    Example:
+        >>> from synthstream.privacy import Budget
+        >>> from synthstream.workload import Workload
+        >>> workload = Workload.all_up_to(1, sizes=(2, 3))
+        >>> mechanism = Marginals(workload=workload, budget=Budget(epsilon=1.0, delta=1e-9), horizon=100)
+        >>> mechanism.claim().rho <= mechanism.budget.rho
+        True
+        >>> round(math.sqrt(mechanism.variance(99)[0]))
+        26
+    """
+
+    theorem: ClassVar[str] = "marginals"
+
+    split: Split = "auto"
+    kind: str = "auto"
+
+    def __post_init__(self) -> None:
+        self.refuse_too_wide(self.counter.draws(float(self.multipliers.max())))
+
+    @cached_property
+    def counter(self) -> Counter:
+        """The counter over all cells."""
+        return counter(self.kind, horizon=self.horizon, noise=self.noise)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Share of the budget of each marginal, shape ``(marginals,)``; they add up to 1."""
+        return at_every_tick(self.workload, self.split, pure=self.budget.pure)
+
+    @cached_property
+    def multipliers(self) -> FloatArray:
+        """Noise per unit of sensitivity for each marginal, shape ``(marginals,)``, rounded up to fit the budget."""
+        return self.multipliers_of(self.shares)
+
+    def claim(self) -> Claim:
+        """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
+        cost = self.cost_of(self.multipliers.tolist())
+        return self.claimed(cost, [self.counter.theorem], public="schema, workload, clock and budget split")
+
+    def variance(self, tick: int) -> FloatArray:
+        """Noise variance of each cell of each marginal after a tick, shape ``(marginals,)``. Public."""
+        return self.covariance(tick, tick)
+
+    def covariance(self, s: int, t: int) -> FloatArray:
+        """Covariance of the noise in a cell's values after ticks ``s`` and ``t``, shape ``(marginals,)``. Public.
+
+        So the count of what came after tick s, up to tick t, has the variance of both less twice this. Rounding to the
+        resolution is taken to be independent between ticks.
+        """
+        noise = self.counter.covariances(s, t, multipliers=self.multipliers)
+        return noise + self.resolution**2 / 12 if s == t else noise
+
+    @cached_property
+    def resolution(self) -> float:
+        """Released values are whole multiples of this power of two."""
+        return resolution_for(self.counter.variance(0, multiplier=float(self.multipliers.min())))
+
+    def fingerprint(self) -> str:
+        """Hash of every number that decides how values are encoded and how much noise they get: SHA-256, hexadecimal.
+
+        A stream may only go on with the numbers it began with: the proofs hold for one fixed encoder.
+        """
+        facts = [self.multipliers.tolist(), self.counter.facts(), self.resolution, self.workload.marginals]
+        facts += ["signed"] if self.unit.signed else []
+        return fingerprint_of(facts)
+
+    def init(self) -> State:
+        """The state before the first tick."""
+        return self.counter.init(self.workload.cells)
+
+    def step(self, state: State, counts: IntArray, gate: Gate) -> tuple[State, Measured]:
+        """Close one tick.
+
+        Args:
+            state: what the last step returned; it is not changed.
+            counts: the tick's exact counts, int64, shape ``(cells,)``.
+            gate: the source of noise.
+
+        Raises:
+            HorizonExhausted: all ticks have been released.
+        """
+        tick = int(state["t"])
+        multiplier = np.repeat(self.multipliers, self.workload.lengths)
+        after, estimate = self.counter.step(state, counts, gate, multiplier=multiplier)
+        return after, self.unpacked(tick, np.rint(estimate / self.resolution).astype(np.int64))
+
+    def unpacked(self, tick: int, released: IntArray) -> Measured:
+        """What was measured at a tick, from released values in units of the resolution."""
+        values = np.asarray(released * self.resolution, dtype=np.float64)
+        return self.measured(tick, list(range(len(self.workload.marginals))), values)
+
+
+def resolution_for(smallest: float) -> float:
+    """The power of two that values are rounded to, if this is the smallest variance of a cell."""
+    # At an enormous epsilon the variance may vanish; counts are then kept to a millionth.
+    return float(2.0 ** math.floor(math.log2(max(math.sqrt(smallest) * _RESOLUTION, 1e-6))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refreshed(TableMechanism):
     """The total and tables of one column at every tick; at refreshes these, better, and all larger tables.
 
     A refresh comes when the stream is ``growth`` times as old as at the one before. Between refreshes, a table of one
@@ -59,9 +181,11 @@ class Refreshed:
         ValueError: an argument is out of range, or the budget is too small.
 
     Example:
+        >>> from synthstream.privacy import Budget
+        >>> from synthstream.workload import Workload
         >>> workload = Workload.all_up_to(2, sizes=(2, 3))
         >>> mechanism = Refreshed(workload=workload, budget=Budget(epsilon=1.0, delta=1e-9), horizon=20)
-        >>> [tick for tick in range(20) if mechanism.refreshes(tick)]
+        >>> [tick for tick in range(20) if mechanism.times.comes(tick)]
         [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18]
         >>> float(mechanism.claim().rho / mechanism.budget.rho) <= 1
         True
@@ -69,11 +193,6 @@ class Refreshed:
 
     theorem: ClassVar[str] = "refreshed"
 
-    workload: Workload
-    budget: Budget
-    horizon: int | None
-    unit: Unit = EVENT
-    neighbours: Neighbours = "add-remove"
     growth: float = 1.1
 
     def __post_init__(self) -> None:
@@ -84,23 +203,16 @@ class Refreshed:
             )
         if self.budget.pure:
             raise ValueError("delta must be above 0: tables that are refreshed are measured with Gaussian noise")
-        if not 1 < self.growth <= 100:
-            raise ValueError(f"growth must be above 1 and at most 100, not {self.growth}")
+        refuse_growth(self.growth)
         widest = float(max(self.at_ticks.max(), self.at_refreshes.max()))
-        if not self.counter.draws(widest) or not self.larger.draws(widest) or not self.singles.draws(widest):
-            raise too_wide(self.budget.epsilon, len(self.workload.marginals))
+        self.refuse_too_wide(all(how.draws(widest) for how in (self.counter, self.larger, self.singles)))
 
     # -- public facts -------------------------------------------------------------------------------------------
 
-    @property
-    def order(self) -> IntArray:
-        """See :class:`Workload`."""
-        return self.workload.order
-
     @cached_property
-    def counter(self) -> Counter:
-        """The counter at every tick."""
-        return counter("auto", horizon=self.horizon, noise="gaussian")
+    def times(self) -> RefreshTimes:
+        """When there are refreshes."""
+        return RefreshTimes(self.growth, self.horizon)
 
     @cached_property
     def singles(self) -> Dense:
@@ -113,77 +225,24 @@ class Refreshed:
         return self._dense(late=min(1.0, _FEW / int(np.sum(self.order == 2))))
 
     def _dense(self, *, late: float) -> Dense:
-        if self.horizon is None:
-            return Dense(weights=(1.0,) * _ENDLESS, horizon=None)
-        weights = [(end - begin) * float(begin) ** late for begin, end in pairwise([*self._schedule, self.horizon + 1])]
-        return Dense(weights=tuple(weights), horizon=len(weights))
-
-    @cached_property
-    def _schedule(self) -> tuple[int, ...]:
-        """Ages in ticks at which tables are refreshed, up to the horizon: the last is as near to it as to the next."""
-        age, found = float(round((self.horizon or 1) / math.sqrt(self.growth))), {1}
-        while age >= 1:
-            found.add(round(age))
-            age /= self.growth
-        return tuple(sorted(found))
-
-    def refreshes(self, tick: int) -> bool:
-        """Whether larger tables are measured at the end of this tick."""
-        return self.refreshed(tick) == tick
-
-    def refreshed(self, tick: int) -> int:
-        """The newest tick up to this one at which larger tables were measured."""
-        return self._last(tick)[0]
-
-    def _last(self, tick: int) -> tuple[int, int]:
-        """The newest refresh up to a tick: its tick, and its number from 0 on."""
-        if self.horizon is not None:
-            number = bisect_right(self._schedule, tick + 1) - 1
-            return self._schedule[number] - 1, number
-        age, number = 1, 0
-        while (after := max(age + 1, math.ceil(age * self.growth))) <= tick + 1:
-            age, number = after, number + 1
-        return age - 1, number
-
-    @cached_property
-    def _parts(self) -> tuple[FloatArray, FloatArray]:
-        """Shares of the budget of each table, at every tick and at refreshes; together they add up to 1."""
-        cells = [np.where(self.order == 1, self.workload.lengths**power, 0.0) for power in _POWERS]
-        often, singles = (each / max(each.sum(), 1.0) for each in cells)
-        larger = np.where(self.order == 2, 1 / np.sum(self.order == 2), 0.0)
-        ticks = np.where(self.order == 0, _PARTS[0], _PARTS[1] * often)
-        refreshes = _PARTS[2] * singles + _PARTS[3] * larger
-        whole = ticks.sum() + refreshes.sum()
-        return ticks / whole, refreshes / whole
+        weights = self.times.weights(late=late, endless=_ENDLESS)
+        return Dense(weights=weights, horizon=None if self.horizon is None else len(weights))
 
     @cached_property
     def at_ticks(self) -> FloatArray:
         """Noise per unit of sensitivity of each table at every tick, shape ``(marginals,)``; 0 where it has none."""
-        return self._multipliers(self._parts[0])
+        return self.multipliers_of(at_refreshes(self.workload)[0])
 
     @cached_property
     def at_refreshes(self) -> FloatArray:
         """The same at refreshes."""
-        return self._multipliers(self._parts[1])
-
-    def _multipliers(self, shares: FloatArray) -> FloatArray:
-        squared = squared_l2_sensitivity(self.neighbours, signed=self.unit.signed)
-        rho = np.where(shares > 0, float(self.budget.rho) * shares, np.inf)
-        return np.asarray(np.sqrt(squared / (2 * rho)) * WIDER)
+        return self.multipliers_of(at_refreshes(self.workload)[1])
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
-        squared = squared_l2_sensitivity(self.neighbours, signed=self.unit.signed)
-        drawn = [m for m in [*self.at_ticks.tolist(), *self.at_refreshes.tolist()] if m > 0]
-        return Claim(
-            unit=self.unit,
-            neighbours=self.neighbours,
-            rho=sum((squared / (2 * Fraction(m) ** 2) for m in drawn), Fraction(0)),
-            pure=None,
-            horizon=self.horizon,
-            theorems=(self.theorem, "marginals", self.larger.theorem, self.counter.theorem),
-            trusts=("schema, workload, clock, refreshes and budget split are public",),
-        )
+        cost = self.cost_of(m for m in [*self.at_ticks.tolist(), *self.at_refreshes.tolist()] if m > 0)
+        theorems = ["marginals", self.larger.theorem, self.counter.theorem]
+        return self.claimed(cost, theorems, public="schema, workload, clock, refreshes and budget split")
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of each cell of each table as it is known after a tick, shape ``(marginals,)``. Public."""
@@ -195,14 +254,14 @@ class Refreshed:
         Rounding to the resolution is taken to be independent between ticks.
         """
         ticks, refreshes = self.at_ticks**2, self.at_refreshes**2
-        (k, i), (m, j), a, b = self._last(s), self._last(t), self._pull(s), self._pull(t)
+        (k, i), (m, j), a, b = self.times.last(s), self.times.last(t), self._pull(s), self._pull(t)
         own = self._at_ticks(s, t) - b * self._at_ticks(s, m) - a * self._at_ticks(k, t) + a * b * self._at_ticks(k, m)
         small = ticks * own + a * b * refreshes * self.singles.covariance(i, j, multiplier=1.0)
         return np.where(self.order == 2, refreshes * self.larger.covariance(i, j, multiplier=1.0), small)
 
     def _pull(self, tick: int) -> FloatArray:
         """How far each count is moved by what the last refresh found at its tick, by the least variance; 0 to 1."""
-        (last, number), ticks = self._last(tick), self.at_ticks**2
+        (last, number), ticks = self.times.last(tick), self.at_ticks**2
         found = self.at_refreshes**2 * self.singles.variance(number, multiplier=1.0)
         pull = self._at_ticks(last, tick) * ticks / (self._at_ticks(last, last) * ticks + found + (self.order != 1))
         return np.where(self.order == 1, pull, 0.0)
@@ -252,7 +311,8 @@ class Refreshed:
         Raises:
             HorizonExhausted: all ticks have been released.
         """
-        tick, refresh = int(state["t"]), self.refreshes(int(state["t"]))
+        tick = int(state["t"])
+        refresh = self.times.comes(tick)
         total, singles, larger = self._cells
         often = np.concatenate([total, singles])
         at_ticks, at_refreshes, pull = map(self._per_cell, (self.at_ticks, self.at_refreshes, self._pull(tick)))
@@ -275,8 +335,3 @@ class Refreshed:
 
     def _per_cell(self, each: NDArray[Any]) -> NDArray[Any]:
         return np.repeat(each, self.workload.lengths)
-
-    def measured(self, tick: int, positions: list[int], values: FloatArray) -> Measured:
-        """What was measured at a tick: tables at these positions of the workload, and their values."""
-        workload, variance = self.workload.only(positions), self.variance(tick)[positions]
-        return Measured(tick=tick, workload=workload, values=values, variance=variance)

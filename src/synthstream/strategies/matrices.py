@@ -1,0 +1,89 @@
+"""Factorisations A = B C of running sums that are accurate. The kernel computes what their C costs."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+from scipy.optimize import brentq
+
+from synthstream.strategies.blt_parameters import PARAMETERS
+from synthstream.workload import FloatArray
+
+# Far finer than any grid that C is rounded to, so that libraries that differ in the last digits make the same C of it.
+_STEPS, _SETTLED, _REMEMBERED = 500, 1e-13, 20
+
+
+def leaky_decoder(horizon: int) -> tuple[FloatArray, FloatArray]:
+    """Weights w_k and decays lambda_k of b(x) = 1 + sum_k w_k / (1 - lambda_k x), for about so many ticks.
+
+    In increasing order of the decays; the last one is 1. The first column of B has b as its generating function.
+    """
+    nearest = min(PARAMETERS, key=lambda size: abs(math.log(size / horizon)))
+    times, weights = PARAMETERS[nearest]
+    decays = np.array([*(math.exp(-1 / time) for time in times), 1.0])
+    order = np.argsort(decays)
+    return np.array(weights)[order], decays[order]
+
+
+def leaky_encoder(weights: FloatArray, decays: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weights r_i and decays mu_i of 1 / ((1 - x) b(x)) = sum_i r_i / (1 - mu_i x); b: see :func:`leaky_decoder`.
+
+    The first column of C has it as its generating function.
+    """
+
+    def b_at(y: float) -> float:
+        """b(1 / y); its zeros are the decays of C, one below each decay of B."""
+        return float(1 + np.sum(weights * y / (y - decays)))
+
+    edge = 8 * np.finfo(float).eps  # keeps the search off the poles
+    lower = [0.0, *decays[:-1]]
+    mu = np.array([brentq(b_at, a + edge, b - edge, xtol=1e-300) for a, b in zip(lower, decays, strict=True)])
+    x = 1 / mu
+    slope = np.array([np.sum(weights * decays / (1 - decays * at) ** 2) for at in x])
+    return -mu / ((1 - x) * slope), mu
+
+
+def leaky_column(weights: FloatArray, decays: FloatArray, ticks: int) -> FloatArray:
+    """First column of B, shape ``(ticks,)``, for what is in :func:`leaky_decoder`."""
+    j = np.arange(ticks, dtype=np.float64)
+    column = np.asarray(np.sum(weights[:, None] * decays[:, None] ** j, axis=0))
+    column[0] += 1
+    return column
+
+
+def column_of_decoder(column: FloatArray) -> FloatArray:
+    """First column of B = A C^-1 for a lower-triangular Toeplitz C of this first column, in its shape."""
+    b = np.zeros(column.size)
+    for j in range(column.size):
+        b[j] = (1.0 - column[1 : j + 1] @ b[:j][::-1]) / column[0]
+    return b
+
+
+@cache
+def of_least_variance(weights: tuple[float, ...]) -> FloatArray:
+    """The lower-triangular C with columns of norm 1 that has the least sum of weights times variances of A C^-1 z.
+
+    With M = W^(1/2) A the problem is convex in X = C' C. At its optimum v = diag(R), where R is the square root of
+    V^(1/2) M' M V^(1/2) and V = diag(v), and X = V^(-1/2) R V^(-1/2). So v is a fixed point: it is found by repetition,
+    with Anderson's acceleration. Source: Yuan, Yang, Zhang, Hao 2016 (the matrix mechanism's optimal strategy).
+    """
+    share = np.sqrt(np.array(weights) / np.sum(weights))
+    m = share[:, None] * np.tril(np.ones((share.size, share.size)))
+    log_v, tried = np.log(np.sum(m**2, axis=0)), list[tuple[FloatArray, FloatArray]]()
+    for _ in range(_STEPS):
+        # Singular values, as the square of M would lose half of the digits of the small ones.
+        _, values, vectors = np.linalg.svd(m * np.exp(log_v / 2))
+        root = (vectors.T * values) @ vectors
+        gap = np.log(np.diag(root)) - log_v
+        if np.max(np.abs(gap)) < _SETTLED:
+            break
+        tried = [*tried[-_REMEMBERED:], (log_v, gap)]
+        log_v = log_v + gap
+        if len(tried) > 1:
+            steps, changes = (np.diff([pair[k] for pair in tried], axis=0).T for k in (0, 1))
+            log_v = log_v - (steps + changes) @ np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
+    v = np.diag(root)
+    x = root / np.sqrt(np.outer(v, v))
+    return np.asarray(np.linalg.cholesky(x[::-1, ::-1])[::-1, ::-1].T)
