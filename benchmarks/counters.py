@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.environment import environment
 from synthstream.kernel.counters import Toeplitz, counter
-from synthstream.kernel.gate import Noise
+from synthstream.kinds import Noise
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.privacy import Budget
 from synthstream.synthesizers.simulation.seeded import SeededGate

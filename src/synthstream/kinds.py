@@ -78,6 +78,7 @@ NEWEST: Edition = 3
 
 # How a budget is divided among tables: synthstream.kernel.tables.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
+Noise = Literal["gaussian", "laplace"]
 
 # What the methods of paper 2 select, by which score, and what they fit: synthstream.papers.rounds.
 Queries = Literal["workloads", "single"]

@@ -26,7 +26,7 @@ from synthstream.evaluate.verdict import verdict
 from synthstream.kernel import gate
 from synthstream.kernel.counters import Blt, Counter, Kary, Simple, Toeplitz
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.ledger import Ledger
+from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.privacy import Budget, Neighbours, delta_for

@@ -17,7 +17,8 @@ from tests.support.house import SOURCE, nodes_of
 VOCABULARY = "vocabulary"
 
 # What each room may import, itself apart. The rooms that people and engines use may import all that is above them.
-_CORE = {VOCABULARY, "strategies", "schema", "config", "kernel", "state", "fit", "papers", "release", "synthesizers", "ingest"}
+_CORE = {VOCABULARY, "strategies", "schema", "config", "kernel", "state", "fit", "papers", "release", "synthesizers"}
+_CORE |= {"ingest"}
 _ALL = _CORE | {"publish", "stream", "forecast", "report"}
 ROOMS: dict[str, set[str]] = {
     VOCABULARY: set(),
@@ -195,4 +196,4 @@ def own_lines(path: Path) -> int:
 
 
 def test_the_kernel_is_read_in_one_sitting() -> None:
-    assert sum(own_lines(path) for module, path in MODULES.items() if room_of(module) == "kernel") <= 1900
+    assert sum(own_lines(path) for module, path in MODULES.items() if room_of(module) == "kernel") <= 1500

@@ -13,11 +13,11 @@ from scipy.stats import norm
 from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.gate import Noise
-from synthstream.kernel.sampling import laplace_variance
 from synthstream.kernel.tables import Marginals
+from synthstream.kinds import Noise
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.privacy import Budget
+from synthstream.strategies.variances import laplace_variance
 from synthstream.synthesizers.bounds import (
     BETA,
     CellNoise,

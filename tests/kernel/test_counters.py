@@ -13,8 +13,9 @@ import pytest
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, base, counter, restarted
 from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter
-from synthstream.kernel.gate import Noise, Question
+from synthstream.kernel.gate import Question
 from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kinds import Noise
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.papers.counters.nodes import NodeCounter
 from synthstream.strategies.blt_parameters import PARAMETERS

@@ -11,13 +11,8 @@ import numpy as np
 import pytest
 
 from synthstream.kernel import sampling
-from synthstream.kernel.sampling import (
-    Entropy,
-    discrete_gaussian,
-    discrete_laplace,
-    gaussian_variance,
-    laplace_variance,
-)
+from synthstream.kernel.sampling import Entropy, discrete_gaussian, discrete_laplace
+from synthstream.strategies.variances import gaussian_variance, laplace_variance
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray
 

@@ -21,11 +21,13 @@ def _of(counter: str) -> tuple[str, ...]:
 MODULES: dict[str, tuple[str, ...]] = {
     "kernel/gate.py": ("tests/kernel/test_gate.py", "tests/kernel/test_choosing.py"),
     "kernel/choosing.py": ("tests/kernel/test_choosing.py",),
-    "kernel/ledger.py": ("tests/kernel/test_ledger.py",),
-    "kernel/mechanism.py": ("tests/kernel/test_participation.py", *_TABLES, "tests/kernel/test_epochs.py"),
+    "kernel/spending.py": (
+        *("tests/kernel/test_ledger.py", "tests/kernel/test_participation.py"),
+        *(*_TABLES, "tests/kernel/test_epochs.py"),
+    ),
     "kernel/tables.py": _TABLES,
-    **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "fixed", "simple")},
-    **{f"kernel/counters/{name}.py": _of(name) for name in ("kary", "toeplitz", "blt", "restarted")},
+    **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "written")},
+    **{f"kernel/counters/{name}.py": _of(name) for name in ("kary", "blt", "restarted")},
     **{f"papers/counters/{name}.py": _of(name) for name in ("block", "binary", "hybrid")},
     "papers/counters/nodes.py": _COUNTERS,
     "papers/counters/sparse.py": ("tests/papers/test_hypercube.py",),

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from synthstream.errors import BudgetExceeded
-from synthstream.kernel.ledger import Ledger
+from synthstream.kernel.spending import Ledger
 from synthstream.privacy import Budget, Claim, Unit, compose, delta_for, epsilon_for, rho_for
 
 

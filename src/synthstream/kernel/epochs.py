@@ -13,14 +13,15 @@ import numpy as np
 from synthstream.kernel.choosing import GRID, l1_scores
 from synthstream.kernel.counters import State
 from synthstream.kernel.counters.base import clip, inner, outer
-from synthstream.kernel.gate import Gate, Noise
-from synthstream.kernel.mechanism import TableMechanism
+from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kinds import NEWEST, Edition
+from synthstream.kernel.tables import TableMechanism
+from synthstream.kinds import NEWEST, Edition, Noise
 from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import CHEAPER, Claim
 from synthstream.strategies.shares import EpochShares, in_epochs
 from synthstream.strategies.times import EpochPlanner, EpochTimes, refuse_growth
+from synthstream.strategies.variances import of_difference
 from synthstream.workload import Candidates, FloatArray, IntArray
 
 # Larger tables to measure in an epoch.
@@ -207,15 +208,14 @@ class Epochs(TableMechanism):
         exact = state["open"] + clip(counts[:cells])
         after = state | parts | outer(counter, "total.") | {"t": np.array(tick + 1), "open": exact}
         released, closes, ends = {place: running[:1]}, self._part_ends(after, tick, running), self.times.ends(tick)
-        known, events = [np.zeros(0)], float(running[0] - state["closed_total"])
-        singles = np.flatnonzero(self.order == 1)
+        events, singles = float(running[0] - state["closed_total"]), np.flatnonzero(self.order == 1)
         if closes and self.edition > 1:
             released |= self._drawn(singles, exact, gate)
-            known += [released[int(q)] for q in singles]
             after |= {"part": np.array(tick + 1), "rows": running[-1]}
             after["open"] = np.where(np.repeat(self.order == 1, self.workload.lengths), 0, exact)
         if ends:
-            tables = self._larger(exact, events, gate, partial(plan.guess, singles=np.concatenate(known)))
+            known = np.concatenate([np.zeros(0), *(released[q] for q in singles.tolist() if q in released)])
+            tables = self._larger(exact, events, gate, partial(plan.guess, singles=known))
             tables = tables if self.edition > 1 else np.sort(np.concatenate([singles, tables]))
             released |= self._drawn(tables, exact, gate)
             after |= {"open": np.zeros_like(exact), "closed_total": running[0]}
@@ -225,16 +225,10 @@ class Epochs(TableMechanism):
 
     def _part_ends(self, state: State, tick: int, running: FloatArray) -> bool:
         """Whether tables of one column are measured at this tick: from the state and from released values alone."""
-        begin, end = self.times.span(tick)
-        parts, first = int(state.get("parts", 1)), int(state.get("part", begin))
-        if (tick + 1 - begin) * parts // (end - begin) > (tick - begin) * parts // (end - begin):
-            return True
-        if not self.counts_rows:
-            return False
-        noise = self.counter.variance(tick, multiplier=self.running[-1])
-        if first:
-            noise += self.counter.variance(first - 1, multiplier=self.running[-1])
-            noise -= 2 * self.counter.covariance(first - 1, tick, multiplier=self.running[-1])
+        by_time = self.times.part_ends(tick, int(state.get("parts", 1)))
+        if by_time or not self.counts_rows:
+            return by_time
+        noise = of_difference(self.counter, int(state["part"]) - 1, tick, multiplier=self.running[-1])
         return bool(running[-1] - state["rows"] > max(state["rows"] / _TENTH, _BEYOND * np.sqrt(max(noise, 0.0))))
 
     def _drawn(self, tables: IntArray, exact: IntArray, gate: Gate) -> dict[int, FloatArray]:

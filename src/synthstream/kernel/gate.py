@@ -7,12 +7,13 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
 from synthstream.kernel.sampling import Entropy, discrete_gaussian, discrete_laplace
+from synthstream.kinds import Noise
 from synthstream.workload import FloatArray, IntArray
 
 # Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),
@@ -21,7 +22,6 @@ LARGEST_VALUE = 2**62
 
 
 Scale = float | FloatArray
-Noise = Literal["gaussian", "laplace"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -13,17 +13,16 @@ import numpy as np
 from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.counters.base import clip, inner, outer, refuse_beyond
-from synthstream.kernel.gate import Gate, Noise
-from synthstream.kernel.mechanism import Mechanism
-from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
+from synthstream.kernel.gate import Gate
+from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
 from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences
 from synthstream.privacy import WIDER, Claim
+from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
+from synthstream.strategies.variances import variance_of
 from synthstream.workload import IntArray
-
-# Parts of the budget: the number of events, if it is private; an epoch.
-_PARTS = (0.04, 0.96)
 
 # Where each node is planned by itself, so many more levels may be measured: mass that lies close together bears them.
 _DEEPER = 2
@@ -101,9 +100,8 @@ class Points(Mechanism):
     def parts(self) -> tuple[float, float]:
         """Cost of the number of events, and of an epoch: in epsilon (pure) or rho, rounded down."""
         whole = self.budget.epsilon if self.budget.pure else float(self.budget.rho)
-        parts = np.array(_PARTS) * [not self.number_is_public, 1]
-        number, epoch = (parts / parts.sum() * whole * (1 - 1e-9)).tolist()
-        return number, epoch
+        number, epoch = of_points(number_is_public=self.number_is_public)
+        return number * whole * (1 - 1e-9), epoch * whole * (1 - 1e-9)
 
     def scale(self, cost: float, units: int = WHOLE) -> float:
         """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / WHOLE``; rounded up."""
@@ -135,17 +133,17 @@ class Points(Mechanism):
     @cached_property
     def _counters(self) -> list[Counter]:
         """Every counter that there may be: of the number of events, and of levels in an open epoch."""
-        return [*([] if self.total is None else [self.total]), *map(self._counter, self._steps)]
+        return [*([] if self.total is None else [self.total]), *self._levels.values()]
 
     @cached_property
-    def _steps(self) -> tuple[int, ...]:
-        """How often a level may be measured in an epoch, where it is more than once: the claim names their counters."""
-        return tuple(self.schedule.possible_steps(self.partition.depth))
+    def _levels(self) -> dict[int, Counter]:
+        """By how often a level may be measured in an epoch, where it is more than once, the counter of such a level."""
+        often = self.schedule.possible_steps(self.partition.depth)  # the last step is the epoch's end
+        return {steps: counter("auto", horizon=steps - 1, noise=self.noise) for steps in often}
 
     def variance(self, units: int) -> float:
         """Noise variance of a reading at the end of an epoch that may cost ``units`` parts of its budget. Public."""
-        scale = self.scale(self.parts[1], units)
-        return laplace_variance(scale) if self.budget.pure else gaussian_variance(scale)
+        return variance_of(self.noise, self.scale(self.parts[1], units))
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
@@ -186,7 +184,8 @@ class Points(Mechanism):
         cells[counts.cells] = _clipped(cells[counts.cells] + counts.numbers, cells.size)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.times.epoch_of(total) > self.times.epoch_of(begun)
-        needs = self._needs(after)
+        read = after["plan.ticks"]  # beside this tick's blocks an estimate needs those of these ticks
+        needs = tuple(sorted({*after["ends"].tolist(), *read[read >= 0].tolist()}))
         if closing:
             left = WHOLE - sum(after["plan.units"].tolist())
             blocks = self._end(cells, total, total - begun, left, gate, shape)
@@ -218,9 +217,11 @@ class Points(Mechanism):
         if bool(state["planned"]):
             return dict(state)
         begun = float(state["begun"])
-        plan = self.schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
+        plan = self.schedule.within(
+            shape, self.times.length(begun), self.depth_of(2 * begun), self.scale(self.parts[1])
+        )
         often = np.array(plan.steps)
-        known = often.dtype == np.int64 and often.ndim == 1 and {1, *self._steps}.issuperset(often.tolist())
+        known = often.dtype == np.int64 and often.ndim == 1 and {1, *self._levels}.issuperset(often.tolist())
         if not known or often.size > self.partition.depth:
             raise ValueError("a plan measures other levels, or measures them more often, than the claim knows of")
         units = checked_parts(plan.units, often.size, WHOLE)
@@ -229,17 +230,9 @@ class Points(Mechanism):
         after["plan.nodes"] = np.zeros(2**often.size, dtype=np.int64)
         for level, steps in enumerate(often.tolist()):
             if steps > 1:
-                after |= outer(self._counter(steps).init(2**level), f"level{level}.")
+                after |= outer(self._levels[steps].init(2**level), f"level{level}.")
                 after[f"level{level}.seen"] = np.zeros(2**level, dtype=np.int64)
         return after
-
-    def _length(self, begun: float) -> float:
-        """Number of events that an epoch should have, of which ``begun`` came before."""
-        # At least 1: if the next event ends the epoch, rounding could leave 0.
-        return max(self.times.begin_of(self.times.epoch_of(begun) + 1) - max(begun, 0.0), 1.0)
-
-    def _counter(self, steps: int) -> Counter:
-        return _level_counter(steps - 1, self.noise)  # the last step is the epoch's end
 
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
@@ -248,7 +241,7 @@ class Points(Mechanism):
         # they leave 64 bits they wrap around, and their differences are right all the same.
         upper = after["plan.nodes"]
         np.add.at(upper, counts.cells >> self.partition.depth - often.size, counts.numbers)
-        length = self._length(float(after["begun"]))
+        length = self.times.length(float(after["begun"]))
         due = np.minimum(np.floor(max(events, 0.0) / length * often), often - 1).astype(np.int64)
         levels = np.flatnonzero((due > after["plan.done"]) & (often > 1)).tolist()
         if not levels:
@@ -259,7 +252,7 @@ class Points(Mechanism):
             own = inner(after, f"level{level}.")
             seen = own.pop("seen")
             multiplier = self.scale(self.parts[1], int(units[level]))
-            how = self._counter(int(often[level]))
+            how = self._levels[int(often[level])]
             step = int(own["t"])
             own, values = how.step(own, exact[level] - seen, gate, multiplier=np.full(2**level, multiplier))
             after |= outer(own | {"seen": exact[level]}, f"level{level}.")
@@ -276,14 +269,15 @@ class Points(Mechanism):
         if self.schedule.by_node:
             return self._end_by_node(cells, depth, events, left, gate)
         planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
-        units = checked_parts(planned, depth, left)
-        blocks = []
-        for level, exact in enumerate(differences(cells, depth)):
-            scale = self.scale(self.parts[1], int(units[level]))
-            noisy = gate.noisy(exact, noise=self.noise, scale=scale)
-            variance = self.variance(int(units[level]))
-            blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=variance))
-        return tuple(blocks)
+        units = checked_parts(planned, depth, left).tolist()
+        return tuple(
+            self._read(level, exact, units[level], gate) for level, exact in enumerate(differences(cells, depth))
+        )
+
+    def _read(self, level: int, exact: IntArray, units: int, gate: Gate) -> Block:
+        """A reading of all nodes of a level."""
+        noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units))
+        return Block(level=level, values=noisy.astype(np.float64), variance=self.variance(units))
 
     def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
         """Readings at the end of an epoch, level by level: each is planned from those above it."""
@@ -305,22 +299,11 @@ class Points(Mechanism):
             room = np.repeat(room - units, 2)
         return tuple(blocks)
 
-    def _needs(self, after: State) -> tuple[int, ...]:
-        """Ticks whose blocks an estimate needs beside those of the tick that is being closed."""
-        ticks = after["plan.ticks"]
-        return tuple(sorted({*after["ends"].tolist(), *ticks[ticks >= 0].tolist()}))
-
 
 def _clipped(counts: IntArray, cells: int) -> IntArray:
     """Counts of some of ``cells`` cells, within their limit. Moves no two counts further apart."""
     limit = _LARGEST_SUM // cells
     return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
-
-
-@cache
-def _level_counter(horizon: int, noise: Noise) -> Counter:
-    """The counter of a level. Cached: a counter computes its parameters when it is first used."""
-    return counter("auto", horizon=horizon, noise=noise)
 
 
 def checked_parts(units: IntArray, levels: int, left: int) -> IntArray:

@@ -2,34 +2,68 @@
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.counters.base import clip, inner, outer
-from synthstream.kernel.counters.dense import Dense
+from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.mechanism import TableMechanism
+from synthstream.kernel.spending import Mechanism
 from synthstream.kinds import Split
 from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import Claim
+from synthstream.strategies.combined import Combined
 from synthstream.strategies.shares import at_every_tick, at_refreshes
 from synthstream.strategies.times import RefreshTimes, refuse_growth
-from synthstream.workload import FloatArray, IntArray
+from synthstream.strategies.variances import resolution_for
+from synthstream.workload import FloatArray, IntArray, Workload
 
-# Released values are rounded to a power of two at most this share of their smallest standard error.
-_RESOLUTION = 1 / 32
 # The variance of a refresh counts in proportion to the ticks that it serves. That of larger tables also in proportion
 # to their number so far, if this many tables or fewer are larger: the noise of many hides what they have in common, and
 # late exactness cannot bring that back.
 _FEW = 100
 # A stream without end is served by so many refreshes, and begins anew with so many.
 _ENDLESS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMechanism(Mechanism, ABC):
+    """A mechanism that measures tables.
+
+    Args:
+        workload: the tables and their cells.
+    """
+
+    workload: Workload
+
+    @property
+    def order(self) -> IntArray:
+        """See :class:`Workload`."""
+        return self.workload.order
+
+    @cached_property
+    def counter(self) -> Counter:
+        """The counter of what is measured at every tick."""
+        return counter("auto", horizon=self.horizon, noise=self.noise)
+
+    def refuse_too_wide(self, fits: bool) -> None:
+        """See :meth:`refuse_unless`."""
+        tables = f"{len(self.workload.marginals)} tables, the total among them"
+        self.refuse_unless(fits, tables, ". Measure fewer tables, or allow more.")
+
+    @abstractmethod
+    def variance(self, tick: int) -> FloatArray:
+        """Noise variance of a cell of each table that is measured at a tick, ``(marginals,)``; NaN if not known."""
+
+    def measured(self, tick: int, positions: list[int], values: FloatArray, **more: Any) -> Measured:
+        """What was measured at a tick: tables at these positions of the workload, their values, and more facts."""
+        workload, variance = self.workload.only(positions), self.variance(tick)[positions]
+        return Measured(tick=tick, workload=workload, values=values, variance=variance, **more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +94,6 @@ class Marginals(TableMechanism):
 
     Example:
         >>> from synthstream.privacy import Budget
-        >>> from synthstream.workload import Workload
         >>> workload = Workload.all_up_to(1, sizes=(2, 3))
         >>> mechanism = Marginals(workload=workload, budget=Budget(epsilon=1.0, delta=1e-9), horizon=100)
         >>> mechanism.claim().rho <= mechanism.budget.rho
@@ -107,7 +140,8 @@ class Marginals(TableMechanism):
         So the count of what came after tick s, up to tick t, has the variance of both less twice this. Rounding to the
         resolution is taken to be independent between ticks.
         """
-        noise = self.counter.covariances(s, t, multipliers=self.multipliers)
+        unique, inverse = np.unique(self.multipliers, return_inverse=True)
+        noise = np.array([self.counter.covariance(s, t, multiplier=float(m)) for m in unique])[inverse]
         return noise + self.resolution**2 / 12 if s == t else noise
 
     @cached_property
@@ -146,14 +180,7 @@ class Marginals(TableMechanism):
 
     def unpacked(self, tick: int, released: IntArray) -> Measured:
         """What was measured at a tick, from released values in units of the resolution."""
-        values = np.asarray(released * self.resolution, dtype=np.float64)
-        return self.measured(tick, list(range(len(self.workload.marginals))), values)
-
-
-def resolution_for(smallest: float) -> float:
-    """The power of two that values are rounded to, if this is the smallest variance of a cell."""
-    # At an enormous epsilon the variance may vanish; counts are then kept to a millionth.
-    return float(2.0 ** math.floor(math.log2(max(math.sqrt(smallest) * _RESOLUTION, 1e-6))))
+        return self.measured(tick, list(range(self.order.size)), released * np.float64(self.resolution))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +209,6 @@ class Refreshed(TableMechanism):
 
     Example:
         >>> from synthstream.privacy import Budget
-        >>> from synthstream.workload import Workload
         >>> workload = Workload.all_up_to(2, sizes=(2, 3))
         >>> mechanism = Refreshed(workload=workload, budget=Budget(epsilon=1.0, delta=1e-9), horizon=20)
         >>> [tick for tick in range(20) if mechanism.times.comes(tick)]
@@ -253,21 +279,13 @@ class Refreshed(TableMechanism):
 
         Rounding to the resolution is taken to be independent between ticks.
         """
-        ticks, refreshes = self.at_ticks**2, self.at_refreshes**2
-        (k, i), (m, j), a, b = self.times.last(s), self.times.last(t), self._pull(s), self._pull(t)
-        own = self._at_ticks(s, t) - b * self._at_ticks(s, m) - a * self._at_ticks(k, t) + a * b * self._at_ticks(k, m)
-        small = ticks * own + a * b * refreshes * self.singles.covariance(i, j, multiplier=1.0)
-        return np.where(self.order == 2, refreshes * self.larger.covariance(i, j, multiplier=1.0), small)
+        return self.combined.covariance(s, t)
 
-    def _pull(self, tick: int) -> FloatArray:
-        """How far each count is moved by what the last refresh found at its tick, by the least variance; 0 to 1."""
-        (last, number), ticks = self.times.last(tick), self.at_ticks**2
-        found = self.at_refreshes**2 * self.singles.variance(number, multiplier=1.0)
-        pull = self._at_ticks(last, tick) * ticks / (self._at_ticks(last, last) * ticks + found + (self.order != 1))
-        return np.where(self.order == 1, pull, 0.0)
-
-    def _at_ticks(self, s: int, t: int) -> float:
-        return self.counter.covariance(s, t, multiplier=1.0)
+    @cached_property
+    def combined(self) -> Combined:
+        """How counts at every tick and at refreshes are put together, each series by its variance."""
+        noise = self.at_ticks**2, self.at_refreshes**2
+        return Combined(self.order, self.times, *noise, self.counter, self.singles, self.larger)
 
     @cached_property
     def resolution(self) -> float:
@@ -285,7 +303,7 @@ class Refreshed(TableMechanism):
     @cached_property
     def _cells(self) -> tuple[IntArray, IntArray, IntArray]:
         """Positions of the cells of the total, of tables of one column, and of larger ones."""
-        order = self._per_cell(self.order)
+        order = np.repeat(self.order, self.workload.lengths)
         return np.flatnonzero(order == 0), np.flatnonzero(order == 1), np.flatnonzero(order == 2)
 
     def init(self) -> State:
@@ -315,7 +333,8 @@ class Refreshed(TableMechanism):
         refresh = self.times.comes(tick)
         total, singles, larger = self._cells
         often = np.concatenate([total, singles])
-        at_ticks, at_refreshes, pull = map(self._per_cell, (self.at_ticks, self.at_refreshes, self._pull(tick)))
+        each = self.at_ticks, self.at_refreshes, self.combined.pull(tick)
+        at_ticks, at_refreshes, pull = np.repeat(each, self.workload.lengths, axis=1)
         ticks, known = self.counter.step(inner(state, "ticks."), counts[often], gate, multiplier=at_ticks[often])
         after = state | outer(ticks, "ticks.") | {"t": np.array(tick + 1), "open": state["open"] + clip(counts)}
         values = np.zeros(self.workload.cells)
@@ -330,8 +349,5 @@ class Refreshed(TableMechanism):
             after |= {"open": np.zeros_like(after["open"]), "gap": (found - values)[singles]}
         values[singles] += pull[singles] * after["gap"]
         shown = (self.order < 2) | refresh
-        released = np.rint(values[self._per_cell(shown)] / self.resolution).astype(np.int64) * self.resolution
-        return after, self.measured(tick, np.flatnonzero(shown).tolist(), released)
-
-    def _per_cell(self, each: NDArray[Any]) -> NDArray[Any]:
-        return np.repeat(each, self.workload.lengths)
+        units = np.rint(values[np.repeat(shown, self.workload.lengths)] / self.resolution).astype(np.int64)
+        return after, self.measured(tick, np.flatnonzero(shown).tolist(), units * np.float64(self.resolution))

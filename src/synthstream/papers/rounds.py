@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from synthstream.kernel.choosing import GRID, distances, l1_scores
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.mechanism import TableMechanism
 from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kernel.tables import TableMechanism
 from synthstream.kinds import Queries, Score
 from synthstream.measured import Measured, fingerprint_of, pack_tables, unpack_tables
 from synthstream.privacy import CHEAPER, WIDER, Claim

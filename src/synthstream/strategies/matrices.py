@@ -3,16 +3,48 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
 
+from synthstream.kinds import Noise
 from synthstream.strategies.blt_parameters import PARAMETERS
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, IntArray
 
+# Below these horizons the plainer counter is as good or better (docs/decisions/0002-counters.md).
+_SIMPLE_PURE, _TOEPLITZ = 24, 32
 # Far finer than any grid that C is rounded to, so that libraries that differ in the last digits make the same C of it.
 _STEPS, _SETTLED, _REMEMBERED = 500, 1e-13, 20
+
+
+def best_counter(horizon: int | None, noise: Noise) -> str:
+    """The kind of counter that is the most accurate for a horizon in ticks (``None``: no end) and a law of noise."""
+    if noise == "laplace":
+        return "simple" if horizon is not None and horizon <= _SIMPLE_PURE else "kary"
+    return "toeplitz" if horizon is not None and horizon < _TOEPLITZ else "blt"
+
+
+@cache
+def best_arity(
+    horizon: int, digits: Callable[[IntArray, int, int], list[IntArray]], levels: Callable[[int, int], int]
+) -> int:
+    """Odd k in 3..59 with the smallest mean variance, which grows as h^2 mean_n sum_l |d_l(n)|.
+
+    The mean is taken over at most 4,096 evenly spread prefixes.
+
+    Args:
+        digits: the digits d of numbers n in base k, h of them.
+        levels: h, by k and the horizon.
+    """
+    prefixes = np.unique(np.linspace(1, horizon, 4096).astype(np.int64))
+
+    def mean_variance(k: int) -> float:
+        h = levels(k, horizon)
+        return h * h * sum(float(np.abs(d).mean()) for d in digits(prefixes, k, h))
+
+    return min(range(3, 61, 2), key=mean_variance)
 
 
 def leaky_decoder(horizon: int) -> tuple[FloatArray, FloatArray]:

@@ -17,6 +17,15 @@ _BY_ORDER = (0.02, 0.58, 0.40)
 _REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
 # In epochs: the total, tables of one column, the choice of larger ones, and these, by edition.
 _EPOCHS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39), 3: (0.05, 0.50, 0.06, 0.39)}
+# Of points: the number of events, if it is private; an epoch.
+_POINTS = (0.04, 0.96)
+
+
+def of_points(*, number_is_public: bool) -> tuple[float, float]:
+    """Shares of the number of events, and of an epoch; they add up to 1."""
+    parts = np.array(_POINTS) * [not number_is_public, 1]
+    number, epoch = (parts / parts.sum()).tolist()
+    return number, epoch
 
 
 def at_every_tick(workload: Workload, split: Split, *, pure: bool) -> FloatArray:

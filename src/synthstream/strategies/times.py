@@ -58,6 +58,11 @@ class EpochTimes:
         """Whether an epoch ends with this tick."""
         return self.span(tick)[1] == tick + 1
 
+    def part_ends(self, tick: int, parts: int) -> bool:
+        """Whether one of ``parts`` equal parts of an epoch ends with this tick."""
+        begin, end = self.span(tick)
+        return (tick + 1 - begin) * parts // (end - begin) > (tick - begin) * parts // (end - begin)
+
     def ended(self, ticks: int) -> list[int]:
         """Numbers of ticks, up to ``ticks``, after which an epoch ends."""
         ends, end = list[int](), self.begin(ticks)
@@ -139,6 +144,11 @@ class NumberTimes:
         """Number of events at which an epoch begins; not the first one, which begins with none."""
         doublings, part = divmod(epoch, self.epochs)
         return float(2.0**doublings * 2.0 ** (part / self.epochs) / self.epsilon)
+
+    def length(self, begun: float) -> float:
+        """Number of events that the epoch should have of which ``begun`` is, the number before it."""
+        # At least 1: if the next event ends the epoch, rounding could leave 0.
+        return max(self.begin_of(self.epoch_of(begun) + 1) - max(begun, 0.0), 1.0)
 
 
 def refuse_growth(growth: float) -> None:

@@ -13,8 +13,8 @@ from synthstream.constraints import Group
 from synthstream.errors import ConfigError
 from synthstream.kernel.counters import counter
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.mechanism import participation_factor
 from synthstream.kernel.points import Points
+from synthstream.kernel.spending import participation_factor
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition, SynthesizerKind

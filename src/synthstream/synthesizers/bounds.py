@@ -40,9 +40,9 @@ import numpy as np
 
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.gate import Noise
-from synthstream.kernel.sampling import gaussian_variance, laplace_variance
 from synthstream.kernel.tables import Marginals, Refreshed
+from synthstream.kinds import Noise
+from synthstream.strategies.variances import gaussian_variance, laplace_variance
 
 # How often a release may break the bound that `plan` prints.
 BETA = 0.05

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from synthstream import Stream, privacy
-from synthstream.kernel.ledger import Ledger
+from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals
 from synthstream.privacy import Budget
 from synthstream.state.store import Store

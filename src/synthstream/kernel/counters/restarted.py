@@ -12,7 +12,8 @@ import numpy as np
 from synthstream.kernel.counters.base import Counter, State, inner, outer
 from synthstream.kernel.counters.blt import LONGEST, Blt
 from synthstream.kernel.counters.kary import Kary
-from synthstream.kernel.gate import Gate, Noise
+from synthstream.kernel.gate import Gate
+from synthstream.kinds import Noise
 from synthstream.workload import FloatArray, IntArray
 
 # Kary segments: 15 ticks, then ten times as many each time (figures in docs/theorems/restarted.md).

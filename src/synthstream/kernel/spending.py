@@ -1,21 +1,19 @@
-"""What mechanisms have in common: a budget, whom it protects, the noise that it pays for, and the claim."""
+"""What is spent: the noise that a budget pays for, the claim, the events of a person, and the ledger."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters import Counter, counter
-from synthstream.kernel.gate import Noise
-from synthstream.measured import Measured
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity, squared_l2_sensitivity
-from synthstream.workload import FloatArray, IntArray, Workload
+from synthstream.errors import BudgetExceeded
+from synthstream.kernel.counters import Counter
+from synthstream.kinds import Noise
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, compose, l1_sensitivity, squared_l2
+from synthstream.workload import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +49,7 @@ class Mechanism:
     @property
     def squared(self) -> int:
         """The most that the squares of these changes add up to."""
-        return squared_l2_sensitivity(self.neighbours, signed=self.unit.signed)
+        return squared_l2(self.neighbours, signed=self.unit.signed)
 
     def refuse_unless(self, fits: bool, what: str, advice: str = "") -> None:
         """Raise ``ValueError`` unless all noise of the stream's whole life can be drawn.
@@ -90,41 +88,6 @@ class Mechanism:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableMechanism(Mechanism, ABC):
-    """A mechanism that measures tables.
-
-    Args:
-        workload: the tables and their cells.
-    """
-
-    workload: Workload
-
-    @property
-    def order(self) -> IntArray:
-        """See :class:`Workload`."""
-        return self.workload.order
-
-    @cached_property
-    def counter(self) -> Counter:
-        """The counter of what is measured at every tick."""
-        return counter("auto", horizon=self.horizon, noise=self.noise)
-
-    def refuse_too_wide(self, fits: bool) -> None:
-        """See :meth:`refuse_unless`."""
-        tables = f"{len(self.workload.marginals)} tables, the total among them"
-        self.refuse_unless(fits, tables, ". Measure fewer tables, or allow more.")
-
-    @abstractmethod
-    def variance(self, tick: int) -> FloatArray:
-        """Noise variance of a cell of each table that is measured at a tick, ``(marginals,)``; NaN if not known."""
-
-    def measured(self, tick: int, positions: list[int], values: FloatArray, **more: Any) -> Measured:
-        """What was measured at a tick: tables at these positions of the workload, their values, and more facts."""
-        workload, variance = self.workload.only(positions), self.variance(tick)[positions]
-        return Measured(tick=tick, workload=workload, values=values, variance=variance, **more)
-
-
 def participation_factor(how: Counter | None, unit: Unit) -> Fraction:
     """How much further all events of one unit move what passes the gate than one event does; exact, rounded up.
 
@@ -159,3 +122,31 @@ def participation_factor(how: Counter | None, unit: Unit) -> Fraction:
     # Events of one person, in order of time, are dealt out to as many layers as may lie in one tick.
     moved = rest * longer + (layers - rest) * shorter
     return max(Fraction(1), min(Fraction(events), moved / Fraction(how.sensitivity(0))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """Claims charged against one budget. A continual mechanism is charged once, for its whole life.
+
+    Example:
+        >>> Ledger(budget=Budget(epsilon=1.0, delta=0.0)).claims
+        ()
+    """
+
+    budget: Budget
+    claims: tuple[Claim, ...] = ()
+
+    def charge(self, claim: Claim) -> Ledger:
+        """A ledger with one more claim. There are no refunds.
+
+        Raises:
+            BudgetExceeded: all claims together would exceed the budget. Compared in exact arithmetic.
+        """
+        charged = (*self.claims, claim)
+        if not self.budget.covers(*compose(charged)):
+            raise BudgetExceeded(
+                f"The ledger refuses this charge: the budget is epsilon = {self.budget.epsilon:g}, "
+                f"delta = {self.budget.delta:g}, {len(self.claims)} charge(s) stand against it, and this one would "
+                "exceed it. No noise was drawn."
+            )
+        return Ledger(budget=self.budget, claims=charged)
