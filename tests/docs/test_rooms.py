@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-import io
 import subprocess
 import sys
-import tokenize
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support.house import SOURCE, nodes_of
+from tests.support.house import SOURCE, nodes_of, own_lines
 
 VOCABULARY = "vocabulary"
 
@@ -181,18 +179,6 @@ def test_only_synthesizers_ask_which_kind_they_have() -> None:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
                 asked = {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
                 assert not asked & _KINDS, f"{module}:{node.lineno} asks for {asked & _KINDS}"
-
-
-def own_lines(path: Path) -> int:
-    """Lines of code: without docstrings, comments and blanks."""
-    text = path.read_text()
-    silent = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    lines = {n for token in tokens if token.type not in silent for n in range(token.start[0], token.end[0] + 1)}
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines -= set(range(node.lineno, (node.end_lineno or 0) + 1))
-    return len(lines)
 
 
 def test_the_kernel_is_read_in_one_sitting() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import FILES, ROOT, SOURCE, imports_of, touches
+from tests.support.house import FILES, ROOT, SOURCE, imports_of, named, touches
 
 PAGE = ROOT / "docs" / "trust.md"
 
@@ -84,12 +84,6 @@ DECLARED = {
 
 def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
-
-
-def named(text: str) -> list[str]:
-    """Files in the first cells of the rows of tables."""
-    rows = [line for line in text.splitlines() if line.startswith("| `")]
-    return [file for row in rows for file in re.findall(r"`([\w/]+\.py)`", row.split(" | ")[0])]
 
 
 def _does(path: Path) -> bool:
