@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import synthstream
 from synthstream.cli.app import app
-from tests.browser.chromium import browser, is_required, picture, requests, scheme, size, why_not
+from tests.browser.chromium import picture, requests, scheme, size
 from tests.browser.looking import CONTRAST, CUT_OFF
 from tests.browser.streams import made
 
@@ -39,17 +39,6 @@ class Asked(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, *words: Any) -> None:
         pass
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    reason = why_not()
-    if reason and is_required():
-        pytest.fail(f"SYNTHSTREAM_BROWSER=required, but {reason}")
-    if reason:
-        pytest.skip(reason)
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

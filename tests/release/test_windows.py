@@ -25,7 +25,7 @@ from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray
-from tests.support.streams import configured, rows
+from tests.support.streams import adopted, configured, rows
 
 
 def exact(tick: int) -> Gate:
@@ -142,16 +142,7 @@ def test_batches_have_windows_that_are_their_sums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["always", "epochs", "stream-mwem"])
 def test_windows_go_on_after_a_lost_state(tmp_path: Path, kind: str) -> None:
-    config = configured(tmp_path, kind, until="2026-01-05")
-    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
-    with Stream(config, gates=exact) as stream:
-        list(stream.run())
-    shutil.rmtree(config.state)
-    adopt(config, gates=exact)
-    config = configured(tmp_path, kind)
-    with Stream(config, gates=exact) as stream:
-        list(stream.run())
-    found = Releases(config)
+    found = Releases(adopted(tmp_path, kind, exact))
     after = found.between("2026-01-05", "2026-01-08")
     assert float(after.table([])["measured"][0]) == pytest.approx(sum(truth(4, 6).values()), abs=0.2)
     if kind == "epochs":

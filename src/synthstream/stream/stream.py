@@ -47,11 +47,11 @@ from synthstream.stream.opening import (
     refuse_lost_state,
     refuse_other_settings,
     refuse_unsound,
+    seeded_gates,
     system_gate,
 )
 from synthstream.stream.turns import alone
 from synthstream.synthesizers.contract import Models
-from synthstream.synthesizers.simulation.seeded import SeededGate
 
 
 def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = False) -> Stream:  # noqa: A001 - public
@@ -70,7 +70,7 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
     if simulate is None:
         return Stream(config, unchecked=unchecked)
     config = simulated(config)
-    return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
+    return Stream(config, gates=seeded_gates(simulate), seed=simulate, unchecked=unchecked)
 
 
 class Stream:
