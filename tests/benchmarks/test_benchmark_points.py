@@ -180,6 +180,7 @@ def test_another_method_only_needs_an_entry(monkeypatch: pytest.MonkeyPatch) -> 
     assert line["release_seconds"] == 0.5
 
 
+@pytest.mark.slow
 def test_all_moments_of_a_stream_are_looked_at() -> None:
     """The first tenth in one tick, then equal ticks; each method is asked about the points so far."""
     how = Setting(

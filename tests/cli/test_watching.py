@@ -134,6 +134,15 @@ def test_a_command_runs_after_each_release_and_delays_none(folder: Path, status:
     assert ended.stderr.count("status 3. The release is published") == (2 if status else 0)
 
 
+def test_a_catalogue_that_cannot_be_written_keeps_no_release_waiting(folder: Path) -> None:
+    place = folder / "releases" / "datapackage.json"
+    place.unlink(missing_ok=True)
+    place.mkdir()
+    ended = synthstream("run", "stream.toml", "--follow", cwd=folder)
+    assert len(list((folder / "releases").glob("0*"))) == 5
+    assert ended.stderr.count("their catalogue is not up to date") == 2
+
+
 @pytest.mark.parametrize(
     ("command", "says"), [("", "name a command"), ("echo 'a", "is not closed"), ("no-such-program", "No such file")]
 )

@@ -323,6 +323,12 @@ def test_streams_on_the_same_people_add_up() -> None:
     assert any("add up" in note for note in of(GOOD, rows=False).notes)
 
 
+def test_a_clock_without_an_end_of_the_data_is_told() -> None:
+    files = '[source]\nkind = "parquet"\npath = "nowhere/*.parquet"\n'
+    assert any("No until in [clock]" in note for note in of(endless() + files, rows=False).notes)
+    assert not any("No until in [clock]" in note for note in of(GOOD + files, rows=False).notes)
+
+
 # -- what is written -------------------------------------------------------------------------------------------------
 
 

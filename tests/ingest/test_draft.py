@@ -45,6 +45,13 @@ def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -
     assert 'somebody: "E-Mail"' in text
     assert '# unit = { person = "Patient_ID", max_events = 20 }' in text
     assert "SECRET" not in text
+    assert "\n# datetime_format =" in text
+    assert "\n# decimal =" in text
+
+
+def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="there is no such file"):
+        draft(tmp_path / "visits.csv")
 
 
 def test_a_codebook_fills_in_what_it_says(tmp_path: Path) -> None:

@@ -181,7 +181,8 @@ def test_evictions_are_counted_alike_from_a_frame_and_from_files(spark: SparkSes
         count(spark.range(1).toDF("x"), config)
 
 
-@pytest.mark.parametrize("kind", ["always", pytest.param("points", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["always", "points"])
 def test_files_give_the_same_releases_and_count_once_whichever_engine(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
@@ -201,6 +202,7 @@ def test_files_give_the_same_releases_and_count_once_whichever_engine(
     assert published(tmp_path / "spark" / "releases") == expected
 
 
+@pytest.mark.slow
 def test_what_spark_says_of_a_row_is_in_no_traceback(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path, "always")
     word = "SECRET"[::-1]
@@ -210,11 +212,13 @@ def test_what_spark_says_of_a_row_is_in_no_traceback(spark: SparkSession, tmp_pa
     assert word not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.mark.slow
 def test_a_session_of_ours_shows_nothing_on_the_terminal_and_the_network(spark: SparkSession) -> None:
     settings = dict(spark.sparkContext.getConf().getAll())
     assert (settings["spark.ui.enabled"], settings["spark.ui.showConsoleProgress"]) == ("false", "false")
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_counted_leaves_out_itself_alone(spark: SparkSession, tmp_path: Path) -> None:
     """Damage that the driver sees, damage that an executor meets after it has counted a row group, and no column."""
     expected = local(tmp_path)
@@ -252,6 +256,7 @@ def test_a_csv_file_is_read_as_without_spark(spark: SparkSession, tmp_path: Path
     assert published(tmp_path / "spark" / "releases") == published(tmp_path / "local" / "releases")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["always", PERSONS])
 def test_a_query_counts_once_and_releases_by_the_public_clock(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "spark"
@@ -316,6 +321,7 @@ def test_a_query_that_goes_on_closes_empty_ticks_too(spark: SparkSession, tmp_pa
         assert stream.batches() == [f"spark/{attached.query.id}/0"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_does_not_belong_to_the_state_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path / "one", "always")
     files(tmp_path / "one", count=2)
@@ -358,6 +364,7 @@ def test_a_source_that_gives_other_rows_again_stops_no_release(spark: SparkSessi
         assert round(float(stream.last.measured.values[0])) == counted + 7
 
 
+@pytest.mark.slow
 def test_rows_of_a_release_do_not_depend_on_who_draws_them(spark: SparkSession, tmp_path: Path) -> None:
     config = configured(tmp_path, "always")
     files(tmp_path, count=1)

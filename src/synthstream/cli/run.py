@@ -160,8 +160,9 @@ def _counted(stream: Stream, engine: Engine, *, new_files: bool) -> int:
 
 
 def _after(shown: Console, stream: Stream, command: Then, told: set[str], release: Release) -> None:
-    """What follows a release."""
-    _described(stream, shown, told)
+    """What follows a release. No failure keeps the next one waiting."""
+    with suppress(SystemExit):  # it was told
+        _described(stream, shown, told)
     command.after(stream, release)
 
 
@@ -221,7 +222,7 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
     try:
         describe(stream.config)
     except SynthstreamError as error:
-        raise SystemExit(fail(f"{error} All releases are published. Mend that, and run again.")) from None
+        raise SystemExit(fail(f"{error} Releases are published; their catalogue is not up to date.")) from None
 
 
 def _summary(console: Console, stream: Stream, path: Path, *, files: int, simulate: bool) -> None:

@@ -230,6 +230,11 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             f"Each tick is closed {config.clock.wait} after its end. Rows that come until then count in their own "
             "tick, later ones in the tick that is open when they come."
         )
+    if config.clock.until is None and config.source is not None:
+        notes.append(
+            "No until in [clock]: run releases every tick that is over by the machine's clock, with events or without. "
+            "Where the data end earlier, say when."
+        )
     if config.op is not None and config.synthesizer.kind == "points":
         notes.append(
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "

@@ -37,8 +37,7 @@ unit = "event"                      # one row is protected, not one person: see 
 
 [clock]
 {column}start = {todo}                 # a date, such as 2026-01-01
-# Times are read as ISO 8601, such as 2026-01-31 or 2026-01-31T12:00:00, unless datetime_format in [source] says
-# otherwise. What cannot be read counts in the open tick.
+# A time that cannot be read counts in the open tick.
 every = "1w"
 # wait = "3d"                       # how long rows may be late, and still count in their own tick
 # until = {todo}               # where the data end; left out, ticks are closed up to today, and paid for
@@ -121,10 +120,19 @@ def draft(
         op="" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n",
         person=_quoted(next(filter(names_a_person, left), "person")),
         points=_POINTS if rest and all(column.type in ("integer", "number") for column in rest) else "",
-        source="".join(f"{key} = {_toml(value)}\n" for key, value in source.items()),
+        source="".join(f"{key} = {_toml(value)}\n" for key, value in source.items()) + _unsaid(source),
     )
     names = [f"# Left out, since its name says that it identifies somebody: {_quoted(name)}" for name in left]
     return head + "".join(_column(column) for column in rest) + "".join(f"\n{line}\n" for line in names)
+
+
+def _unsaid(source: dict[str, Any]) -> str:
+    """What a header does not tell of how texts are written: to be said where it is otherwise."""
+    times = '# datetime_format = "%d.%m.%Y"      # where times are not written as 2026-01-31 or 2026-01-31T12:00:00\n'
+    fractions = '# decimal = ","                     # where fractions are written as 1,5\n'
+    return (times if source["kind"] in ("csv", "jsonl") and "datetime_format" not in source else "") + (
+        fractions if source["kind"] == "csv" and "decimal" not in source else ""
+    )
 
 
 def _of_table(table: str, service: str | None) -> Codebook:
@@ -138,6 +146,8 @@ def _of_table(table: str, service: str | None) -> Codebook:
 
 def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
     """What a file says of its columns."""
+    if not path.exists():
+        raise SourceError(f"{path}: there is no such file. Name one file that holds the columns; no row of it is read.")
     try:
         if kind == "csv":
             return of_header(path)

@@ -16,7 +16,7 @@ from synthstream.workload import FloatArray, IntArray
 # Below these horizons the plainer counter is as good or better (docs/decisions/0002-counters.md).
 _SIMPLE_PURE, _TOEPLITZ = 24, 32
 # Far finer than any grid that C is rounded to, so that libraries that differ in the last digits make the same C of it.
-_STEPS, _SETTLED, _REMEMBERED = 500, 1e-13, 20
+_STEPS, _SETTLED, _ROUNDING, _NEAR = 500, 1e-13, 1e-9, 0.5
 
 
 def best_counter(horizon: int | None, noise: Noise) -> str:
@@ -98,24 +98,26 @@ def of_least_variance(weights: tuple[float, ...]) -> FloatArray:
     """The lower-triangular C with columns of norm 1 that has the least sum of weights times variances of A C^-1 z.
 
     With M = W^(1/2) A the problem is convex in X = C' C. At its optimum v = diag(R), where R is the square root of
-    V^(1/2) M' M V^(1/2) and V = diag(v), and X = V^(-1/2) R V^(-1/2). So v is a fixed point: it is found by repetition,
-    with Anderson's acceleration. Source: Yuan, Yang, Zhang, Hao 2016 (the matrix mechanism's optimal strategy).
+    V^(1/2) M' M V^(1/2) and V = diag(v), and X = V^(-1/2) R V^(-1/2). So v is a fixed point: it is found by Newton's
+    method in log v, begun by repetition. Source: Yuan, Yang, Zhang, Hao 2016 (the matrix mechanism's optimal strategy).
     """
     share = np.sqrt(np.array(weights) / np.sum(weights))
     m = share[:, None] * np.tril(np.ones((share.size, share.size)))
-    log_v, tried = np.log(np.sum(m**2, axis=0)), list[tuple[FloatArray, FloatArray]]()
+    log_v, last = np.log(np.sum(m**2, axis=0)), math.inf
     for _ in range(_STEPS):
         # Singular values, as the square of M would lose half of the digits of the small ones.
-        _, values, vectors = np.linalg.svd(m * np.exp(log_v / 2))
-        root = (vectors.T * values) @ vectors
+        _, r, rows = np.linalg.svd(m * np.exp(log_v / 2))
+        root = (rows.T * r) @ rows
         gap = np.log(np.diag(root)) - log_v
-        if np.max(np.abs(gap)) < _SETTLED:
+        now = float(np.max(np.abs(gap)))
+        if now < _SETTLED or last <= now < _ROUNDING:
             break
-        tried = [*tried[-_REMEMBERED:], (log_v, gap)]
-        log_v = log_v + gap
-        if len(tried) > 1:
-            steps, changes = (np.diff([pair[k] for pair in tried], axis=0).T for k in (0, 1))
-            log_v = log_v - (steps + changes) @ np.linalg.lstsq(changes, gap, rcond=1e-12)[0]
+        # In the basis of R, entry i, j of its derivative is that of log V times (r_i^2 + r_j^2) / (2 (r_i + r_j)).
+        factors = (r[:, None] ** 2 + r**2) / (r[:, None] + r) / 2
+        products = (rows[:, k, None] * rows for k in range(r.size))
+        slopes = np.array([np.sum(p * (factors @ p), axis=0) for p in products]) / np.diag(root)[:, None]
+        log_v = log_v + (np.linalg.solve(np.eye(r.size) - slopes, gap) if now < min(last, _NEAR) else gap)
+        last = now
     v = np.diag(root)
     x = root / np.sqrt(np.outer(v, v))
     return np.asarray(np.linalg.cholesky(x[::-1, ::-1])[::-1, ::-1].T)
