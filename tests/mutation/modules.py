@@ -8,7 +8,7 @@ _COUNTERS = (
     "tests/kernel/test_marginals.py",
     "tests/kernel/test_participation.py",
 )
-_TABLES = ("tests/kernel/test_marginals.py", "tests/kernel/test_refreshed.py")
+_TABLES = ("tests/kernel/test_strategies.py", "tests/kernel/test_marginals.py", "tests/kernel/test_refreshed.py")
 _PERSONS = ("tests/ingest/test_contributions.py", "tests/stream/test_persons.py")
 
 
@@ -21,10 +21,7 @@ def _of(counter: str) -> tuple[str, ...]:
 MODULES: dict[str, tuple[str, ...]] = {
     "kernel/gate.py": ("tests/kernel/test_gate.py", "tests/kernel/test_choosing.py"),
     "kernel/choosing.py": ("tests/kernel/test_choosing.py",),
-    "kernel/spending.py": (
-        *("tests/kernel/test_ledger.py", "tests/kernel/test_participation.py"),
-        *(*_TABLES, "tests/kernel/test_epochs.py"),
-    ),
+    "kernel/spending.py": ("tests/kernel/test_participation.py", *_TABLES, "tests/kernel/test_ledger.py"),
     "kernel/tables.py": _TABLES,
     **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "written")},
     **{f"kernel/counters/{name}.py": _of(name) for name in ("kary", "blt", "restarted")},
