@@ -66,6 +66,7 @@ bench-peers: $(VENV)/ready
 	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check dpmm==0.1.9
 	$(BIN)/python -m benchmarks.peers
+	$(BIN)/python -m benchmarks.utility --method ours mst aim
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from synthstream.privacy import rho_for
+from synthstream.accounting.zcdp import rho_for
 
 FloatArray = NDArray[np.float64]
 

@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.data import STREAMS
 from benchmarks.environment import environment
 from benchmarks.metrics import table_errors
-from synthstream.workload import Workload
+from synthstream.workload import CodeArray, Workload
 
 HERE = Path(__file__).parent
 PYTHON = HERE.parent / ".venv-peers" / "bin" / "python"
@@ -33,18 +33,24 @@ RESULTS = HERE / "results" / "peers.jsonl"
 SAME_ROWS = dict.fromkeys(("adult-by-age", "adult-by-education-num", "seasonal"), "adult-random")
 
 
+def synthetic(
+    codes: CodeArray, sizes: tuple[int, ...], method: str, epsilon: float, delta: float, seed: int, python: Path
+) -> tuple[CodeArray, float]:
+    """Codes of synthetic rows, as many as the true ones, and the seconds that they took."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = Path(folder) / "rows.npz", Path(folder) / "synthetic.npz"
+        np.savez_compressed(source, codes=codes, sizes=sizes)
+        begin = time.perf_counter()
+        arguments = [method, str(epsilon), str(delta), str(seed), str(source), str(target)]
+        subprocess.run([python, HERE / "peer.py", *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+        return np.load(target)["codes"], time.perf_counter() - begin
+
+
 def run(stream: str, method: str, epsilon: float, delta: float, python: Path) -> dict[str, object]:
     """One release, and its errors over all pairs of columns."""
     data = STREAMS[stream](0)
     pairs = Workload(sizes=data.sizes, marginals=tuple(combinations(range(len(data.sizes)), 2)))
-    with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder) / "rows.npz", Path(folder) / "synthetic.npz"
-        np.savez_compressed(source, codes=data.codes, sizes=data.sizes)
-        begin = time.perf_counter()
-        arguments = [method, str(epsilon), str(delta), "0", str(source), str(target)]
-        subprocess.run([python, HERE / "peer.py", *arguments], check=True, stdout=subprocess.DEVNULL)  # noqa: S603
-        seconds = time.perf_counter() - begin
-        codes = np.load(target)["codes"]
+    codes, seconds = synthetic(data.codes, data.sizes, method, epsilon, delta, 0, python)
     errors = table_errors(pairs, true=pairs.count(data.codes), synthetic=pairs.count(codes), events=len(data.codes))
     facts = {"stream": stream, "method": method, "epsilon": epsilon, "delta": delta, "seed": 0}
     return {"bench": "peers", **facts, **asdict(errors), "seconds": round(seconds), **environment()}

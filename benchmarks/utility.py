@@ -1,10 +1,11 @@
 """How useful synthetic rows are, by the yardsticks that officials and papers use: JSON lines.
 
-    python -m benchmarks.utility [--ticks 20] [--epsilon 1] [--delta 1e-9] [--seed 0]
+    python -m benchmarks.utility [--method ours mst aim] [--ticks 20] [--epsilon 1] [--delta 1e-9] [--seed 0]
 
 UCI Census Income; a fifth of the rows, chosen at random, is held out before the stream begins, and never counted. The
-others come in random order over the ticks. Lines: ours at the first, a middle and the last tick; independent columns,
-each with its true shares; and the true rows themselves. Income is predicted from the other columns.
+others come in random order over the ticks. Lines: the true rows themselves; independent columns, each with its true
+shares; ours at ticks 1, 2, 5, 10 and so on, and the last. Income is predicted from the other columns. MST and AIM see
+all rows that are not held out at once, and release once (``make bench-peers``: half an hour).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 
 from benchmarks.data import adult
 from benchmarks.environment import environment
+from benchmarks.peers import PYTHON, synthetic
 from benchmarks.yardsticks import distance, impossible, k_marginal, propensity, tables_of, tstr
 from synthstream import Stream, StreamConfig
 from synthstream.release.release import TableRelease
@@ -57,7 +59,9 @@ def coverage(release: TableRelease, true: CodeArray) -> float:
     return float((np.abs(known.values - known.workload.count(true)) <= 1.96 * error)[now].mean())
 
 
-def lines(ticks: int, epsilon: float, delta: float, seed: int) -> Iterator[dict[str, Any]]:
+def lines(
+    method: list[str], python: Path, ticks: int, epsilon: float, delta: float, seed: int
+) -> Iterator[dict[str, Any]]:
     """A line for each method and tick."""
     codes, sizes = adult("random", seed)
     names = list(json.loads((Path(__file__).parents[1] / "examples/data/adult-domain.json").read_text()))
@@ -65,11 +69,17 @@ def lines(ticks: int, epsilon: float, delta: float, seed: int) -> Iterator[dict[
     held = int(_HELD_OUT * len(codes))
     test, train = codes[:held], codes[held:]
     about = {"data": "adult", "held_out": held, "epsilon": epsilon, "delta": delta, "unit": "event", "seed": seed}
-    about |= {"neighbours": "add-remove", "ticks": ticks}
+    about |= {"neighbours": "add-remove"}
+    for peer in [name for name in method if name != "ours"]:
+        rows, seconds = synthetic(train, sizes, peer, epsilon, delta, seed, python)
+        yield {"method": peer, **about, **measures(train, rows, test, sizes, target), "seconds": seconds}
+    if "ours" not in method:
+        return
+    about["ticks"] = ticks
     rng = np.random.default_rng(seed)
     independent = np.stack([rng.permutation(column) for column in train.T], axis=1)
-    for method, rows in (("real rows", train), ("independent columns", independent)):
-        yield {"method": method, **about, **measures(train, rows, test, sizes, target)}
+    for name, rows in (("real rows", train), ("independent columns", independent)):
+        yield {"method": name, **about, **measures(train, rows, test, sizes, target)}
     ranges = [{"min": 0, "max": size - 1, "missing": 0} for size in sizes]
     columns = [{"name": name, "type": "integer", **ends} for name, ends in zip(names, ranges, strict=True)]
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +111,7 @@ def _ours(
         stream.update(pl.DataFrame(train[ends[tick] : ends[tick + 1]], schema=list(names)))
         began = time.perf_counter()
         release = stream.release()
-        if tick in (0, ticks // 2, ticks - 1) and isinstance(release, TableRelease):
+        if tick + 1 in (1, 2, 5, 10, 20, 50, 100, ticks) and isinstance(release, TableRelease):
             seen, rows = train[: ends[tick + 1]], release.model.codes.astype(np.int32)
             found = measures(seen, rows, test, sizes, target)
             found |= {"coverage": coverage(release, seen), "seconds": time.perf_counter() - began}
@@ -111,6 +121,8 @@ def _ours(
 def main() -> None:
     """Print the lines."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--method", nargs="+", choices=["ours", "mst", "aim"], default=["ours"])
+    asked.add_argument("--python", type=Path, default=PYTHON, help="of an environment with dpmm, for mst and aim")
     asked.add_argument("--ticks", type=int, default=20)
     asked.add_argument("--epsilon", type=float, default=1.0)
     asked.add_argument("--delta", type=float, default=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ COLORS = {
     "light": ["#0072B2", "#D55E00", "#00795c", "#a3528a", "#8a6d00", "#52606d"],
     "dark": ["#56B4E9", "#ff9e57", "#35d0a5", "#e6a3cf", "#f0e442", "#b0bec5"],
 }
+_DASHES = (":", "-.", "--", (0, (1, 3)))
 
 
 @contextmanager
@@ -54,9 +56,13 @@ def page(look: drawings.Look) -> Iterator[list[str]]:
         yield COLORS[look.name]
 
 
-def save(name: str, look: drawings.Look) -> None:
-    """Write the open figure, without a date, so that the same picture is the same file."""
-    plt.tight_layout()
+def save(name: str, look: drawings.Look, *, below: float = 0.0) -> None:
+    """Write the open figure, without a date, so that the same picture is the same file.
+
+    Args:
+        below: share of its height that is kept free at the bottom.
+    """
+    plt.tight_layout(rect=(0, below, 1, 1))
     plt.savefig(drawings.IMAGES / f"{name}-{look.name}.svg", metadata={"Date": None})
     plt.close()
 
@@ -102,6 +108,41 @@ def error_over_time(look: drawings.Look) -> None:
             axis.set_ylim(1, 500)
         axes[0].set_ylabel("standard error, in events")
         save("error-over-time", look)
+
+
+# -- yardsticks, from what benchmarks.utility printed -----------------------------------------------------------------
+
+
+def utility(look: drawings.Look) -> None:
+    """Yardsticks of a stream by tick, beside what sees all rows at once and releases once."""
+    text = (ROOT / "benchmarks" / "results" / "utility.jsonl").read_text()
+    found = [json.loads(line) for line in text.splitlines()]
+    ours = [line for line in found if line["method"] == "synthstream"]
+    stream, once = [line for line in ours if line["ticks"] > 1], [line for line in ours if line["ticks"] == 1]
+    levels = {"real rows": "the true rows", "aim": "AIM, all rows at once", "mst": "MST, all rows at once"}
+    levels |= {"independent columns": "independent columns"}
+    known = {name: [line for line in found if line["method"] == method] for method, name in levels.items()}
+    panels = [
+        ("k_marginal_3", "k-marginal score, 3 columns", 1),
+        ("impossible", "impossible pairs, % of rows", 100),
+        ("tstr_auc", "AUC, trained on them", 1),
+    ]
+    with page(look) as colors:
+        figure, axes = plt.subplots(1, 3, figsize=(9, 3.9))
+        for axis, (key, title, scale) in zip(axes, panels, strict=True):
+            ticks = [line["tick"] + 1 for line in stream]
+            axis.plot(ticks, [scale * line[key] for line in stream], "o-", color=colors[0], label="ours, 20 releases")
+            alone = [scale * line[key] for line in once]
+            axis.plot(ticks[-1:], alone, "D", color=colors[0], mfc="none", label="ours, one release")
+            for (name, (line,)), color, style in zip(known.items(), [colors[5], *colors[1:4]], _DASHES, strict=True):
+                axis.axhline(scale * line[key], color=color, ls=style, label=name)
+            axis.set_title(title, fontsize=11)
+            axis.set(xlabel="ticks released", xscale="log")
+            axis.set_xticks(ticks, map(str, ticks), minor=False)
+            axis.minorticks_off()
+            axis.grid(visible=True)
+        figure.legend(*axes[0].get_legend_handles_labels(), fontsize=9, ncols=3, loc="lower center")
+        save("utility", look, below=0.14)
 
 
 # -- what the evictions example publishes -----------------------------------------------------------------------------
@@ -178,6 +219,7 @@ def main() -> None:
     tables = published()
     for look in drawings.LOOKS:
         error_over_time(look)
+        utility(look)
         evictions(tables)(look)
         rows_and_measured(tables)(look)
 

@@ -6,25 +6,21 @@ A budget is what the custodian allows; a claim is what a mechanism promises, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cache
 from typing import Literal
 
-from scipy.optimize import brentq, minimize_scalar
+from synthstream.accounting.gaussian import keeps, largest_rho, least_epsilon
+from synthstream.accounting.zcdp import LARGEST_DELTA, MARGIN, SMALLEST_DELTA, epsilon_for, rho_for
 
 Neighbours = Literal["add-remove", "replace-one"]
 
-# Relative safety margin for the float evaluation of the conversions below: their terms are at most a few
-# hundred, each correct to about 1e-15, and the exponent is exponentiated once.
-_MARGIN = 1e-9
-
-# A delta outside of this promises nothing, or is beyond what floats can tell from none.
-_SMALLEST_DELTA, _LARGEST_DELTA = 1e-100, 0.5
-
 # What a row is replaced by; earlier versions left it to the theorems.
 _SAME_TICK = " by another one of the same tick"
+
+# The theorem by which Gaussian noise may be smaller than zCDP allows.
+EXACT = "exact-gaussian"
 
 # Less than this for one event is no budget: noise of a million events, and conversions lose their digits.
 _SMALLEST_EPSILON, _SMALLEST_RHO = 1e-6, 1e-12
@@ -131,6 +127,11 @@ EVENT = Unit()
 class Budget:
     """What the whole stream may cost, for ever. ``delta = 0`` asks for pure epsilon-DP.
 
+    Args:
+        epsilon, delta: of the promise.
+        exact: whether Gaussian noise is sized by its exact law where that allows more than zCDP does.
+        of: the budget of a group, and how much more than this one's events it costs in norm, if this is a part of it.
+
     Raises:
         ValueError: epsilon is not a finite number of at least 1e-6, or delta is neither 0 nor in [1e-100, 0.5).
 
@@ -143,6 +144,8 @@ class Budget:
 
     epsilon: float
     delta: float
+    exact: bool = False
+    of: tuple[Budget, Fraction] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= _SMALLEST_EPSILON):
@@ -150,7 +153,7 @@ class Budget:
                 f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: with less, "
                 "the noise would be larger than a million events"
             )
-        if self.delta != 0 and not _SMALLEST_DELTA <= self.delta < _LARGEST_DELTA:
+        if self.delta != 0 and not SMALLEST_DELTA <= self.delta < LARGEST_DELTA:
             raise ValueError(f"delta must be 0, or between 1e-100 and 0.5, not {self.delta}")
 
     @property
@@ -164,6 +167,23 @@ class Budget:
         if self.pure:
             return Fraction(self.epsilon) ** 2 / 2
         return Fraction(rho_for(self.epsilon, delta=self.delta))
+
+    def spendable(self, unit: Fraction | None) -> Fraction:
+        """The largest rho that discrete Gaussian noise may cost: that of zCDP, or more if ``exact``.
+
+        Args:
+            unit: the least variance of any draw, in units of its integers, if rho were 1; ``None`` if other noise is
+                drawn too.
+
+        Example:
+            >>> round(float(Budget(epsilon=1.0, delta=1e-9, exact=True).spendable(Fraction(1000))), 5)
+            0.01656
+        """
+        if not self.exact or self.pure or unit is None:
+            return self.rho
+        whole, factor = self.of or (self, Fraction(1))
+        found = largest_rho(whole.epsilon, delta=whole.delta, unit=below(unit * factor**2))
+        return max(self.rho, Fraction(below(Fraction(found) / factor**2)))
 
     def per_event(self, factor: Fraction, *, by_pure: bool = False) -> Budget:
         """The budget of one event, if a group that costs ``factor`` times as much in norm may spend the whole.
@@ -193,20 +213,27 @@ class Budget:
                 raise ValueError(_too_little(self, factor))
             return Budget(epsilon=epsilon, delta=self.delta)
         whole, delta = self.rho / factor**2, self.delta
-        while whole >= _SMALLEST_RHO and delta >= _SMALLEST_DELTA:
-            epsilon, step = epsilon_for(below(whole), delta=delta), 2 * _MARGIN
+        while whole >= _SMALLEST_RHO and delta >= SMALLEST_DELTA:
+            epsilon, step = epsilon_for(below(whole), delta=delta), 2 * MARGIN
             while epsilon >= _SMALLEST_EPSILON:
-                found = Budget(epsilon=epsilon, delta=delta)
+                found = Budget(epsilon=epsilon, delta=delta, exact=self.exact, of=(self, factor))
                 if found.rho <= whole:
                     return found
                 epsilon, step = epsilon * (1 - step), min(2 * step, 0.5)
             delta **= 2  # so small a rho is within this delta by itself, and needs no epsilon
         raise ValueError(_too_little(self, factor))
 
-    def covers(self, rho: Fraction, pure: Fraction | None) -> bool:
-        """Whether a cost stays within the budget, in exact arithmetic. Either currency may vouch for the whole."""
-        by_pure = pure is not None and pure <= Fraction(self.epsilon)
-        return by_pure or (not self.pure and rho <= self.rho)
+    def covers(self, rho: Fraction, pure: Fraction | None, least: Fraction | None = None) -> bool:
+        """Whether a cost stays within the budget, in exact arithmetic. Each currency may vouch for the whole.
+
+        Args:
+            rho, pure, least: see :class:`Claim`.
+        """
+        if pure is not None and pure <= Fraction(self.epsilon):
+            return True
+        if self.pure or least is None or rho <= self.rho:
+            return not self.pure and rho <= self.rho
+        return keeps(above(rho), below(least), epsilon=self.epsilon, delta=self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +245,8 @@ class Claim:
         neighbours: ``add-remove`` (one unit more or less) or ``replace-one`` (one unit changed).
         rho: zCDP parameter, exact.
         pure: epsilon of pure DP, exact; ``None`` if the mechanism uses Gaussian noise.
+        least: if all noise is discrete Gaussian, on integers, and on every path of outputs the changes that one unit
+            makes cost rho together: the least variance of any draw that it may change, exact; otherwise ``None``.
         horizon: number of ticks covered; ``None`` for no end.
         theorems: ids of files in ``docs/theorems``.
         trusts: what the proof takes for granted.
@@ -232,23 +261,31 @@ class Claim:
     theorems: tuple[str, ...]
     trusts: tuple[str, ...] = ()
     provided: tuple[str, ...] = ()
+    least: Fraction | None = None
 
     def epsilon(self, delta: float) -> float:
         """The smallest epsilon that this claim gives at ``delta``, rounded up."""
-        if self.pure is not None and delta == 0:
-            return above(self.pure)
-        tight = epsilon_for(above(self.rho), delta=delta)
-        return tight if self.pure is None else min(tight, above(self.pure))
+        found = [] if self.pure is None else [above(self.pure)]
+        if delta or not found:
+            found.append(epsilon_for(above(self.rho), delta=delta))
+        if self.least is not None and self.rho:
+            found.append(least_epsilon(above(self.rho), below(self.least), delta=delta))
+        return min(found)
 
     def fits(self, budget: Budget) -> bool:
         """Whether the claim stays within the budget, in exact arithmetic."""
-        return budget.covers(self.rho, self.pure)
+        return budget.covers(self.rho, self.pure, self.least)
+
+    def charged_to(self, budget: Budget) -> Claim:
+        """The same, with the theorem by which it fits a budget if neither zCDP nor pure DP says so."""
+        plain = budget.covers(self.rho, self.pure)
+        return self if plain else replace(self, theorems=(*self.theorems, EXACT))
 
     def of_group(self, unit: Unit, factor: Fraction, *, theorem: str) -> Claim:
         """What the claim for one event promises for a group of them: ``unit``, who has at most ``unit.events``.
 
-        Pure DP costs as many times as much as there are events; rho costs ``factor**2`` times as much. Theorem: group;
-        participation, if ``factor`` is below the number of events.
+        Pure DP costs as many times as much as there are events; rho costs ``factor**2`` times as much, and the noise
+        is what it was. Theorem: group; participation, if ``factor`` is below the number of events.
 
         Raises:
             ValueError: the claim is not for one event more or less.
@@ -282,101 +319,22 @@ class Claim:
         return tuple(dict.fromkeys([now, now.replace(_SAME_TICK, "")]))
 
 
-def compose(claims: Iterable[Claim]) -> tuple[Fraction, Fraction | None]:
-    """What several claims on the same unit cost together: (rho, pure epsilon or ``None``). Both simply add up.
+def compose(claims: Iterable[Claim]) -> tuple[Fraction, Fraction | None, Fraction | None]:
+    """What several claims on the same unit cost together: (rho, pure epsilon, least variance), or ``None`` for these.
 
-    Source: Bun and Steinke 2016, Lemma 1.7 (zCDP); Dwork et al. 2006 (pure DP).
+    The first two simply add up. Source: Bun and Steinke 2016, Lemma 1.7 (zCDP); Dwork et al. 2006 (pure DP).
     """
     listed = list(claims)
     rho = sum((claim.rho for claim in listed), Fraction(0))
     parts = [claim.pure for claim in listed]
     pure = None if None in parts else sum((p for p in parts if p is not None), Fraction(0))
-    return rho, pure
+    return rho, pure, least_of(claim.least for claim in listed)
 
 
-def delta_for(rho: float, *, epsilon: float) -> float:
-    """The smallest delta known to follow from rho-zCDP at ``epsilon``, rounded up.
-
-    Every order alpha > 1 gives a valid bound, so the minimiser need not be exact.
-    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
-    """
-    if rho == 0:
-        return 0.0
-
-    def log_delta(log_order: float) -> float:
-        above = math.exp(log_order)  # alpha - 1
-        order = above + 1
-        return above * (order * rho - epsilon) - order * math.log1p(1 / above) - log_order
-
-    return min(1.0, math.exp(_least(log_delta, rho, epsilon)) * (1 + _MARGIN))
-
-
-def _sought(rho: float, epsilon: float) -> float:
-    """Nearly :func:`delta_for`, to look for a root with. At large orders, so at small epsilon, its digits cancel.
-
-    Running streams were given their noise by a search in this form. A search in another one ends a few last digits
-    beside it, and would not know them again. What it finds counts only once :func:`delta_for` has confirmed it.
-    """
-
-    def log_delta(log_order: float) -> float:
-        above = math.exp(log_order)  # alpha - 1
-        order = above + 1
-        return above * (order * rho - epsilon) + order * (log_order - math.log1p(above)) - log_order
-
-    return max(min(1.0, math.exp(_least(log_delta, rho, epsilon)) * (1 + _MARGIN)), 1e-300)
-
-
-def _least(log_delta: Callable[[float], float], rho: float, epsilon: float) -> float:
-    """About the least value of a bound on log delta over orders, given as log(alpha - 1)."""
-    best = minimize_scalar(log_delta, bounds=(-20.0, 60.0), method="bounded", options={"xatol": 1e-12})
-    # The bounded search may settle on a shelf; the order that is best without the last two terms is a good second try.
-    guess = math.log(max((epsilon + rho) / (2 * rho) - 1, 1e-8))
-    near = minimize_scalar(log_delta, bounds=(guess - 3, guess + 3), method="bounded", options={"xatol": 1e-12})
-    return float(min(best.fun, near.fun))
-
-
-@cache
-def rho_for(epsilon: float, *, delta: float) -> float:
-    """The largest rho whose zCDP implies (epsilon, delta)-DP by :func:`delta_for`, rounded down.
-
-    Example:
-        >>> round(rho_for(4.0, delta=1e-9), 3)
-        0.206
-    """
-    _refuse_useless(delta)
-
-    def gap(log_rho: float) -> float:
-        return math.log(_sought(math.exp(log_rho), epsilon)) - math.log(delta)
-
-    # rho = epsilon implies nothing useful at small delta; far below, delta vanishes.
-    high = math.log(epsilon + 10 + math.log(1 / (1 - delta)))
-    rho = math.exp(brentq(gap, high - 80, high, xtol=1e-14, rtol=1e-14)) * (1 - _MARGIN)
-    while delta_for(rho, epsilon=epsilon) > delta:
-        rho *= 1 - _MARGIN
-    return rho
-
-
-def epsilon_for(rho: float, *, delta: float) -> float:
-    """The smallest epsilon that rho-zCDP is known to imply at ``delta``, rounded up."""
-    if rho == 0:
-        return 0.0
-    _refuse_useless(delta)
-    # Bun and Steinke 2016, Proposition 1.3 bounds it from above.
-    high = rho + 2 * math.sqrt(rho * math.log(1 / delta)) + 1e-9
-    if delta_for(rho, epsilon=0.0) <= delta:
-        return 0.0
-    # Where the two forms disagree at 0, there is no root to look for, and next to nothing is enough.
-    near_none = _sought(rho, 0.0) <= delta
-    found = 1e-15 if near_none else brentq(lambda e: math.log(_sought(rho, e)) - math.log(delta), 0.0, high)
-    epsilon = found * (1 + _MARGIN)
-    while delta_for(rho, epsilon=epsilon) > delta:
-        epsilon *= 1 + _MARGIN
-    return float(epsilon)
-
-
-def _refuse_useless(delta: float) -> None:
-    if not _SMALLEST_DELTA <= delta < _LARGEST_DELTA:
-        raise ValueError(f"delta must be between 1e-100 and 0.5 for zCDP, not {delta}")
+def least_of(variances: Iterable[Fraction | None]) -> Fraction | None:
+    """The least of some variances; ``None`` if one is, or if there are none."""
+    listed = list(variances)
+    return None if None in listed else min((v for v in listed if v is not None), default=None)
 
 
 def above(value: Fraction) -> float:

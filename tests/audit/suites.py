@@ -19,6 +19,7 @@ import pytest
 from scipy.stats import chisquare
 
 from synthstream import Stream
+from synthstream.accounting.zcdp import delta_for
 from synthstream.errors import BudgetExceeded
 from synthstream.evaluate.audit import audit
 from synthstream.evaluate.lower_bounds import delta_of
@@ -29,7 +30,7 @@ from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals
 from synthstream.papers.counters import Binary, Block, Hybrid
-from synthstream.privacy import Budget, Neighbours, delta_for
+from synthstream.privacy import Budget, Neighbours
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Workload
@@ -41,6 +42,7 @@ from tests.support.audits import audit_counter
 from tests.support.children import noise_of_a_child
 from tests.support.choices import law as choice_law
 from tests.support.counters import kary_noise_is_a_factorisation_with_the_claimed_sensitivity, run
+from tests.support.integers import exact_delta
 from tests.support.laws import gaussian_law, laplace_law, p_value
 from tests.support.visits import TOML, visits
 
@@ -243,7 +245,8 @@ def limits_of_persons(folder: Path) -> None:
 def accounting(folder: Path) -> None:
     """Claims stay within the budget, the ledger refuses before any draw, and a stream is charged once for its life."""
     workload = Workload.all_up_to(2, sizes=(2, 3, 4))
-    budgets = [Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9), Budget(epsilon=4.0, delta=1e-6)]
+    pairs = ((1.0, 0.0), (1.0, 1e-9), (4.0, 1e-6))
+    budgets = [Budget(epsilon=epsilon, delta=delta, exact=True) for epsilon, delta in pairs]
     for budget in budgets:
         claim = Marginals(workload=workload, budget=budget, horizon=40).claim()
         assert claim.fits(budget)
@@ -266,6 +269,10 @@ def accounting(folder: Path) -> None:
 
 def conversion(folder: Path) -> None:
     """rho of a budget: the Gaussian mechanism of that rho, whose delta is known exactly, keeps (epsilon, delta)."""
+    for epsilon, delta, unit in ((1.0, 1e-9, 100.0), (2.583, 1e-9, 0.5), (1.0, 1e-3, 0.5)):
+        rho = float(Budget(epsilon=epsilon, delta=delta, exact=True).spendable(Fraction(unit)))
+        assert delta_of(sqrt(2 * rho), epsilon) <= delta
+        assert exact_delta(unit / rho, 1, max(1, round(2 * unit)), epsilon) <= delta
     for epsilon, delta in ((0.1, 1e-6), (1.0, 1e-9), (1.0, 1e-5), (8.0, 1e-9)):
         rho = float(Budget(epsilon=epsilon, delta=delta).rho)
         assert delta_of(sqrt(2 * rho), epsilon) <= delta

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from synthstream import privacy
+from synthstream.accounting import gaussian, zcdp
 from synthstream.kernel.counters import restarted
 from tests.audit.broken import TABLE, Broken, accounts, counting, noise, running
 from tests.audit.suites import SUITES
@@ -33,7 +33,8 @@ def test_a_planted_bug_is_seen(bug: Broken, suite: str, tmp_path: Path, monkeypa
 def forget() -> None:
     """What is computed once for a process is computed anew, with what is broken or mended."""
     restarted._inner.cache_clear()
-    privacy.rho_for.cache_clear()
+    zcdp.rho_for.cache_clear()
+    gaussian.largest_rho.cache_clear()
 
 
 def test_the_table_is_whole() -> None:

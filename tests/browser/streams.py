@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -62,13 +64,44 @@ type = "number"
 min = 8
 max = 10
 bins = 12
+[[columns]]
+name = "district"
+label = "District"
+type = "category"
+values = ["1", "2", "3", "4"]
+regions = "districts.geojson"
+region_key = "number"
 """
 
 
-def made(folder: Path) -> StreamConfig:
+def districts() -> dict[str, Any]:
+    """A city of 0.06 by 0.04 degrees at 47.4 north: three districts in a row, of which the third has an exclave and
+    lies around a lake; the fourth is not there, but a place of another city is. Rings turn either way.
+    """
+
+    def ring(west: float, south: float, east: float, north: float) -> list[list[float]]:
+        corners = [(west, south), (east, south), (east, north), (west, north), (west, south)]
+        return [[8.5 + x / 100, 47.38 + y / 100] for x, y in corners]
+
+    shapes: list[tuple[Any, str, Any]] = [
+        (1, "Polygon", [ring(0, 0, 2, 3)]),
+        (2.0, "Polygon", [ring(2, 0, 4, 4)[::-1]]),
+        ("3", "MultiPolygon", [[ring(4, 0, 6, 3), ring(4.5, 1, 5.5, 2)], [ring(0, 3.2, 1, 4)]]),
+        ("Elsewhere", "Polygon", [ring(900, 0, 901, 1)]),
+    ]
+    features = [
+        {"type": "Feature", "properties": {"number": number, "area": 1}, "geometry": {"type": kind, "coordinates": c}}
+        for number, kind, c in shapes
+    ]
+    return {"type": "FeatureCollection", "features": features}
+
+
+def made(folder: Path, *, delta: float = 1e-9) -> StreamConfig:
     """The stream in a folder, with its releases."""
-    (folder / "stream.toml").write_text(_TEXT)
-    config = StreamConfig.from_toml(_TEXT, base=folder)
+    text = _TEXT.replace("delta = 1e-9", f"delta = {delta}")
+    (folder / "stream.toml").write_text(text)
+    (folder / "districts.geojson").write_text(json.dumps(districts()))
+    config = StreamConfig.from_toml(text, base=folder)
     rng, number = np.random.default_rng(11), 6000
     place = rng.integers(0, 2, number)
     what = rng.choice(12, number, p=np.arange(12, 0, -1) / 78)
@@ -84,6 +117,7 @@ def made(folder: Path) -> StreamConfig:
             ],
             "latitude": 47.3 + 0.4 * place + rng.normal(0, 0.08, number),
             "longitude": 8.5 + 0.9 * place + rng.normal(0, 0.15, number),
+            "district": rng.choice(["1", "2", "3", "4"], number, p=[0.5, 0.2, 0.29, 0.01]),
         }
     ).write_parquet(folder / "calls.parquet")
     with Stream(config) as stream:

@@ -17,11 +17,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
+import polars as pl
 import pytest
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 import synthstream
 from synthstream.cli.app import app
+from synthstream.config.config import load
+from synthstream.publish.history import history_of
+from synthstream.report.association import pairs, seen
 from tests.browser.chromium import picture, requests, scheme, size
 from tests.browser.looking import CONTRAST, CUT_OFF
 from tests.browser.streams import made
@@ -184,8 +189,8 @@ def test_two_releases_side_by_side(driver: Any, server: str, evictions: Path) ->
     found = numbers(driver, "bars")
     releases = synthstream.releases(evictions / "stream.toml")
     column = "Eviction Notice Source Zipcode"
-    pairs = (("", releases.last), (" beside", releases.at("2015-01-03")))
-    for suffix, release in pairs:
+    both = (("", releases.last), (" beside", releases.at("2015-01-03")))
+    for suffix, release in both:
         own = release.table([column])
         assert [int(row[f"rows{suffix}"]) for row in found] == own["count"].to_list()
         np.testing.assert_allclose([float(row[f"measured{suffix}"]) for row in found], own["measured"], atol=0.01)
@@ -194,6 +199,61 @@ def test_two_releases_side_by_side(driver: Any, server: str, evictions: Path) ->
     }
     for row in found:
         assert float(row["stderr of difference"]) == pytest.approx(known[row["value"]], rel=1e-3)
+
+
+def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_report(
+    driver: Any, root: str, folder: Path
+) -> None:
+    show(driver, root, column=0, **dict[str, Any]({"with": 2, "every": "month"}))
+    found = numbers(driver, "pairs")
+    z = [float(row["measured"]) / float(row["stderr"]) for row in found]
+    plain = [
+        not real or float(row["rows"]) <= 0
+        for real, row in zip(seen([float(norm.sf(each)) for each in z]), found, strict=True)
+    ]
+    fills = driver.execute_script(
+        "return [...document.querySelectorAll('#pairs .mark-rect.role-mark path')].map(p => getComputedStyle(p).fill)"
+    )
+    grey = driver.execute_script("return getComputedStyle(document.body).getPropertyValue('--m0').trim()")
+    blank = [f"#{int(a):02x}{int(b):02x}{int(c):02x}" == grey for a, b, c in (f[4:-1].split(",") for f in fills)]
+    assert blank == plain
+    assert 0 < sum(blank) < len(blank)
+    history = history_of(load(folder / "stream.toml"), progress=lambda steps, _: steps)
+    judged = {pair.columns: pair for pair in pairs(history, history.cells(history.newest))}
+    note = driver.execute_script("return document.querySelector('#pairs [data-note]').innerText")
+    assert ("could be independent" in note) == judged[0, 2].is_noise
+    offered = driver.execute_script("return [...document.querySelectorAll('#with option')].map(o => o.text)")[1:]
+    assert [" (within noise)" in text for text in offered] == [judged[0, i].is_noise for i in range(1, 7)]
+
+
+def test_a_month_that_is_not_over_is_an_open_dot(driver: Any, root: str) -> None:
+    show(driver, root, column=1, values="1", every="month")
+    assert [row["whole"] for row in numbers(driver, "series")] == ["yes", "yes", "no"]
+    assert "Open dots" in driver.execute_script("return document.querySelector('#series [data-note]').innerText")
+    show(driver, root, column=1, values="1", every="tick")
+    assert "whole" not in numbers(driver, "series")[0]
+
+
+def test_a_stream_in_epochs_has_bands_and_all_events_by_tick(
+    driver: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("epochs")
+    made(folder, delta=0)
+    publish(folder)
+    found = synthstream.releases(folder / "stream.toml")
+    show(driver, (folder / "site").as_uri(), column=1, values="1", every="epoch", beside=1)
+    own = found.series("urgent").filter(pl.col("value") == "true")
+    rows = numbers(driver, "series")
+    np.testing.assert_allclose([float(row["measured"]) for row in rows], own["measured"], atol=0.01)
+    np.testing.assert_allclose([float(row["stderr"]) for row in rows], own["stderr"], rtol=1e-3)
+    assert drawn(driver, "series", "area") == 1
+    bars = numbers(driver, "bars")
+    assert float(bars[1]["measured"]) == pytest.approx(own["measured"].sum(), abs=0.01)
+    assert float(bars[1]["stderr"]) == pytest.approx(np.linalg.norm(own["stderr"].to_numpy()), rel=1e-3)
+    show(driver, (folder / "site").as_uri(), column=7, every="tick")
+    rows, total = numbers(driver, "series"), found.series()
+    np.testing.assert_allclose([float(row["measured"]) for row in rows], total["measured"], atol=0.01)
+    np.testing.assert_allclose([float(row["stderr"]) for row in rows], total["stderr"], rtol=1e-3)
 
 
 # -- on any page -----------------------------------------------------------------------------------------------------
@@ -339,6 +399,25 @@ def test_degrees_are_drawn_as_a_map(driver: Any, root: str) -> None:
         longitude = 8 + 2 * ((left[i] + right[i]) / 2 - left.min()) / (right.max() - left.min())
         latitude = 48 - ((top[i] + bottom[i]) / 2 - top.min()) / (bottom.max() - top.min())
         assert min(abs(longitude - 8.5) + abs(latitude - 47.3), abs(longitude - 9.4) + abs(latitude - 47.7)) < 0.3
+
+
+def test_districts_of_a_city_lie_as_they_are(driver: Any, root: str) -> None:
+    show(driver, root, column=6)
+    boxes = driver.execute_script(
+        "return [...document.querySelectorAll('#places .mark-shape path')].map(p => p.getBoundingClientRect())"
+        ".map(b => [b.left, b.top, b.right, b.bottom])"
+    )
+    assert len(boxes) == 3
+    left, top, right, bottom = np.array(boxes).T
+    aspect = (right.max() - left.min()) / (bottom.max() - top.min())
+    assert aspect == pytest.approx(6 / 4 * np.cos(np.radians(47.4)), rel=0.03)
+    assert left[0] < left[1] < right[1] <= right[2]
+    assert [row["value"] for row in numbers(driver, "places")] == ["1", "2", "3"]
+    note = driver.execute_script("return document.querySelector('#places [data-note]').innerText")
+    assert "Not on the map: 4, other, missing." in note
+    assert "District" in driver.execute_script("return document.getElementById('column').selectedOptions[0].text")
+    show(driver, root, column=0)
+    assert driver.execute_script("return document.getElementById('places').checkVisibility()") is False
 
 
 def test_a_release_that_is_missing_is_told(driver: Any, folder: Path, tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_table_to_read(folder: Path) -> None:
 
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
     lines = say("series", folder, "--every", "4d").stdout.splitlines()
-    assert lines[1].split() == ["|", "start", "end", "measured", "stderr", "|"]
+    assert lines[1].split() == ["|", "start", "end", "measured", "stderr", "whole", "|"]
     assert lines[3].split()[1:3] == ["2026-01-01", "2026-01-05"]
     output = tmp_path / "wards.csv"
     said = say("series", folder, "ward", "-o", str(output))

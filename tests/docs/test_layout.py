@@ -7,6 +7,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 ROOMS = {
+    "accounting",
     "benchmarks",
     "cli",
     "config",

@@ -38,6 +38,8 @@ PUBLIC = {
 
 # They import none of these, and a private value, or the decision to draw, depends on them.
 DECLARED = {
+    "accounting/gaussian.py": "what a claim costs",
+    "accounting/zcdp.py": "what a claim costs",
     "synthesizers/assembly.py": "how much noise",
     "schema/binning.py": "cells to codes",
     "schema/dialects.py": "cells to values",

@@ -437,6 +437,9 @@ def test_the_error_of_a_region_is_that_of_its_sum() -> None:
     found = made.mass(inside)
     assert found[0] == pytest.approx(float(made.masses @ inside))
     assert found[1] == pytest.approx(float((error @ inside).std()), rel=0.02)
+    for above in ([1.0], [1.0, 0.0], [0.0, 1.0, 1.0, 0.0]):
+        whole = np.repeat(above, 8 // len(above))
+        assert made.mass(np.array(above)) == pytest.approx(made.mass(whole))
 
 
 def test_moved_from_compares_levels() -> None:

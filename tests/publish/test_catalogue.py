@@ -201,11 +201,31 @@ def test_the_tools_of_portals_take_it(tmp_path: Path, kind: str) -> None:
 
         dataset = mlcroissant.Dataset(jsonld=str(tmp_path / "releases/croissant.json"))
         assert dataset.metadata.ctx.issues.errors == set()
+        assert dataset.metadata.ctx.is_v1_1()
         for name in ("rows", "tables"):
             frame = pl.read_parquet(next((tmp_path / "releases").glob(f"*{_last(tmp_path)}/{name}.parquet")))
             records = list(dataset.records(name))
             assert len(records) == len(frame)
             assert len(records[0]) == len(frame.columns)
+
+
+def test_croissant_has_what_its_specification_asks_for(tmp_path: Path) -> None:
+    """Croissant 1.1: the required properties of a dataset, unique ids, and references to what is there."""
+    config = of_all_types(tmp_path)
+    describe(config)
+    found = json.loads((tmp_path / "releases/croissant.json").read_text())
+    asked = "@context @type conformsTo description license name url creator datePublished distribution"
+    assert {key for key in asked.split() if not found.get(key)} == set()
+    assert found["conformsTo"] == "http://mlcommons.org/croissant/1.1"
+    cr = {key for key, value in found["@context"].items() if str(value).startswith("cr:") or "cr:" in str(value)}
+    plain = {"@type", "@id", "name", "description", "contentUrl", "contentSize", "encodingFormat", "sha256"}
+    files = found["distribution"]
+    assert all({"@id", "name", "contentUrl", "encodingFormat", "sha256"} <= file.keys() <= plain for file in files)
+    fields = [field for records in found["recordSet"] for field in records["field"]]
+    assert all(field.keys() <= plain | cr and {"dataType", "source"} <= field.keys() for field in fields)
+    ids = [one["@id"] for one in (*files, *found["recordSet"], *fields)]
+    assert len(ids) == len(set(ids))
+    assert {field["source"]["fileObject"]["@id"] for field in fields} <= {file["@id"] for file in files}
 
 
 def _last(folder: Path) -> str:

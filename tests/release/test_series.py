@@ -15,7 +15,7 @@ from synthstream.errors import NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
-from synthstream.release.series import counted, steps
+from synthstream.release.series import Step, counted, steps
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
@@ -142,6 +142,9 @@ def test_a_step_has_the_error_of_its_own_window(tmp_path: Path) -> None:
             window.select(pl.col("ward").alias("value"), "measured", "stderr")
         )
     assert [end.day for end in series["end"].unique().sort()] == [4, 7, 9]
+    assert series.filter(pl.col("value") == "A")["whole"].to_list() == [True, True, False]
+    assert found.counts(every="3d").filter(~pl.col("whole"))["end"].dt.day().unique().to_list() == [9]
+    assert "whole" not in found.series("ward").columns
     days = found.series("ward").filter(pl.col("value") == "A")
     whole = found.series("ward", every="8d").filter(pl.col("value") == "A")
     assert days["measured"].sum() == pytest.approx(whole["measured"][0])
@@ -149,10 +152,13 @@ def test_a_step_has_the_error_of_its_own_window(tmp_path: Path) -> None:
 
 def test_steps_are_whole_ticks() -> None:
     weeks = Clock(start=datetime(2025, 11, 1), every="1w", horizon=None)
-    assert steps(weeks, "1y", newest=12) == [(0, 8), (9, 12)]  # the year begins with the tick of 2026-01-03
-    assert steps(weeks, "1q", newest=12) == [(0, 8), (9, 12)]
-    assert steps(weeks, "4w", newest=8) == [(0, 3), (4, 7), (8, 8)]
-    assert steps(weeks, None, newest=1) == [(0, 0), (1, 1)]
+    # The year begins with the tick of 2026-01-03; the quarter before it began a month before the stream.
+    assert steps(weeks, "1y", newest=12) == [Step(0, 8, whole=False), Step(9, 12, whole=False)]
+    assert steps(weeks, "1q", newest=20) == [Step(0, 8, whole=False), Step(9, 20, whole=False)]
+    assert steps(weeks, "1q", newest=21)[-1] == Step(9, 21)  # 13 weeks, and the next tick begins on 2026-04-04
+    assert steps(weeks, "1mo", newest=4) == [Step(0, 4)]  # no tick could have begun in November before the first
+    assert steps(weeks, "4w", newest=8) == [Step(0, 3), Step(4, 7), Step(8, 8, whole=False)]
+    assert steps(weeks, None, newest=1) == [Step(0, 0), Step(1, 1)]
     for every, says in (("3d", "shorter than a tick"), ("month", "use a number")):
         with pytest.raises(NotReleased, match=says):
             steps(weeks, every, newest=1)

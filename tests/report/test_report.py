@@ -29,6 +29,7 @@ from synthstream.report.association import chance_of, cramers_v, pairs, seen
 from synthstream.report.page import check_place, render, write_page
 from synthstream.report.places import axes_of
 from synthstream.report.public import public_page
+from synthstream.report.recent import _chart
 from synthstream.report.theorems import STATEMENTS
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
@@ -677,3 +678,16 @@ def test_the_newest_step_stands_beside_last_years(tmp_path: Path) -> None:
     page = public_page(config, tmp_path / "r.html", progress=quiet)
     assert "From 2025-05-01 to 2025-06-01, beside the same a year before" in page
     assert "ward: A" in page
+
+
+def test_a_step_that_is_not_over_is_a_dot_beside_its_line() -> None:
+    days = [datetime(2026, 1, day) for day in (1, 2, 3, 4, 5)]
+    part = pl.DataFrame({"start": days[:-1], "end": days[1:], "measured": [5.0, 6, 7, 1], "stderr": [1.0] * 4})
+    whole = _chart(part.with_columns(whole=pl.lit(value=True)), "All", small=False)
+    partly = _chart(part.with_columns(whole=pl.Series([True, True, True, False])), "All", small=False)
+    lines = [re.findall(r'class="line s1" d="([^"]*)"', page)[0] for page in (whole, partly)]
+    assert [line.count("L") for line in lines] == [3, 2]
+    assert ['class="dot' in page for page in (whole, partly)] == [False, True]
+    assert "2026-01-05</td><td>1 ± 1 (not whole)" in partly
+    assert "not over" in partly
+    assert "not whole" not in whole

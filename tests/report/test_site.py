@@ -23,6 +23,7 @@ from synthstream.cli.app import app
 from synthstream.environment import exchange
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.history import history_of
+from synthstream.release.points import PointRelease
 from synthstream.report.explorer import Explorer, library_name
 from synthstream.report.site import publish_site
 from synthstream.testing.environments import Interrupting, Recording, failing
@@ -37,12 +38,12 @@ def quiet(steps: list[int], doing: str) -> list[int]:
     return steps
 
 
-def begun(folder: Path, kind: str, *, ticks: int = streams.TICKS, extra: str = "") -> StreamConfig:
+def begun(folder: Path, kind: str, *, ticks: int = streams.TICKS, extra: str = "", number: int = 3000) -> StreamConfig:
     """A stream of a kind with some releases."""
     streams.configured(folder, kind)
     path = folder / "stream.toml"
     path.write_text(path.read_text() + extra)
-    streams.rows(3000, 3).write_parquet(folder / "rows-1.parquet")
+    streams.rows(number, 3).write_parquet(folder / "rows-1.parquet")
     config = StreamConfig.from_toml(path.read_text(), base=folder)
     release(config, ticks)
     return config
@@ -70,7 +71,7 @@ def cells_of(site: Path, tick: int) -> dict[str, Any]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[StreamConfig, Path]]:
     folder, found = tmp_path_factory.mktemp("sites"), {}
     for kind in ("refresh", "always", "epochs", "selective", "points"):
-        config = begun(folder / kind, kind)
+        config = begun(folder / kind, kind, number=40 if kind == "epochs" else 3000)  # few: epochs of several ticks
         assert publish_site(config, folder / kind / "site", progress=quiet)
         found[kind] = config, folder / kind / "site"
     return found
@@ -147,7 +148,7 @@ def test_its_windows_are_those_of_the_package(made: dict[str, tuple[StreamConfig
     assert synthstream.releases(site).last.tables.equals(found.last.tables)
     for position, column in enumerate(config.schema.names):
         table = next(q for q, t in enumerate(facts["tables"]) if t[0] == [position])
-        place = sum(size for columns, size, _ in facts["tables"][:table] if len(columns) < 2)
+        place = sum(size for columns, size, *_ in facts["tables"][:table] if len(columns) < 2)
         for first, last in (*map(tuple, spans[1:3]), (2, 6)):
             window = found.between(at[first], at[last + 1]).table([column])
             values = np.subtract(facts["singles"][last], facts["singles"][first - 1])[place : place + window.height]
@@ -165,9 +166,9 @@ def test_its_windows_are_those_of_the_package(made: dict[str, tuple[StreamConfig
 def test_pairs_are_those_of_the_package_between_refreshes(made: dict[str, tuple[StreamConfig, Path]]) -> None:
     config, site = made["refresh"]
     facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
-    after, until = facts["refreshes"][-2:]
+    after, until = facts["moments"][-2:]
     table = next(q for q, t in enumerate(facts["tables"]) if len(t[0]) == 2)
-    begin = sum(size for _, size, _ in facts["tables"][:table])
+    begin = sum(size for _, size, *_ in facts["tables"][:table])
     noise = facts["tables"][table][2]
     window = found.between(facts["at"][after + 1], facts["at"][until + 1]).table(list(config.schema.names[:2]))
     a, b = cells_of(site, after), cells_of(site, until)
@@ -176,6 +177,34 @@ def test_pairs_are_those_of_the_package_between_refreshes(made: dict[str, tuple[
     np.testing.assert_allclose(values, window["measured"], atol=0.002)
     variance = a["shared"][noise][after] + b["shared"][noise][until] - 2 * b["shared"][noise][after]
     np.testing.assert_allclose(np.sqrt(variance), window["stderr"][0], rtol=1e-4)
+
+
+def test_sums_of_epochs_are_those_of_the_package(made: dict[str, tuple[StreamConfig, Path]]) -> None:
+    config, site = made["epochs"]
+    facts, found = facts_of(site), synthstream.releases(config.base / "stream.toml")
+    spans, variances = facts["steps"]["epoch"]
+    assert max(last - first for first, last in spans) > 0
+    assert facts["moments"] == [last for _, last in spans]
+    for position, column in enumerate(config.schema.names):
+        series = found.series(column)
+        table = next(q for q, t in enumerate(facts["tables"]) if t[0] == [position])
+        here = slice(sum(t[1] for t in facts["tables"][:table]), sum(t[1] for t in facts["tables"][: table + 1]))
+        noise = facts["tables"][table][2]
+        for (first, last), row in zip(spans, variances, strict=True):
+            own = series.filter(pl.col("end").dt.strftime("%Y-%m-%d") == facts["at"][last + 1])
+            assert f"{own['start'][0]:%Y-%m-%d}" == facts["at"][first]
+            so_far = np.array(facts["singles"][last][here])
+            before = np.array(facts["singles"][first - 1][here]) if first else 0.0
+            np.testing.assert_allclose(so_far - before, own["measured"], atol=0.002)
+            np.testing.assert_allclose(np.sqrt(row[noise]), own["stderr"][0], rtol=1e-4)
+            cells = cells_of(site, last)
+            assert cells["measured"][here] == facts["singles"][last][here]
+            shared = [cells["shared"][noise][end] for end in facts["moments"] if end <= last]
+            np.testing.assert_allclose(shared, np.cumsum([v[noise] for v in variances[: len(shared)]]), rtol=1e-4)
+    total = found.series()
+    np.testing.assert_allclose(np.diff([0, *(row[0] for row in facts["singles"])]), total["measured"], atol=0.002)
+    variance = [row[facts["tables"][0][2]] for row in facts["steps"]["tick"][1]]
+    np.testing.assert_allclose(np.sqrt(variance), total["stderr"], rtol=1e-4)
 
 
 def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[StreamConfig, Path]]) -> None:
@@ -187,7 +216,15 @@ def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[Stream
     parts = np.split(np.array(cells["count"]), np.cumsum(sizes)[:-1])
     rows = len(pl.read_parquet(config.base / "releases/000007/rows.parquet"))
     assert [abs(part.sum() - rows) <= part.size for part in parts] == [True] * 3
-    assert len(facts["columns"][0]["edges"]) == sizes[0] + 1
+    edges = facts["columns"][0]["edges"]
+    assert len(edges) == sizes[0] + 1
+    for tick in (2, 7):
+        release = synthstream.releases(config.base / "stream.toml").at(tick)
+        assert isinstance(release, PointRelease)
+        for place in (0, sizes[0] - 1):
+            count, error = release.mass({"x": edges[place]}, {"x": edges[place + 1]})
+            assert facts["singles"][tick][place] == pytest.approx(count, abs=0.5)
+            assert facts["errors"][tick][place] == pytest.approx(error, abs=0.06)
 
 
 # -- again, and later ------------------------------------------------------------------------------------------------
@@ -222,8 +259,31 @@ def test_what_an_old_script_says_of_other_releases_is_not_believed(
     other = script.replace(facts["heads"][2], "0" * 64)
     for before in (None, "", "no script", script, other, script.replace('"singles":', '"gone":')):
         assert explorer.facts(before) == script
+    assert explorer.facts(script.replace('"errors":', '"gone":').replace('"singles":[[', '"singles":[[9,')) == script
     wrong = script.replace(json.dumps(facts["singles"][2], separators=(",", ":")), "[0]")
     assert explorer.facts(wrong) == wrong  # of the same releases it is
+
+
+def test_older_releases_have_csv_files_where_they_are_asked_for(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "always", ticks=3), tmp_path / "site"
+    publish_site(config, site, progress=quiet)
+    before = streams.published(site)
+    assert publish_site(config, site, csv=True, progress=quiet)
+    after = streams.published(site)
+    assert before.items() <= after.items()
+    new = {f"releases/{tick:06d}/{name}.csv" for tick in range(3) for name in ("rows", "series", "tables")}
+    assert after.keys() - before.keys() == new
+    for name in new:
+        text = pl.read_csv(io.BytesIO(after[name]), infer_schema=False)
+        assert text.shape == pl.read_parquet(io.BytesIO(after[name.replace(".csv", ".parquet")])).shape
+    assert not publish_site(config, site, csv=True, progress=quiet)
+    with pytest.raises(Ended):
+        publish_site(config, tmp_path / "ended", csv=True, progress=quiet, env=Interrupting(end, at="rename file"))
+    publish_site(config, tmp_path / "ended", csv=True, progress=quiet)
+    assert streams.published(tmp_path / "ended") == after
+    (tmp_path / "releases/000001/rows.parquet").unlink()
+    publish_site(config, site, progress=quiet)
+    assert not list((site / "releases/000001").glob("rows*"))
 
 
 def test_rows_that_the_publisher_drops_go(tmp_path: Path) -> None:

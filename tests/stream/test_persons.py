@@ -392,7 +392,7 @@ def test_the_promise_names_the_person(tmp_path: Path) -> None:
     assert "all events of any one person (at most 3 count) being added or removed" in found.words
     assert "whether or not any one person was in the stream" in found.meaning
     assert any("about 3 times as large" in caution.words for caution in found.cautions)
-    assert found.claim.theorems[-1] == "group"
+    assert found.claim.theorems[-2:] == ("group", "exact-gaussian")
     assert found.claim.fits(config.privacy.budget)
     event = plan(configured(tmp_path / "event", TOML))
     assert found.forecasts[-1].stderr[1] == pytest.approx(3 * event.forecasts[-1].stderr[1], rel=1e-4)
@@ -411,7 +411,7 @@ def test_periods_promise_less_and_say_so(tmp_path: Path) -> None:
     assert "within any one period of 3d" in found.words
     assert "protected k times less" in found.meaning
     assert "Periods are fixed" in found.meaning
-    assert found.claim.theorems[-1] == "participation"
+    assert found.claim.theorems[-2:] == ("participation", "exact-gaussian")
 
 
 def test_the_command_line_speaks_of_persons(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from fractions import Fraction
 
 import pytest
 
+from synthstream.accounting.zcdp import delta_for, epsilon_for, rho_for
 from synthstream.errors import BudgetExceeded
 from synthstream.kernel.spending import Ledger
-from synthstream.privacy import Budget, Claim, Unit, compose, delta_for, epsilon_for, rho_for
+from synthstream.privacy import Budget, Claim, Unit, compose
 
 
 def claim(*, rho: float = 0.0, pure: float | None = None) -> Claim:
@@ -123,9 +124,9 @@ def test_an_impossible_budget_is_refused(epsilon: float, delta: float, says: str
 
 
 def test_claims_add_up() -> None:
-    assert compose([claim(rho=0.25), claim(rho=0.5)]) == (Fraction(3, 4), None)
-    assert compose([claim(rho=0.125, pure=0.5), claim(rho=0.125, pure=0.5)]) == (Fraction(1, 4), Fraction(1))
-    assert compose([claim(rho=0.125, pure=0.5), claim(rho=0.5)]) == (Fraction(5, 8), None)
+    assert compose([claim(rho=0.25), claim(rho=0.5)]) == (Fraction(3, 4), None, None)
+    assert compose([claim(rho=0.125, pure=0.5), claim(rho=0.125, pure=0.5)]) == (Fraction(1, 4), Fraction(1), None)
+    assert compose([claim(rho=0.125, pure=0.5), claim(rho=0.5)]) == (Fraction(5, 8), None, None)
 
 
 def test_the_ledger_refuses_the_charge_too_many() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from synthstream import privacy
+from synthstream.accounting import zcdp
+from synthstream.accounting.zcdp import delta_for, epsilon_for, rho_for
 from synthstream.privacy import (
     EVENT,
     Budget,
@@ -18,10 +20,7 @@ from synthstream.privacy import (
     Unit,
     above,
     below,
-    delta_for,
-    epsilon_for,
     l1_sensitivity,
-    rho_for,
 )
 
 PERSON = Unit(kind="person", max_events=20)
@@ -239,7 +238,7 @@ def test_delta_is_never_above_one() -> None:
 def test_where_both_forms_disagree_next_to_no_epsilon_is_enough(part: float) -> None:
     """Rounded up, delta at epsilon = 0 is a little above what is sought there: a delta between the two has no root."""
     rho = 1e-12
-    low, high = privacy._sought(rho, 0.0), delta_for(rho, epsilon=0.0)
+    low, high = zcdp._sought(rho, 0.0), delta_for(rho, epsilon=0.0)
     assert low < high
     found = epsilon_for(rho, delta=low + part * (high - low))
     assert 0 < found < 1e-9

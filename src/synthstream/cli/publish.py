@@ -14,6 +14,9 @@ from synthstream.cli.runtime import when_stopped
 def publish_command(
     config: ConfigPath,
     site: Annotated[Path, typer.Argument(help="The folder of the site; made if it is not there.", show_default=False)],
+    csv: Annotated[
+        bool, typer.Option("--csv", help="CSV files beside older releases too, not the newest alone.")
+    ] = False,
     simulate: Simulate = False,
 ) -> None:
     """Write a site of static files about what was published: report, explorer, releases, downloads.
@@ -30,5 +33,5 @@ def publish_command(
     if simulate:
         warn(console())
     when_stopped(lambda: "The site is as it was, or as it should be. Say the same again.")
-    changed = publish_site(loaded, site, progress=bar)
+    changed = publish_site(loaded, site, csv=csv, progress=bar)
     say(f"{site / 'index.html'}: {'made from published releases alone' if changed else 'is up to date'}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Strict, Tag, model_validator
@@ -134,6 +134,13 @@ class _Category(_Column):
     values: _Values
     missing: str | None = None
     other: str | None = None
+    regions: Name | None = None
+    region_key: Name | None = None
+
+    @property
+    def words(self) -> Words:
+        """See :class:`_Column`."""
+        return replace(super().words, regions=self.regions, region_key=self.region_key)
 
 
 class _Boolean(_Column):
@@ -229,7 +236,9 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
     Raises:
         ConfigError, SchemaError: there is no such column.
     """
-    settings = section.model_dump(exclude={"type", "label", "description", "unit"})
+    settings = section.model_dump(exclude={"type", *(told.name for told in fields(Words))})
+    if section.words.region_key is not None and section.words.regions is None:
+        raise ConfigError("region_key: has no effect without regions; name the GeoJSON file, or leave it out")
     if section.type == "number" and section.bins is None:
         raise ConfigError(
             'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '

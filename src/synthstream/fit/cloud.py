@@ -158,7 +158,8 @@ class Cloud:
         """Mass of a region, and its standard error.
 
         Args:
-            inside: share of each node's volume that lies in the region, shape ``(2**level,)``.
+            inside: share of each node's volume that lies in the region, shape ``(2**level,)``; or of the nodes of any
+                level above, for a region that is as even in each of them.
 
         The estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
         in each node half the difference of its share in the left and right half times left minus right. So its variance
@@ -167,10 +168,11 @@ class Cloud:
         were anything from -1 to 1, the same in all of them.
         """
         share = np.asarray(inside, dtype=np.float64)
-        found = float(self.held @ share)
-        variance = (found - float(self.plain @ share)) ** 2
-        variance += float(self.held @ (share * (1 - share))) ** 2 * 4 / 3
-        for error in _by_level(self.plain_errors)[::-1]:
+        held, plain = (masses.reshape(share.size, -1).sum(axis=1) for masses in (self.held, self.plain))
+        found = float(held @ share)
+        variance = (found - float(plain @ share)) ** 2
+        variance += float(held @ (share * (1 - share))) ** 2 * 4 / 3
+        for error in _by_level(self.plain_errors[: share.size])[::-1]:
             left, right = share[0::2], share[1::2]
             variance += float(error @ ((left - right) / 2) ** 2)
             share = (left + right) / 2

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig
-from synthstream.privacy import Claim, above, compose, epsilon_for
+from synthstream.privacy import Claim, above, compose
 from synthstream.synthesizers.succession import Promise, promise_of
 
 
@@ -93,17 +94,16 @@ def _life(life: StreamConfig, config: StreamConfig) -> tuple[str, Path]:
 
 def _sum(lines: Sequence[Line]) -> Sum:
     claims = [line.promise.claim for line in lines]
-    rho, pure = compose(claims)
+    rho, pure, least = compose(claims)
     budgets = [line.promise.budget for line in lines]
     delta = 0.0 if pure is not None else max(budget.delta for budget in budgets)
-    found = [above(pure)] if pure is not None else [epsilon_for(above(rho), delta=delta)]
     plain = tuple(above(sum((Fraction(getattr(b, key)) for b in budgets), Fraction(0))) for key in ("epsilon", "delta"))
     return Sum(
         unit=_who(claims[0]),
         neighbours=claims[0].neighbours,
         streams=tuple(line.name for line in lines),
         rho=above(rho),
-        epsilon=min(found),
+        epsilon=replace(claims[0], rho=rho, pure=pure, least=least).epsilon(delta),
         delta=delta,
         plain=(plain[0], plain[1]),
     )

@@ -129,7 +129,7 @@ class Epochs(TableMechanism):
     @cached_property
     def running(self) -> FloatArray:
         """Noise per unit of sensitivity of what is counted at every tick: the total, and maybe rows of either sign."""
-        return self.multipliers_of(np.full(1 + self.counts_rows, self.shares.running))
+        return self.multipliers_of(np.full(1 + self.counts_rows, self.shares.running), self.whole())
 
     @property
     def total_multiplier(self) -> float:
@@ -139,7 +139,8 @@ class Epochs(TableMechanism):
     @cached_property
     def scales(self) -> FloatArray:
         """Noise scale of a cell of each table in an epoch, shape ``(marginals,)``; 1 for the total, which has none."""
-        return self.multipliers_of(np.where(self.order == 0, self.changed / self.budget.epsilon, self.shares.tables))
+        shares = np.where(self.order == 0, self.changed / self.budget.epsilon, self.shares.tables)
+        return self.multipliers_of(shares, self.whole())
 
     @property
     def choice_epsilon(self) -> float:

@@ -18,7 +18,7 @@ from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
 from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences
-from synthstream.privacy import WIDER, Claim
+from synthstream.privacy import WIDER, Claim, least_of
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
 from synthstream.strategies.variances import variance_of
@@ -99,9 +99,20 @@ class Points(Mechanism):
     @cached_property
     def parts(self) -> tuple[float, float]:
         """Cost of the number of events, and of an epoch: in epsilon (pure) or rho, rounded down."""
-        whole = self.budget.epsilon if self.budget.pure else float(self.budget.rho)
         number, epoch = of_points(number_is_public=self.number_is_public)
+        whole = self.whole(self._least(number, epoch))
         return number * whole * (1 - 1e-9), epoch * whole * (1 - 1e-9)
+
+    def _least(self, number: float, epoch: float) -> Fraction | None:
+        """Least variance of any draw, if the number of events and an epoch cost so much; ``None`` for Laplace noise.
+
+        A reading at the end of an epoch is of whole counts; counters have finer grids, so wider draws on them.
+        """
+        if self.budget.pure:
+            return None
+        found = [how.least(self.scale(epoch)) for how in self._levels.values()]
+        found += [] if self.total is None else [self.total.least(self.scale(number))]
+        return least_of([Fraction(self.scale(epoch)) ** 2, *found])
 
     def scale(self, cost: float, units: int = WHOLE) -> float:
         """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / WHOLE``; rounded up."""
@@ -128,7 +139,8 @@ class Points(Mechanism):
         number = [] if self.total is None else [self.scale(self.parts[0])]
         cost, theorems = Fraction(self.parts[1]) + self.cost_of(number), {how.theorem for how in self._counters}
         public = "the number of events of every tick, " if self.number_is_public else ""
-        return self.claimed(cost, sorted(theorems), public=f"{public}box, partition, clock and budget split")
+        facts = f"{public}box, partition, clock and budget split"
+        return self.claimed(cost, sorted(theorems), public=facts, least=self._least(*self.parts))
 
     @cached_property
     def _counters(self) -> list[Counter]:

@@ -60,9 +60,12 @@ class Mechanism:
             wide = "the noise would be wider than can be drawn"
             raise ValueError(f"epsilon = {self.budget.epsilon:g} is too small for {what}: {wide}{advice}")
 
-    def multipliers_of(self, shares: FloatArray) -> FloatArray:
-        """Noise per unit of sensitivity that shares of the budget pay for, rounded up; 0 for a share of 0."""
-        whole = self.budget.epsilon if self.noise == "laplace" else float(self.budget.rho)
+    def whole(self, least: Fraction | None = None) -> float:
+        """What all may cost: an epsilon, or a rho, if no draw has less variance; see :meth:`Budget.spendable`."""
+        return self.budget.epsilon if self.noise == "laplace" else float(self.budget.spendable(least))
+
+    def multipliers_of(self, shares: FloatArray, whole: float) -> FloatArray:
+        """Noise per unit of sensitivity that shares of a whole pay for, rounded up; 0 for a share of 0."""
         paid = np.where(shares > 0, whole * shares, np.inf)
         exact = self.changed / paid if self.noise == "laplace" else np.sqrt(self.squared / (2 * paid))
         return np.asarray(exact * WIDER)
@@ -74,14 +77,18 @@ class Mechanism:
             return sum((self.changed / m for m in exact), Fraction(0))
         return sum((self.squared / (2 * m * m) for m in exact), Fraction(0))
 
-    def claimed(self, cost: Fraction, theorems: Sequence[str], *, public: str) -> Claim:
-        """The promise for a cost: an epsilon (Laplace) or a rho. ``public``: which facts it trusts to be public."""
+    def claimed(self, cost: Fraction, theorems: Sequence[str], public: str, least: Fraction | None = None) -> Claim:
+        """The promise for a cost: an epsilon (Laplace) or a rho. ``public``: which facts it trusts to be public.
+
+        ``least``: least variance of any draw, of Gaussian noise.
+        """
         pure = cost if self.noise == "laplace" else None
         return Claim(
             unit=self.unit,
             neighbours=self.neighbours,
             rho=cost if pure is None else pure * pure / 2,
             pure=pure,
+            least=least,
             horizon=self.horizon,
             theorems=tuple(dict.fromkeys([self.theorem, *theorems])),
             trusts=(f"{public} are public",),

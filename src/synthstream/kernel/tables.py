@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,7 +17,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.spending import Mechanism
 from synthstream.kinds import Split
 from synthstream.measured import Measured, fingerprint_of
-from synthstream.privacy import Claim
+from synthstream.privacy import Claim, least_of
 from synthstream.strategies.combined import Combined
 from synthstream.strategies.shares import at_every_tick, at_refreshes
 from synthstream.strategies.times import RefreshTimes, refuse_growth
@@ -123,12 +124,14 @@ class Marginals(TableMechanism):
     @cached_property
     def multipliers(self) -> FloatArray:
         """Noise per unit of sensitivity for each marginal, shape ``(marginals,)``, rounded up to fit the budget."""
-        return self.multipliers_of(self.shares)
+        least = self.counter.least(float(np.sqrt(self.squared / (2 * self.shares.max()))))
+        return self.multipliers_of(self.shares, self.whole(least))
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
         cost = self.cost_of(self.multipliers.tolist())
-        return self.claimed(cost, [self.counter.theorem], public="schema, workload, clock and budget split")
+        least, public = self.counter.least(float(self.multipliers.min())), "schema, workload, clock and budget split"
+        return self.claimed(cost, [self.counter.theorem], public=public, least=least)
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of each cell of each marginal after a tick, shape ``(marginals,)``. Public."""
@@ -257,18 +260,32 @@ class Refreshed(TableMechanism):
     @cached_property
     def at_ticks(self) -> FloatArray:
         """Noise per unit of sensitivity of each table at every tick, shape ``(marginals,)``; 0 where it has none."""
-        return self.multipliers_of(at_refreshes(self.workload)[0])
+        return self.multipliers_of(at_refreshes(self.workload)[0], self._rho)
 
     @cached_property
     def at_refreshes(self) -> FloatArray:
         """The same at refreshes."""
-        return self.multipliers_of(at_refreshes(self.workload)[1])
+        return self.multipliers_of(at_refreshes(self.workload)[1], self._rho)
+
+    @cached_property
+    def _rho(self) -> float:
+        """What all tables together may cost."""
+        return self.whole(self._least(*(self.multipliers_of(part, 1.0) for part in at_refreshes(self.workload))))
+
+    def _least(self, at_ticks: FloatArray, at_refreshes: FloatArray) -> Fraction | None:
+        """Least variance of any draw, of all three counters."""
+        parts = ((self.counter, at_ticks), (self.singles, at_refreshes), (self.larger, at_refreshes))
+        return least_of(how.least(float(drawn[drawn > 0].min())) for how, drawn in parts)
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
         cost = self.cost_of(m for m in [*self.at_ticks.tolist(), *self.at_refreshes.tolist()] if m > 0)
         theorems = ["marginals", self.larger.theorem, self.counter.theorem]
-        return self.claimed(cost, theorems, public="schema, workload, clock, refreshes and budget split")
+        least, public = (
+            self._least(self.at_ticks, self.at_refreshes),
+            "schema, workload, clock, refreshes and budget split",
+        )
+        return self.claimed(cost, theorems, public=public, least=least)
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of each cell of each table as it is known after a tick, shape ``(marginals,)``. Public."""

@@ -30,10 +30,11 @@ _WHAT = {
     "series": "Counts of the newest tick, and of all so far, with the error of their noise.",
 }
 
-# What the specification asks every Croissant 1.0 file to begin with.
+# What the specification asks every Croissant 1.1 file to begin with, and what tools know from 1.0.
 _TERMS = """
-citeAs column equivalentProperty extract field fileProperty fileObject fileSet format includes isLiveDataset jsonPath
-key md5 parentField path recordSet references regex repeated replace samplingRate separator source subField transform
+annotation arrayShape citeAs column containedIn equivalentProperty excludes extract field fileProperty fileObject
+fileSet format includes isArray isLiveDataset jsonPath key md5 parentField path readLines recordSet references regex
+repeated replace samplingRate sdVersion separator source subField transform unArchive value
 """
 _CONTEXT: dict[str, Any] = {
     "@language": "en",
@@ -263,7 +264,7 @@ def _field(field: FieldFacts) -> dict[str, Any]:
 
 
 def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
-    """The newest release as a Croissant 1.0 dataset."""
+    """The newest release as a Croissant 1.1 dataset."""
     about, manifest = config.publication, newest.manifest
     organization = None
     if about.publisher or about.contact:
@@ -275,7 +276,7 @@ def croissant(config: StreamConfig, newest: _Newest) -> dict[str, Any]:
         {
             "@context": _CONTEXT,
             "@type": "sc:Dataset",
-            "conformsTo": "http://mlcommons.org/croissant/1.0",
+            "conformsTo": "http://mlcommons.org/croissant/1.1",
             "name": _title(config, newest),
             "description": _description(config, newest),
             "version": newest.version,

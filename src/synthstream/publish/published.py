@@ -27,7 +27,7 @@ from synthstream.publish.windows import window
 from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release
 from synthstream.release.rows import weight_name
-from synthstream.release.series import lines, only, steps
+from synthstream.release.series import Step, lines, only, steps
 from synthstream.release.window import Moment, Window, moment_of
 from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
@@ -184,7 +184,8 @@ class Releases:
 
         Returns:
             A line for each step, and value: ``start`` and ``end`` on the stream's own wall clock; ``value``, if there
-            is a column; ``measured`` and its standard error ``stderr``, null if not known.
+            is a column; ``measured`` and its standard error ``stderr``, null if not known. With ``every``, also
+            ``whole``: false for a step that is not over, or that began before the stream, such as its first month.
 
         Raises:
             SchemaError: there is no such column, or no table of it alone.
@@ -194,7 +195,7 @@ class Releases:
         Example: ``releases.series("zone", every="1mo")``
         """
         marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
-        for first, counted in self._counted(every):
+        for (first, _, whole), counted in self._counted(every):
             tables = counted.workload.marginals
             if every is not None and first < recorded:
                 continue
@@ -203,16 +204,20 @@ class Releases:
                     f"series: {column or 'the total'} is not known at the end of every tick, so not for every "
                     f"{every}. Leave 'every' out: each line then says from when to when it counts."
                 )
-            found.append(self._lines(only(counted, [tables.index(marginal)] if marginal in tables else [])))
+            lines = self._lines(only(counted, [tables.index(marginal)] if marginal in tables else []))
+            found.append(lines if every is None else lines.with_columns(whole=pl.lit(whole)))
         if not found:
             raise NotReleased(f"series: no step of {every} lies after {column!r} was first recorded. Leave 'every' out")
         return pl.concat(found).drop("tick", "column", "span", *([] if marginal else ["value"]))
 
     def counts(self, *, every: str | None = None) -> pl.DataFrame:
         """As :meth:`series`, of the total and all columns at once, as far as they are known: with ``column`` beside
-        ``value``, null for the total.
+        ``value``, null for the total, and always with ``whole``.
         """
-        found = [self._lines(_since(first, counted)) for first, counted in self._counted(every)]
+        found = [
+            self._lines(_since(step.first, counted)).with_columns(whole=pl.lit(step.whole))
+            for step, counted in self._counted(every)
+        ]
         return pl.concat(found).drop("tick", "span")
 
     def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
@@ -228,19 +233,19 @@ class Releases:
         """
         clock, builder = self.config.clock, self._builder(self._newest())
         spans = steps(clock, every, newest=self._newest())
-        now = spans[-1] if every is None or len(spans) == 1 else spans[-2]
-        starts = [clock.boundary(first) for first, _ in spans]
+        now = spans[-1] if spans[-1].whole or len(spans) == 1 else spans[-2]
+        starts = [clock.boundary(step.first) for step in spans]
         before = starts[spans.index(now)] - timedelta(days=365.25)
         then = min(spans, key=lambda span: abs(starts[spans.index(span)] - before))
         length = starts[min(1, len(spans) - 1)] - starts[0]
         newest = self._newest()
-        known = [_since(first, builder.counted(first, last, at=newest)) for first, last in (now, then)]
+        known = [_since(step.first, builder.counted(step.first, step.last, at=newest)) for step in (now, then)]
         frames = [self._lines(one).drop("tick", "span") for one in known]
         if abs(starts[spans.index(then)] - before) > max(length, timedelta(days=1)) or then == now:
             frames = [frame.clear() for frame in frames]
         both = frames[0].join(frames[1], on=["column", "value"], how="inner", suffix="_then", nulls_equal=True)
         tables = {m: q for q, m in enumerate(cast(Workload, self.config.workload).marginals)}
-        common = between_spans(partial(builder.covariance, at=newest), now, then)
+        common = between_spans(partial(builder.covariance, at=newest), now[:2], then[:2])
         names = self.config.schema.names
         place = [tables[() if name is None else (names.index(name),)] for name in both["column"]]
         covariance = pl.Series("covariance", common[place], dtype=pl.Float64)
@@ -248,15 +253,15 @@ class Releases:
         both = both.with_columns(difference=pl.col("measured") - pl.col("measured_then"), stderr_difference=error)
         return both.rename({"measured_then": "then"}).with_columns(z=pl.col("difference") / pl.col("stderr_difference"))
 
-    def _counted(self, every: str | None) -> Iterator[tuple[int, Measured]]:
-        """The first tick of each step, and what was counted in it; each release is checked."""
+    def _counted(self, every: str | None) -> Iterator[tuple[Step, Measured]]:
+        """Each step, and what was counted in it; each release is checked."""
         newest = self._newest()
         if self.config.workload is None:
             raise NotReleased("series: a stream of points has no tables; ask single releases for mass(lower, upper)")
         builder = self._builder(newest)
-        for first, last in steps(self.config.clock, every, newest=newest):
-            self._check(builder, last)
-            yield first, builder.counted(first, last, at=newest)
+        for step in steps(self.config.clock, every, newest=newest):
+            self._check(builder, step.last)
+            yield step, builder.counted(step.first, step.last, at=newest)
 
     def _lines(self, counted: Measured) -> pl.DataFrame:
         return lines(self.config.schema, counted, self.config.clock.boundary, span="tick")

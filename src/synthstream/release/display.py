@@ -10,7 +10,7 @@ import polars as pl
 
 from synthstream.errors import SinkError
 from synthstream.measured import NOT_PRIVATE
-from synthstream.schema.columns import Column, Words
+from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
 
 # Rows that are shown.
@@ -79,7 +79,7 @@ def framed(name: str, about: str, claim: str, *, body: str = "", secure: bool = 
 
 def _column(column: Column) -> str:
     """What is told of a column, if anything is."""
-    if column.words == Words():
+    if not (column.words.label or column.words.description or column.words.unit):
         return ""
     description = "" if column.words.description is None else f": {escape(column.words.description)}"
     return f'<p style="margin: 0.2em 0"><code>{escape(column.name)}</code> {escape(column.title)}{description}</p>'

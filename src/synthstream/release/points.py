@@ -45,7 +45,7 @@ class Masses(Model, Protocol):
         """Codes of ``n`` points, shape ``(n, columns)``."""
 
     def mass(self, inside: FloatArray) -> tuple[float, float]:
-        """Mass of a region, given by the part of each node that lies in it, and its standard error."""
+        """Mass of a region, given by the part of each node of any level that lies in it, and its standard error."""
 
     def distance(self) -> float:
         """A forecast of W1 to the true events, in widths of the box."""

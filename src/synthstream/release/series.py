@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -135,7 +135,15 @@ def _named(schema: Schema, workload: Workload) -> pl.DataFrame:
     return pl.DataFrame({"column_1": nothing, "value_1": nothing})
 
 
-def steps(clock: Clock, every: str | None, *, newest: int) -> list[tuple[int, int]]:
+class Step(NamedTuple):
+    """First and last tick of a step; not whole: it began before the stream, or is not over."""
+
+    first: int
+    last: int
+    whole: bool = True
+
+
+def steps(clock: Clock, every: str | None, *, newest: int) -> list[Step]:
     """First and last ticks of steps of equal length, up to the newest release.
 
     A tick belongs to the step that it begins in, and is never divided. Months, quarters and years are those of the
@@ -149,11 +157,11 @@ def steps(clock: Clock, every: str | None, *, newest: int) -> list[tuple[int, in
 
     Example:
         >>> weeks = Clock(start=datetime(2026, 1, 1), every="1w", horizon=None)
-        >>> steps(weeks, "1mo", newest=8)
-        [(0, 4), (5, 8)]
+        >>> [tuple(step) for step in steps(weeks, "1mo", newest=7)]
+        [(0, 4, True), (5, 7, False)]
     """
     if every is None:
-        return [(tick, tick) for tick in range(newest + 1)]
+        return [Step(tick, tick) for tick in range(newest + 1)]
     if not (found := EVERY.fullmatch(every)):
         raise NotReleased(f'series: every = {every!r}: use a number and m, h, d, w, mo, q or y, as in "4w"')
     start = clock.boundary(0).replace(tzinfo=None)
@@ -167,4 +175,9 @@ def steps(clock: Clock, every: str | None, *, newest: int) -> list[tuple[int, in
         while coarse.boundary(at + 1) <= clock.boundary(tick):
             at += 1
         groups.setdefault(at, []).append(tick)
-    return [(group[0], group[-1]) for group in groups.values()]
+    over = coarse.boundary(at + 1) <= clock.boundary(newest + 1)
+    begun = coarse.boundary(min(groups)) + (clock.boundary(1) - clock.boundary(0)) > clock.boundary(0)
+    return [
+        Step(group[0], group[-1], whole=(step > min(groups) or begun) and (step < at or over))
+        for step, group in groups.items()
+    ]

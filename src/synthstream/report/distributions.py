@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ from synthstream.workload import FloatArray
 
 # How many standard errors an error bar reaches to either side.
 REACH = 2.0
+# Parts of dates whose numbers have names.
+_PARTS = {
+    "hour": [f"{hour:02d}:00" for hour in range(24)],
+    "weekday": ["", *calendar.day_name],
+    "month": [*calendar.month_name],
+}
 _SHOWN, _LARGEST, _MOST_BARS = 8, 4, 24
 QUANTILES = (0.1, 0.5, 0.9)
 
@@ -48,6 +55,7 @@ class Card:
     now: Markup
     history: tuple[Markup, ...]
     note: str
+    map: Markup | None = None
 
 
 def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:
@@ -123,7 +131,10 @@ def labels_of(column: Column) -> list[str]:
     edges: tuple[float, ...] = getattr(column, "edges", ())
     if column.type == "number" and edges:
         return [*ranges(edges), *column.own_cells]
-    if isinstance(column, Datetime) and column.part is None:  # where a bin begins; to the day, if it is as long
+    if isinstance(column, Datetime) and column.part is not None:
+        names = _PARTS.get(column.part)
+        return [*(names[int(label)] if names else label for label in column.value_labels), *column.own_cells]
+    if isinstance(column, Datetime):  # where a bin begins; to the day, if it is as long
         digits = 10 if edges[1] - edges[0] >= 86_400 else 16
         return [*(label[:digits].replace("T", " ") for label in column.value_labels), *column.own_cells]
     return [label.replace("..", " to ") for label in column.labels]

@@ -13,17 +13,21 @@ from datetime import datetime
 from functools import cache, cached_property
 from importlib import import_module
 from io import BytesIO
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from synthstream.errors import NotReleased, SinkError
+from synthstream.publish.folder import SERIES
 from synthstream.publish.history import History, Tick
 from synthstream.publish.published import Releases
 from synthstream.release.series import steps
+from synthstream.report.association import pairs
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, grid_of_nodes, masses_of
+from synthstream.report.regions import regions_of
 from synthstream.report.scales import ranges
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
@@ -31,6 +35,8 @@ from synthstream.workload import FloatArray, IntArray
 
 # Calendar steps of series beside the tick.
 _STEPS = {"month": "1mo", "quarter": "1q", "year": "1y"}
+# All events together, as if they were a column of one value.
+_ALL = {"name": "All events", "labels": ["all"], "edges": [], "values": 1, "ordered": True, "kind": ""}
 _FACTS, _CELLS = "synthstream.facts(", "synthstream.cells("
 
 
@@ -40,11 +46,13 @@ class Explored(NamedTuple):
     Args:
         columns: positions.
         noise: tables with one number share all covariances; -1: no error is known.
+        late: whether it is measured at some ticks alone, see :meth:`Explorer.moments`.
     """
 
     columns: tuple[int, ...]
     size: int
     noise: int
+    late: bool = False
 
 
 class Explorer:
@@ -59,8 +67,12 @@ class Explorer:
         self._columns = found.config.schema.columns
 
     @cached_property
+    def _releases(self) -> Releases:
+        return Releases(self._config, sink=self._found.sink)
+
+    @cached_property
     def _covariance(self) -> Any:
-        return Releases(self._config).covariance(self._found.newest.tick)
+        return self._releases.covariance(self._found.newest.tick)
 
     @cached_property
     def running(self) -> bool:
@@ -68,8 +80,16 @@ class Explorer:
         return self._config.measures in ("always", "refresh")
 
     @cached_property
+    def _epochs(self) -> bool:
+        """Whether tables of one column are measured epoch by epoch, so that sums of epochs are of all events."""
+        return self._config.measures == "epochs"
+
+    @cached_property
     def _noises(self) -> tuple[list[int], list[int]]:
         """Of each table, which noise it has; and of each noise, a table that has it."""
+        if self._epochs:  # tables of one column have each their own
+            small = [q for q, order in enumerate(self._found.workload.order) if order < 2]
+            return [small.index(q) if q in small else -1 for q in range(len(self._found.workload.order))], small
         if not self.running:
             return [-1] * len(self._found.workload.marginals), []
         last = max(self._found.newest.tick, 1)
@@ -85,7 +105,8 @@ class Explorer:
         """In the order of their cells."""
         if self._config.workload is not None:
             listed = zip(self._config.workload.marginals, self._config.workload.lengths, self._noises[0], strict=True)
-            return [Explored(columns, int(size), noise) for columns, size, noise in listed]
+            late = {"refresh": 2, "epochs": 1}.get(self._config.measures)
+            return [Explored(columns, int(size), noise, len(columns) == late) for columns, size, noise in listed]
         nodes = self._found.nodes(self._found.newest)
         sizes = [nodes[f"{column.name} from"].n_unique() for column in self._columns]
         axes = axes_of(self._columns, any_pair=True)
@@ -110,14 +131,49 @@ class Explorer:
             found["measured"] = _rounded(frame["measured"])
             found["stderr"] = first["stderr"].round(4).to_list()
             found["since"], found["at"] = first["since"].to_list(), at.to_list()
-        if self.running:
+        if tick.tick in self._sums and "measured" in found:
+            single = [len(table.columns) == 1 for table in self.tables]
+            for place, value in zip(self._small[1:].tolist(), self._sums[tick.tick][0].tolist(), strict=True):
+                found["measured"][place] = value
+            found["since"] = [0 if one else since for one, since in zip(single, found["since"], strict=True)]
+        if self.running or self._epochs:
             found["shared"] = self._shared(tick.tick)
         return _script(_CELLS, found, tick.tick)
 
     def _shared(self, tick: int) -> list[list[float]]:
         """For each noise its covariances with what was measured up to each tick until this one."""
         rows = np.array([self._covariance(s, tick)[self._noises[1]] for s in range(tick + 1)])
+        if self._epochs:  # which share no noise: two sums share that of the earlier one
+            for s, row in enumerate(rows):
+                row[1:] = self._of_epochs(max(end for end in self._sums if end <= s))
         return [[float(f"{value:.7g}") for value in row] for row in rows.T.tolist()]
+
+    def _of_epochs(self, last: int) -> FloatArray:
+        """Variance of the sums up to a tick, for each table of one column."""
+        begins = np.cumsum([0, *(table.size for table in self.tables if len(table.columns) == 1)])[:-1]
+        found: FloatArray = self._sums[last][1][begins if last >= 0 else 0 * begins]
+        return found
+
+    @cached_property
+    def _sums(self) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """In epochs: by last tick, what all epochs so far counted in tables of one column, and the variance by cell.
+
+        They follow each other, and share no noise. Nothing where measured counts are of all events.
+        """
+        found, begun = {-1: (np.zeros(1), np.zeros(1))}, dict[Any, int]()
+        for tick in self._found.ticks if self._epochs else ():
+            begun[self._config.clock.boundary(tick.tick).replace(tzinfo=None)] = tick.tick
+            own = self._series(tick, "tick").filter(pl.col("column").is_not_null())
+            before = None if own.is_empty() else found.get(begun.get(own["start"][0], -1) - 1)
+            if before is not None:
+                found[tick.tick] = before[0] + own["measured"].to_numpy(), before[1] + own["stderr"].to_numpy() ** 2
+        return found
+
+    def _series(self, tick: Tick, span: str) -> pl.DataFrame:
+        """Lines of ``series.parquet`` of a release; none if it is too old to have one."""
+        if SERIES not in tick.manifest["files"]:
+            return pl.DataFrame(schema={"column": pl.String})
+        return self._found.sink.read(tick.tick, SERIES).filter(pl.col("span") == span)
 
     def _masses(self, tick: Tick) -> FloatArray:
         """Counts of a stream of points, laid out as :attr:`tables` are."""
@@ -125,6 +181,15 @@ class Explorer:
         parts = [masses_of(nodes, column) for column in self._columns if isinstance(column, Coordinate)]
         grid = grid_of_nodes(self._found, nodes)
         return np.concatenate([*parts, *([] if grid is None else [grid.counts.reshape(-1)])])
+
+    def _errors(self, tick: Tick) -> list[float | None] | None:
+        """Of points: standard errors of the counts of single columns; ``None`` of tables."""
+        if self._config.workload is not None:
+            return None
+        model, nodes = self._releases.at(tick.tick).model, self._found.nodes(tick).sort("node")
+        starts = [nodes[f"{c.name} from"].to_numpy() for c in self._columns if isinstance(c, Coordinate)]
+        found = [model.mass((own == start).astype(float))[1] for own in starts for start in np.unique(own)]
+        return _rounded(pl.Series(found).fill_nan(None).round(1))
 
     # -- the stream ----------------------------------------------------------------------------------------------
 
@@ -138,7 +203,10 @@ class Explorer:
         clock, axes = self._config.clock, axes_of(self._columns, any_pair=self._config.workload is None)
         heads = [str(tick.manifest["chain"]["head"]) for tick in self._found.ticks]
         known = _known(before, heads)
-        series = [known.get(h) or self._singles(t) for h, t in zip(heads, self._found.ticks, strict=True)]
+        series, errors = (
+            [old.get(h) or made(t) for h, t in zip(heads, self._found.ticks, strict=True)]
+            for old, made in ((known, self._singles), (known.errors, self._errors))
+        )
         return _script(
             _FACTS,
             {
@@ -149,25 +217,52 @@ class Explorer:
                 "ticks": ticks,
                 "heads": heads,
                 "at": [_moment(clock.boundary(tick)) for tick in range(ticks[-1] + 2)],
-                "columns": [self._column(i, column) for i, column in enumerate(self._columns)],
-                "tables": [list(table) for table in self.tables],
-                "running": self.running,
-                "refreshes": self._refreshes(),
+                "columns": [*(self._column(i, column) for i, column in enumerate(self._columns)), _ALL],
+                "tables": [[table.columns or (len(self._columns),), *table[1:]] for table in self.tables],
+                "moments": self._moments(),
+                "pairs": self._pairs(),
+                "laplace": self._found.newest.manifest["claim"].get("pure_epsilon") is not None,
                 "map": None if axes is None else list(axes),
                 "singles": series,
+                "errors": errors if self._config.workload is None else [],
                 "steps": self._steps(known.steps),
             },
         )
 
+    def _pairs(self) -> list[tuple[int, float | None, bool]]:
+        """Of tables of two columns in the newest release: how likely noise alone would make them look as dependent, and
+        whether it could: see :func:`synthstream.report.association.pairs`.
+        """
+        if self._config.workload is None:
+            return []
+        found = pairs(self._found, self._found.cells(self._found.newest))
+        place = self._config.workload.marginals.index
+        return [(place(p.columns), p.chance and float(f"{p.chance:.2g}"), p.is_noise) for p in found]
+
     def _column(self, position: int, column: Column) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": self._titles[position]}
         if isinstance(column, Coordinate):
             size = next(table.size for table in self.tables if table.columns == (position,))
             edges = np.linspace(column.min, column.max, size + 1).tolist()
-            return {"name": column.name, "labels": ranges(edges), "edges": edges, "values": size, "ordered": True,
-                    "kind": "numbers"}  # fmt: skip
+            return found | {
+                "labels": ranges(edges), "edges": edges, "values": size, "ordered": True, "kind": "numbers"
+            }  # fmt: skip
+        regions = regions_of(self._config, column)
+        found |= {} if regions is None else {"regions": regions.shapes}
         edges = list(map(float, getattr(column, "edges", ()))) if column.type == "number" else []
-        return {"name": column.name, "labels": labels_of(column), "edges": edges, "values": len(column.value_labels),
-                "ordered": not isinstance(column, Category), "kind": kind_of(column)}  # fmt: skip
+        return found | {
+            "labels": labels_of(column), "edges": edges, "values": len(column.value_labels),
+            "ordered": not isinstance(column, Category), "kind": kind_of(column),
+        }  # fmt: skip
+
+    @cached_property
+    def _titles(self) -> list[str]:
+        """What people call the columns; their names too where that does not tell them apart."""
+        titles = [column.title for column in self._columns]
+        return [
+            title if titles.count(title) == 1 else f"{title}: {column.name}"
+            for title, column in zip(titles, self._columns, strict=True)
+        ]
 
     @cached_property
     def _small(self) -> IntArray:
@@ -180,12 +275,19 @@ class Explorer:
         """Of the total and of each value of each column: what was measured up to a tick; else the count in the rows."""
         if self._config.workload is None:
             return [round(mass) for mass in self._masses(tick)[self._small].tolist()]
+        lines = self._series(tick, "running") if self.running or self._epochs else pl.DataFrame()
+        if self._epochs and lines.height:
+            sums = self._sums.get(tick.tick, (np.full(self._small.size - 1, np.nan), None))[0]
+            return [*_rounded(lines["measured"][:1]), *_rounded(pl.Series(sums).fill_nan(None))]
+        if lines.height == self._small.size:
+            return _rounded(lines["measured"])
         frame = self._found.sink.read(tick.tick, "tables.parquet", columns=["count", "measured"])
         return _rounded(frame["measured" if self.running else "count"][self._small.tolist()])
 
-    def _refreshes(self) -> list[int]:
-        """Ticks at which larger tables were measured; empty if that is every tick."""
+    def _moments(self) -> list[int]:
+        """Ticks at which tables that are :attr:`Explored.late` were measured."""
         if self._config.measures != "refresh":
+            return [end for end in self._sums if end >= 0]
             return []
         found, tick = list[int](), self._found.newest.tick
         larger = np.setdiff1d(np.arange(self._found.workload.cells), self._small)
@@ -199,31 +301,42 @@ class Explorer:
 
     def _steps(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """For each length of time its spans of ticks, and the variance of what lies in each, by noise."""
-        if not self.running:
+        if not (self.running or self._epochs):
             return {}
         last, clock = self._found.newest.tick, self._config.clock
-        spans = {"start": [(0, tick) for tick in range(last + 1)], "tick": [(tick, tick) for tick in range(last + 1)]}
+        spans: dict[str, Sequence[tuple[Any, ...]]] = {
+            "start": [(0, tick) for tick in range(last + 1)],
+            "tick": [(tick, tick) for tick in range(last + 1)],
+        }
         for name, every in _STEPS.items():
             with suppress(NotReleased):  # a tick is longer
                 spans[name] = steps(clock, every, newest=last)
+        if self._epochs:
+            spans["epoch"] = [(first + 1, end) for first, end in pairwise(self._sums)]
         small = [place for place in self._noises[1] if self._found.workload.order[place] < 2]
         found: dict[str, Any] = {}
         for name, each in spans.items():
             if name in _STEPS and len(each) in (1, last + 1):
                 continue
             old = {tuple(span): row for span, row in zip(*known.get(name, [[], []]), strict=True)}
-            found[name] = [each, [old.get(span) or self._variance(*span)[small].round(4).tolist() for span in each]]
+            found[name] = [each, [old.get(tuple(span)) or self._variance(span, small) for span in each]]
         return found
 
-    def _variance(self, first: int, last: int) -> FloatArray:
-        c = self._covariance
-        return np.asarray(c(last, last) + (c(first - 1, first - 1) - 2 * c(first - 1, last) if first else 0.0))
+    def _variance(self, span: Sequence[int], small: list[int]) -> list[float | None]:
+        """Of what lies in a span, by noise; ``None`` where it is not known."""
+        first, last, c = span[0], span[1], self._covariance
+        found = np.asarray(c(last, last) + (c(first - 1, first - 1) - 2 * c(first - 1, last) if first else 0.0))[small]
+        if self._epochs:
+            known = {first - 1, last} <= self._sums.keys()
+            found[1:] = self._of_epochs(last) - self._of_epochs(first - 1) if known else np.nan
+        return [None if np.isnan(each) else each for each in found.round(4).tolist()]
 
 
 class _Known(dict[str, list[Any]]):
-    """Series by chain head, and the variances of spans."""
+    """Series by chain head, their errors where each value has its own, and the variances of spans."""
 
     steps: Mapping[str, Any] = {}
+    errors: Mapping[str, Any] = {}
 
 
 def _known(script: str | None, heads: Sequence[str]) -> _Known:
@@ -232,8 +345,9 @@ def _known(script: str | None, heads: Sequence[str]) -> _Known:
     with suppress(ValueError, LookupError, TypeError, AttributeError):
         facts = json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
         if facts["heads"] == list(heads[: len(facts["heads"])]):
+            # Scripts of earlier versions have no errors, and other numbers for epochs.
+            found.steps, found.errors = facts["steps"], dict(zip(facts["heads"], facts["errors"], strict=False))
             found.update(zip(facts["heads"], facts["singles"], strict=True))
-            found.steps = facts["steps"]
     return found
 
 

@@ -17,17 +17,18 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
-from synthstream.publish.history import History, Steps, Tick, history_of
+from synthstream.publish.history import Cells, History, Steps, Tick, history_of
 from synthstream.publish.published import codes_of
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
-from synthstream.report.distributions import REACH, ColumnCounts, card, running
+from synthstream.report.distributions import REACH, Card, ColumnCounts, card, latest, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
 from synthstream.report.promise import Promise
 from synthstream.report.recent import recent
+from synthstream.report.regions import map_of_regions, regions_of
 from synthstream.report.scales import dates, linear, number
 from synthstream.report.theorems import STATEMENTS
 
@@ -40,6 +41,7 @@ FILES = {
     "tables.parquet": "Counts with their standard errors",
     "tables.csv": "Counts with their standard errors, as text",
     "series.parquet": "Counts of the newest tick, with their standard errors",
+    "series.csv": "Counts of the newest tick, with their standard errors, as text",
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
@@ -138,7 +140,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     history = [(ticks[i], found.cells(ticks[i])) for i in progress(list(range(len(ticks))), "reading releases")]
     newest = history[-1][1]
     columns = progress(list(range(len(found.config.schema.columns))), "drawing columns")
-    cards = [card(found, i, history) for i in columns]
+    cards = [_on_the_map(found, i, card(found, i, history), newest) for i in columns]
     listed = pairs(found, newest)
     grid = grid_of_tables(found, newest)
     totals: list[ColumnCounts | None] = [None] * len(history)
@@ -158,6 +160,17 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "degrees": grid is not None,
         "error_bars": bool(np.isfinite(newest.stderr).any()),
     }
+
+
+def _on_the_map(found: History, position: int, drawn: Card | None, newest: Cells) -> Card | None:
+    """A card with the map of its column's regions, if there are any."""
+    column = found.config.schema.columns[position]
+    regions = None if drawn is None else regions_of(found.config, column)
+    if drawn is None or regions is None:
+        return drawn
+    now, _ = latest(found, (position,), newest)
+    what = f"{column.title} up to {found.newest.end:%Y-%m-%d}"
+    return replace(drawn, map=map_of_regions(regions, column, now, what=what))
 
 
 def _impossible(found: History) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 from markupsafe import Markup
 
@@ -27,6 +28,7 @@ _FEWEST, _MOST, _EVERY = 5, 64, ("1d", "1w", "1mo", "1q", "1y")
 _CLEAR = 3.0
 # Charts of single values: those that stand out of their noise most clearly.
 _VALUES = 6
+_PARTLY = {True: "", False: " (not whole)"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,21 +120,34 @@ def _standing_out(found: History, counts: pl.DataFrame) -> list[tuple[str, pl.Da
 
 
 def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
+    """A line with its band; steps that are not whole are dots beside it."""
     ends, values, reach = part["end"].to_list(), part["measured"].to_list(), (REACH * part["stderr"]).to_list()
     low = [v - r for v, r in zip(values, reach, strict=True)]
     high = [v + r for v, r in zip(values, reach, strict=True)]
+    whole = part["whole"].to_list()
     rows = [
-        [f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}", f"{number(round(value))} ± {number(r / REACH)}"]
-        for start, end, value, r in zip(part["start"], ends, values, reach, strict=True)
+        [f"{start:%Y-%m-%d}", f"{end:%Y-%m-%d}", f"{number(round(value))} ± {number(r / REACH)}{_PARTLY[all_of_it]}"]
+        for start, end, value, r, all_of_it in zip(part["start"], ends, values, reach, whole, strict=True)
     ]
+    gaps = [i for i in range(1, len(whole)) if not (whole[i] and whole[i - 1])]
+    x, y, lows, highs = (
+        np.insert(np.array(each, dtype=object), gaps, gap).tolist()
+        for each, gap in (
+            ([end.timestamp() for end in ends], ends[0].timestamp()),
+            *((v, None) for v in (values, low, high)),
+        )
+    )
     return line_chart(
-        [Series(name=name, x=[end.timestamp() for end in ends], y=values, low=low, high=high)],
+        [Series(name=name, x=x, y=y, low=lows, high=highs)],
         title=name,
-        description=f"{name}: {number(round(values[-1]))} in the newest of {len(values)} steps.",
+        description=f"{name}: {number(round(values[-1]))} in the newest of {len(values)} steps{_PARTLY[whole[-1]]}.",
         x=dates(ends[0], ends[-1], marks=3 if small else 6),
         y=linear(min(0.0, *low), max(1.0, *high), marks=3 if small else 5),
         y_label="" if small else "events",
         table=None if small else Table(headings=["From", "To", "Measured ± standard error"], rows=_newest_first(rows)),
+        note=""
+        if small or all(whole)
+        else "Dots apart from the line: steps that are not over, or began before the stream.",
         small=small,
     )
 

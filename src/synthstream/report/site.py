@@ -2,7 +2,7 @@
 
     SITE/index.html        leads to latest/
     SITE/latest/           the report, the explorer, the newest release as Parquet and CSV, its descriptions
-    SITE/releases/000007/  a release as it was published, and what the explorer reads of it
+    SITE/releases/000007/  a release as it was published, and what the explorer reads of it; CSV too, if asked for
 
 A release is written aside and renamed; it never changes. ``latest`` is written aside whole, and takes the place of the
 one before in one step. So a process that ends anywhere leaves the old site or the new one. All of it is made of
@@ -27,7 +27,7 @@ from synthstream.config.secrecy import apart
 from synthstream.environment import REAL, Env, exchange, exchanged, make_folder, sync, words
 from synthstream.errors import ConfigError, SinkError
 from synthstream.publish.catalogue import descriptions
-from synthstream.publish.folder import write_aside
+from synthstream.publish.folder import SERIES, write_aside
 from synthstream.publish.history import History, Steps, Tick, history_of
 from synthstream.report.explorer import Explorer, csv_of, library, library_name
 from synthstream.report.page import render
@@ -41,12 +41,13 @@ _ROOT = """<!doctype html>
 _CELLS = "cells.js"
 
 
-def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, env: Env = REAL) -> bool:
+def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, csv: bool = False, env: Env = REAL) -> bool:
     """Bring a site up to the newest release; tells whether anything changed.
 
     Args:
         config: with a [sink] that holds releases.
         folder: made if it is not there. What else lies in it stays as it is.
+        csv: whether older releases have CSV files too, beside the newest; some fifteen times the size.
 
     Raises:
         ConfigError: the folder cannot be public, or holds something else under the site's names.
@@ -62,7 +63,7 @@ def publish_site(config: StreamConfig, folder: Path, *, progress: Steps, env: En
     try:
         env.do("make site", partial(make_folder, folder))
         with _alone(folder):
-            return _Site(found, folder, env).publish(progress)
+            return _Site(found, folder, env, csv=csv).publish(progress)
     except OSError as error:
         raise SinkError(f"{folder}: {words(error)}. The site is as it was; say the same again.") from error
 
@@ -97,27 +98,30 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class _Site:
-    def __init__(self, found: History, folder: Path, env: Env) -> None:
-        self._found, self._folder, self._do, self._env = found, folder, env.do, env
+    def __init__(self, found: History, folder: Path, env: Env, *, csv: bool) -> None:
+        self._found, self._folder, self._do, self._env, self._csv = found, folder, env.do, env, csv
         self._latest, self._releases = folder / "latest", folder / "releases"
         self._explorer = Explorer(found)
 
     def publish(self, progress: Steps) -> bool:
         """See :func:`publish_site`."""
         self._do("mend", partial(exchanged, self._latest))
-        self._clear(self._folder)
-        self._clear(self._releases)
+        for pattern in (".writing-*", "releases/.writing-*", "releases/*/.writing-*"):
+            self._clear(pattern)
         self._refuse_others()
         new = [place for place, tick in enumerate(self._found.ticks) if not self._is_there(tick)]
         for place in progress(new, "publishing"):
             self._put_release(self._found.ticks[place])
-        changed = self._put_latest() or bool(new)
+        plain = self._without_texts()
+        for place in progress(plain, "writing CSV"):
+            self._put_texts(self._found.ticks[place])
+        changed = self._put_latest() or bool(new or plain)
         self._put_root()
         self._drop_rows()
         return changed
 
-    def _clear(self, folder: Path) -> None:
-        for aside in sorted(folder.glob(".writing-*")):
+    def _clear(self, pattern: str) -> None:
+        for aside in sorted(self._folder.glob(pattern)):
             self._do("clear aside", partial(shutil.rmtree if aside.is_dir() else Path.unlink, aside))
 
     def _is_there(self, tick: Tick) -> bool:
@@ -167,12 +171,28 @@ class _Site:
             self._do("write file", partial((folder / name).write_bytes, data))
             self._do("sync file", partial(sync, folder / name))
 
+    def _without_texts(self) -> list[int]:
+        """Releases that shall have CSV files, and have not all of them; the last one that is written is ``tables``."""
+        places = [self._releases / f"{tick.tick:06d}" / "tables.csv" for tick in self._found.ticks]
+        return [i for i, place in enumerate(places) if self._csv and not place.exists()]
+
+    def _put_texts(self, tick: Tick) -> None:
+        """CSV files beside a release's own, which stay as they are; each is written aside."""
+        folder = self._releases / f"{tick.tick:06d}"
+        for name, data in _texts_of(self._content(tick)).items():
+            aside = folder / f".writing-{name}"
+            self._do("write file", partial(aside.write_bytes, data))
+            self._do("sync file", partial(sync, aside))
+            self._do("rename file", partial(aside.rename, folder / name))
+        self._do("sync releases", partial(sync, folder))
+
     def _drop_rows(self) -> None:
         """Of releases that no longer have them (``keep`` in [sink])."""
         for tick in self._found.ticks:
-            rows = self._releases / f"{tick.tick:06d}" / "rows.parquet"
-            if not tick.has_rows and rows.exists():
-                self._do("drop old rows", rows.unlink)
+            for name in () if tick.has_rows else ("rows.parquet", "rows.csv"):
+                rows = self._releases / f"{tick.tick:06d}" / name
+                if rows.exists():
+                    self._do("drop old rows", rows.unlink)
 
     # -- the newest ----------------------------------------------------------------------------------------------
 
@@ -195,8 +215,7 @@ class _Site:
         found, script = self._found, library_name()
         before = {name: _read(self._latest / name) for name in (script, "facts.js")}
         content = self._content(found.newest)
-        frames = [name for name in ("rows.parquet", "tables.parquet") if name in content]
-        content |= {f"{name.removesuffix('parquet')}csv": csv_of(content[name]) for name in frames}
+        content |= _texts_of(content)
         links = [_link(name, content[name], what) for name, what in FILES.items() if name in content]
         page = partial(public_page, found.config, self._latest / "index.html", progress=_silent, found=found)
         described = descriptions(found.config, beside=True)
@@ -227,6 +246,12 @@ class _Site:
             self._do("sync file", partial(sync, aside))
             self._do("rename root", partial(aside.rename, root))
             self._do("sync site", partial(sync, self._folder))
+
+
+def _texts_of(content: dict[str, bytes]) -> dict[str, bytes]:
+    """Tables of a release as CSV, by name."""
+    frames = [name for name in ("rows.parquet", SERIES, "tables.parquet") if name in content]
+    return {f"{name.removesuffix('parquet')}csv": csv_of(content[name]) for name in frames}
 
 
 def _link(name: str, content: bytes, what: str) -> dict[str, str]:

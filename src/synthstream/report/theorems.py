@@ -14,6 +14,7 @@ STATEMENTS = {
     "draws from that law.",
     "epochs": "One fresh measurement at the end of ever longer epochs costs one epoch's budget, since an event is "
     "in one epoch; the running total is paid beside it.",
+    "exact-gaussian": "What discrete Gaussian noise promises by its law itself: more than by its moments alone.",
     "group": "A promise for one event becomes a promise for a person with at most m events that count.",
     "hypercube": "Sparse counts in the nodes of a growing partition are differentially private if one event is "
     "replaced.",

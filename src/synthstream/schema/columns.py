@@ -30,11 +30,18 @@ _CALLED = {"source": "from", "cuts": "edges"}
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What people are told of a column. It defines nothing, and may change."""
+    """What people are told of a column. It defines nothing, and may change.
+
+    Args:
+        regions: a GeoJSON file with a shape for each value.
+        region_key: the property that names the value; left out: the one of the column's name.
+    """
 
     label: str | None = None
     description: str | None = None
     unit: str | None = None
+    regions: str | None = None
+    region_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ _BY_ORDER = (0.02, 0.58, 0.40)
 # other at refreshes.
 _REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
 # In epochs: the total, tables of one column, the choice of larger ones, and these, by edition.
-_EPOCHS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39), 3: (0.05, 0.50, 0.06, 0.39)}
+_EPOCHS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39)}  # 2: and later
 # Of points: the number of events, if it is private; an epoch.
 _POINTS = (0.04, 0.96)
 
@@ -72,7 +72,7 @@ class EpochShares(NamedTuple):
 
 def in_epochs(workload: Workload, *, running: int, larger: int, choices: bool, edition: Edition) -> EpochShares:
     """Shares for so many counts at every tick and so many larger tables in an epoch; all that is drawn adds up to 1."""
-    order, parts = workload.order, np.array(_EPOCHS[edition])
+    order, parts = workload.order, np.array(_EPOCHS[min(edition, 2)])
     parts[0] *= running
     if not np.any(order == 1):
         parts[1] = 0.0

@@ -23,7 +23,7 @@ from synthstream.papers.fit.weights import domain
 from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
-from synthstream.privacy import EVENT, Budget, Claim, Neighbours, Unit, above
+from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
 from synthstream.schema.coordinates import Coordinate
 from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.bounds import picks_rule
@@ -62,12 +62,16 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
 
 
 def claim_of(config: StreamConfig, mechanism: Mechanism) -> Claim:
-    """What a stream promises: what its mechanism promises for one event, carried over to the unit of the stream."""
+    """What a stream promises: what its mechanism promises for one event, carried over to the unit of the stream.
+
+    It names the theorem by which Gaussian noise is smaller than zCDP allows, if it is.
+    """
     unit = replace(config.privacy.unit, signed=config.op is not None)
     claim = mechanism.claim()
     if unit.of_persons:
         factor = group_factor(config)
         claim = claim.of_group(unit, factor, theorem="group" if factor == unit.events else "participation")
+    claim = claim.charged_to(config.privacy.budget)
     many = config.source is not None and config.source.dialect.multiline
     return replace(claim, provided=(_CLOSED,)) if many else claim
 
@@ -124,7 +128,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         raise ValueError('schedule = "fixed" is for delta = 0; leave it out, or say delta = 0')
     points = Points(
         partition=partition,
-        budget=budget,
+        budget=replace(budget, exact=config.edition > 3),
         horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
@@ -164,7 +168,7 @@ def synthesizer_for(
         raise ValueError('[[constraints]] need kind = "table", and a stream that began with edition 2 of the fit')
     common: dict[str, Any] = {
         "workload": workload,
-        "budget": budget,
+        "budget": replace(budget, exact=edition > 3),
         "horizon": horizon,
         "unit": unit,
         "neighbours": neighbours,
@@ -219,6 +223,7 @@ def claim_facts(claim: Claim, budget: Budget, *, written: Sequence[Mapping[str, 
         "horizon": claim.horizon,
         "rho": above(claim.rho),
         "pure_epsilon": None if claim.pure is None else above(claim.pure),
+        **({"least_variance": below(claim.least)} if claim.least is not None and EXACT in claim.theorems else {}),
         "theorems": list(claim.theorems),
         "trusts": [*claim.trusts, *claim.provided],
     }

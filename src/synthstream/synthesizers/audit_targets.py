@@ -24,7 +24,7 @@ from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
-from synthstream.partition import Partition, Shape, differences
+from synthstream.partition import Partition, Shape
 from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -130,6 +130,21 @@ class _Scales(Gate):
         return question.noiseless()
 
 
+class _Along(Gate):
+    """Notes what another gate answers; a mechanism goes on as if the answers had been those of a path, if there is one.
+
+    So every draw of the path has the law that it has given the answers before it, and all are independent.
+    """
+
+    def __init__(self, gate: Gate, path: list[IntArray] | None) -> None:
+        self._gate, self._path = gate, path
+        self.noted: list[IntArray] = []
+
+    def answer(self, question: Question) -> IntArray:
+        self.noted.append(self._gate.answer(question))
+        return self.noted[-1] if self._path is None else self._path[len(self.noted) - 1]
+
+
 def _used(mechanism: Marginals) -> FloatArray:
     """Multipliers of the first cell of each table, as a step of the mechanism really uses them, shape ``(tables,)``."""
     counter, tables, single = mechanism.counter, _Scales(), _Scales()
@@ -226,7 +241,11 @@ def _changed_cells(
 
 
 def _nodes(mechanism: Points) -> DrawTarget:
-    """Halves of a box with some fixed events, at the end of the first epoch, which its first tick ends."""
+    """Halves of a box with some fixed events, at the end of the first epoch, which its first tick ends.
+
+    What is drawn next follows what was released, so losses add up along a path alone: it is that of the exact answers
+    with the event, which are as likely with it, against without, as any answers can be.
+    """
     partition = mechanism.partition
     depth = max(min(partition.depth, _DEPTH), partition.dimension)
     small = replace(mechanism, partition=Partition(dimension=partition.dimension, depth=depth))
@@ -243,20 +262,21 @@ def _nodes(mechanism: Points) -> DrawTarget:
         present[-1] += events
     else:
         present[0] += events
-    before, after = (np.concatenate(differences(cells, levels)) for cells in (without, present))
+    sides, shape = [Counts.of(without), Counts.of(present)], Shape(np.ones(1), 0.1)
+
+    def answers(side: int, gate: Gate, path: list[IntArray] | None) -> list[IntArray]:
+        along = _Along(gate, path)
+        small.step(small.init(), sides[side], along, shape)
+        return along.noted
+
+    path = answers(1, _Scales(), None)
+    before, after = (np.concatenate(answers(side, _Scales(), path)) for side in (0, 1))
     differ = np.flatnonzero(after - before)
     shift = (after - before)[differ]
 
     def draw(side: int, gate: Gate) -> FloatArray:
-        here = Counts.of(present if side else without)
-        _, measured = small.step(small.init(), here, gate, Shape(np.ones(1), 0.1))
-        values = np.full(before.size, np.nan)
-        for block in measured.blocks:
-            if block.level < levels:
-                values[2**block.level - 1 : 2 ** (block.level + 1) - 1] = np.where(
-                    np.isinf(block.variance), np.nan, block.values
-                )
-        return np.asarray(np.sign(shift) * (values - before)[differ])
+        values = np.concatenate(answers(side, gate, path)) - before
+        return np.asarray(np.sign(shift) * values[differ], dtype=np.float64)
 
     scale = mechanism.scale(cost)  # of a level that has all of the epoch's budget; no level has less noise
     return DrawTarget(

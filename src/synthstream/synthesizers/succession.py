@@ -93,8 +93,8 @@ def across(parts: Sequence[tuple[Budget, Claim]], *, horizon: int | None) -> tup
     """
     budgets, claims = [budget for budget, _ in parts], [claim for _, claim in parts]
     newest, pure = claims[-1], [claim.pure for claim in claims]
+    rho, together, least = compose(claims)
     if newest.unit.of_persons:
-        rho, together = compose(claims)
         budget = Budget(
             epsilon=above(sum((Fraction(b.epsilon) for b in budgets), Fraction(0))),
             delta=above(sum((Fraction(b.delta) for b in budgets), Fraction(0))),
@@ -108,7 +108,7 @@ def across(parts: Sequence[tuple[Budget, Claim]], *, horizon: int | None) -> tup
 
     theorems, trusts = (*all_of("theorems"), "succession"), (*all_of("trusts"), *_ACROSS)
     facts: dict[str, Any] = {"theorems": theorems, "trusts": trusts, "provided": all_of("provided")}
-    return budget, replace(newest, rho=rho, pure=together, horizon=horizon, **facts)
+    return budget, replace(newest, rho=rho, pure=together, least=least, horizon=horizon, **facts)
 
 
 _ACROSS = (

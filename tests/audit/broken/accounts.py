@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from synthstream import Stream, privacy
+from synthstream.accounting import gaussian, zcdp
 from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals
 from synthstream.privacy import Budget
@@ -79,8 +80,21 @@ def a_conversion_that_is_too_optimistic(patch: Patch) -> None:
 @seen_by("conversion")
 def delta_without_its_last_terms(patch: Patch) -> None:
     """The bound on delta for one order of Renyi divergence, with terms in it that belong to another bound."""
-    honest = privacy._least
-    patch.setattr(privacy, "_least", lambda bound, rho, epsilon: honest(bound, rho, epsilon) - math.log(100))
+    honest = zcdp._least
+    patch.setattr(zcdp, "_least", lambda bound, rho, epsilon: honest(bound, rho, epsilon) - math.log(100))
+
+
+@seen_by("conversion")
+def integers_taken_for_reals(patch: Patch) -> None:
+    """Noise on integers is charged as if it were real: nothing for what the two laws differ by."""
+    patch.setattr(gaussian, "slack", lambda rho, least, *, delta: (0.0, 2 * rho, 0.0))
+
+
+@seen_by("conversion")
+def a_shift_of_half_its_square(patch: Patch) -> None:
+    """mu = sqrt(rho), where rho = mu^2 / 2."""
+    honest = gaussian.delta_of_gaussian
+    patch.setattr(gaussian, "delta_of_gaussian", lambda mu, *, epsilon: honest(mu / math.sqrt(2), epsilon=epsilon))
 
 
 @seen_by("conversion")

@@ -123,6 +123,10 @@ class Counter(ABC):
         """Scale of the widest draw up to tick ``last`` for a multiplier of 1, as it is asked of the gate. Public."""
         return max(self.sensitivity(0), self.sensitivity(last)) * 2.0**self.grid_bits
 
+    def least(self, multiplier: float) -> Fraction | None:
+        """Least variance of any draw, in units of the grid, exact; ``None`` unless all are Gaussian. Public."""
+        return None
+
     def noise_variance(self, scale: float) -> float:
         """Variance of one draw of this counter's noise."""
         return variance_of(self.noise, scale)
@@ -155,6 +159,12 @@ class MatrixCounter(Counter):
     @abstractmethod
     def decode(self, state: State, released: IntArray) -> tuple[State, FloatArray]:
         """One row of B y, in counts."""
+
+    def least(self, multiplier: float) -> Fraction | None:
+        """See :meth:`Counter.least`. Rounded up, as :meth:`step` does, the scale is no smaller."""
+        last = LAST_TICK if self.horizon is None else self.horizon - 1
+        scale = min(self.sensitivity(0), self.sensitivity(last)) * 2.0**self.grid_bits * multiplier
+        return Fraction(scale) ** 2 if self.noise == "gaussian" else None
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
         """Close one tick: encode, pass the gate, decode. See :meth:`Counter.step`."""

@@ -87,6 +87,10 @@ class Restarted(Counter):
         after = {"t": np.array(t + 1), "carried": carried, "last": released, **outer(inside, "inner/")}
         return after, released
 
+    def least(self, multiplier: float) -> Fraction | None:
+        """See :meth:`Counter.least`: with Gaussian noise all segments are alike."""
+        return self.inner(0).least(multiplier)
+
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
         (first, s), (last, t) = sorted([self.locate(s), self.locate(t)])
         closed = sum(self.inner(i).variance(self.length(i) - 1, multiplier=multiplier) for i in range(first))

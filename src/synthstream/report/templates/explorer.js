@@ -2,7 +2,7 @@
 // The explorer: what was measured, by time, value and pair of values. Its numbers come as scripts, so that it also works
 // from a disk: facts.js calls synthstream.facts, and releases/NNNNNN/cells.js calls synthstream.cells.
 const synthstream = (() => {
-  const REACH = 2, MOST = 6, DAY = 864e5, loaded = {}, waiting = {};
+  const REACH = 2, FALSE = .05, MOST = 6, DAY = 864e5, loaded = {}, waiting = {};
   const byId = id => document.getElementById(id), colour = name => `var(--${name})`;
   const iso = at => new Date(at).toISOString().slice(0, 10);
   const round = v => v == null ? null : Math.abs(v) < 100 ? Math.round(v * 10) / 10 : Math.round(v);
@@ -32,19 +32,21 @@ const synthstream = (() => {
   }
   // What a table holds in a span: counts, their errors, and the ticks whose difference they are.
   async function windowOf(table, [first, last]) {
-    const [columns, size] = facts.tables[table], begin = offsets[table];
-    let until = last, after = facts.running ? first - 1 : -1;
-    if (facts.refreshes.length && columns.length > 1) {
-      until = facts.refreshes.find(r => r >= last) ?? facts.refreshes.at(-1);
-      after = facts.refreshes.findLast(r => r < first && r < until) ?? -1;
+    const [columns, size, noise, late] = facts.tables[table], begin = offsets[table], moments = facts.moments;
+    let until = last, after = noise < 0 ? -1 : first - 1;
+    if (late && moments.length) {
+      until = moments.find(r => r >= last) ?? moments.at(-1);
+      after = moments.findLast(r => r < first && r < until) ?? -1;
     }
     const now = await cellsOf(last), end = await cellsOf(until), begun = after < 0 ? null : await cellsOf(after);
     const part = (cells, name) => cells?.[name]?.slice(begin, begin + size);
     let measured = part(end, "measured") ?? [], before = part(begun, "measured");
-    const known = end.stderr?.[table] != null && end.since[table] === 0 && (after < 0 || before?.[0] != null);
+    // Releases that an earlier version wrote in epochs have no covariances.
+    const known = noise >= 0 && end.shared && end.stderr?.[table] != null && end.since[table] === 0 && (after < 0 || (begun.shared && before?.[0] != null));
     if (!known) measured = [];
-    const counts = first === 0 || !facts.running ? part(now, "count") : null;
-    const found = { table, known, counts, terms: [[1, until]], first: after + 1, last: counts ? last : until };
+    const counts = first === 0 || noise < 0 ? part(now, "count") : null;
+    const own = columns.length < 2 && facts.errors[facts.ticks.indexOf(last)]?.slice(singleOf(columns[0]));
+    const found = { table, known, counts, own: own?.[0] == null ? null : own, terms: [[1, until]], first: after + 1, last: counts ? last : until };
     if (known && after >= 0) { measured = measured.map((m, i) => m - before[i]); found.terms.push([-1, after]); }
     return Object.assign(found, { measured, stderr: known ? Math.sqrt(Math.max(covariance(found, found), 0)) : null });
   }
@@ -54,6 +56,21 @@ const synthstream = (() => {
     let sum = noise < 0 ? NaN : 0;
     for (const [u, s] of a.terms) for (const [v, t] of b.terms) sum += u * v * loaded[Math.max(s, t)].shared[noise][Math.min(s, t)];
     return sum;
+  }
+  // Marks cells that noise alone could have filled: of those that are left, at most 5 % are expected to be empty
+  // (Benjamini and Hochberg 1995). Chances are those of noise as it is, above 0.
+  function hide(rows) {
+    const chances = rows.map(r => r.stderr == null ? 0 : chance(r.measured / r.stderr)), sorted = chances.slice().sort((a, b) => a - b);
+    const least = sorted.findLast((c, k) => c <= FALSE * (k + 1) / sorted.length) ?? -1;
+    rows.forEach((r, k) => { r.noise = chances[k] > least; });
+  }
+  // That noise is so many standard errors above 0: of Laplace noise, whose sums have lighter tails, or of Gaussian noise
+  // (Abramowitz and Stegun 7.1.26, within 1e-7).
+  function chance(z) {
+    if (z <= 0) return 1 - (z ? chance(-z) : .5);
+    if (facts.laplace) return Math.exp(-Math.SQRT2 * z) / 2;
+    const t = 1 / (1 + .3275911 * z / Math.SQRT2);
+    return t * (.254829592 + t * (-.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * Math.exp(-z * z / 2) / 2;
   }
   const spanOf = w => `${iso(at[w.first])} to ${iso(at[w.last + 1])}`;
 
@@ -83,13 +100,15 @@ const synthstream = (() => {
     const labels = facts.columns[column].labels, rows = [], place = singleOf(column);
     const number = tick => facts.ticks.indexOf(tick);
     const spans = steps?.[0] ?? facts.ticks.map(t => [0, t]), noise = facts.tables[table][2], each = steps && every !== "start";
-    spans.forEach(([first, last], k) => {
+    spans.forEach(([first, last, whole = true], k) => {
       if ((each ? first : last) < span[0] || last > span[1] || number(last) < 0 || (first && number(first - 1) < 0)) return;
+      const variance = steps?.[1][k][noise];
+      if (steps && variance == null) return;
       for (const v of values) {
         const running = tick => facts.singles[number(tick)][place + v];
         const measured = running(last) - (first ? running(first - 1) : 0);
-        const row = { value: labels[v], start: iso(at[first]), end: iso(at[last + 1]), measured,
-          stderr: steps ? Math.sqrt(Math.max(steps[1][k][noise], 0)) : null };
+        const row = { value: labels[v], start: iso(at[first]), end: iso(at[last + 1]), measured, whole,
+          stderr: steps ? Math.sqrt(Math.max(variance, 0)) : facts.errors[number(last)]?.[place + v] ?? null };
         rows.push({ ...row, ...bandOf(row), when: at[each ? first : last + 1] });
       }
     });
@@ -102,17 +121,20 @@ const synthstream = (() => {
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
     const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows) } };
     const color = { field: "value", scale, title: null, legend: names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", columns: place.clientWidth < 500 ? 1 : 6 } : null };
-    const what = facts.running ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
-    const note = facts.running
+    const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
+    const what = measures ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
+    const note = measures
       ? (shown.every === "start" ? "Each number counts all events up to its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
-      : "This stream measures its tables in another way; no error is known for single spans. Drag over the chart to choose dates.";
-    table(section, rows.map(({ value, start, end, measured, stderr }) =>
-      facts.running ? { value, start, end, measured, stderr } : { value, end, rows: measured }));
-    section.querySelector("[data-note]").textContent = note;
+      : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
+    table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
+      measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
+    section.querySelector("[data-note]").textContent = note + (partial ? " Open dots: not over, or begun before the stream." : "");
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
-      { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: rows.length < 150 },
+      { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 },
         encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", legend: null } } },
+      ...(partial ? [{ mark: { type: "point", size: 40, strokeWidth: 2, opacity: 1 }, encoding: { x, y: { field: "measured", type: "quantitative" }, color,
+        fill: { condition: { test: "datum.whole", field: "value", scale, legend: null }, value: colour("paper") } } }] : []),
       { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
         mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
         encoding: { x, opacity: { condition: { param: "near", empty: false, value: .14 }, value: 0 },
@@ -133,15 +155,16 @@ const synthstream = (() => {
     const column = facts.columns[shown.column], t = find([shown.column]), section = byId("bars");
     const windows = await Promise.all(shown.spans.map(s => windowOf(t, s)));
     const all = windows.map(w => column.labels.map((value, i) => {
-      const row = { value, rows: w.counts?.[i] ?? null, measured: w.measured[i] ?? null, stderr: w.stderr };
-      return { ...row, ...bandOf(row), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
+      const row = { value, rows: w.counts?.[i] ?? null, measured: w.measured[i] ?? null, stderr: w.own?.[i] ?? w.stderr };
+      return { ...row, ...bandOf({ measured: w.own ? row.rows : row.measured, stderr: row.stderr }), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
         noise: row.rows == null && Math.abs(row.measured) <= REACH * row.stderr };
     }));
     const order = column.ordered ? column.labels : all[0].slice().sort((a, b) => b.bar - a.bar).map(r => r.value);
     const domain = [Math.min(0, ...all.flat().map(r => r.low ?? 0)), Math.max(1, ...all.flat().map(r => Math.max(r.bar, r.high ?? 0)))];
     table(section, differences(windows, all, r => ({ value: r.value })));
-    const note = windows[0].counts ? "Bars show the synthetic rows; dots what was measured, with two standard errors." :
-      "Bars show what was measured in these dates, with two standard errors; grey ones are within them.";
+    const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors" : ""}.` :
+      "Bars show what was measured in these dates, with two standard errors; grey ones are within them.")
+      + (windows[0].known && facts.tables[t][3] ? ` This column is measured once in an epoch: what was measured is of events before ${iso(at[windows[0].terms[0][1] + 1])}.` : "");
     await beside(section, note, windows, w => {
       const x = (field, more) => ({ field, type: "quantitative", title: "events", scale: { domain, nice: false }, axis: { tickCount: 5 }, ...more });
       const y = { field: "value", type: "nominal", sort: order, title: null }, rows = all[windows.indexOf(w)];
@@ -152,7 +175,30 @@ const synthstream = (() => {
         { mark: { type: "point", size: 26, filled: true, opacity: 1, color: colour("error") }, encoding: { x: x("measured") } }]),
       ] };
     }, column.name);
+    return places(all, windows);
   }
+
+  // A column whose values are regions, drawn as the publisher's file has them.
+  async function places(all, windows) {
+    const section = byId("places"), { regions, name } = facts.columns[shown.column];
+    section.hidden = !regions;
+    if (!regions) return;
+    const drawn = all.map(rows => {
+      const own = rows.map((r, k) => ({ ...r, k }));
+      hide(own);
+      return own.filter(r => regions[r.k]);
+    });
+    drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
+    const high = Math.max(1, ...drawn.flat().map(r => r.bar)), away = all[0].filter((_, k) => !regions[k]).map(r => r.value);
+    table(section, differences(windows, drawn, r => ({ value: r.value })));
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey regions are empty, or as noise alone could fill them.${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
+    await beside(section, note, windows, (w, room) => ({ width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
+      data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
+      encoding: { color: shades([1, 2, 3, 4, 5, 6].map(k => high * k / 7), "bar", true), tooltip } }), name);
+  }
+  const shades = (domain, field, legend) => ({ condition: { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, field, type: "quantitative", title: "events",
+    scale: { type: "threshold", domain, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) }, legend: legend ? { format: ",.0f" } : null });
 
   async function pairs() {
     const section = byId("pairs"), both = [shown.column, shown.with];
@@ -165,16 +211,17 @@ const synthstream = (() => {
     const all = windows.map(w => (w.counts ?? w.measured).map((_, k) => {
       const [i, j] = [Math.floor(k / acrosses.labels.length), k % acrosses.labels.length];
       const row = { up: ups.labels[i], across: acrosses.labels[j], i, j, rows: w.counts?.[k] ?? null, measured: w.measured[k] ?? null, stderr: w.stderr };
-      return { ...row, value: row.rows ?? row.measured, noise: row.stderr != null && Math.abs(row.measured) <= REACH * row.stderr };
+      return { ...row, value: row.rows ?? row.measured };
     }));
+    all.forEach(hide);
     const clear = all.flat().filter(r => !r.noise && r.value > 0), high = Math.max(1, ...clear.map(r => r.value)), map = ups.edges.length && acrosses.edges.length;
     const bounds = [1, 2, 3, 4, 5, 6].map(k => map ? high ** (k / 7) : high * (k / 7) ** 1.5);
     table(section, differences(windows, all, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
-    const scale = { type: "threshold", domain: bounds, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) };
-    const color = { condition: { test: "datum.noise || datum.value <= 0", value: colour("m0") }, field: "value", type: "quantitative", scale, title: "events", legend: clear.length ? { format: ",.0f" } : null };
+    const color = shades(bounds, "value", clear.length);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are within two standard errors of 0, or empty."
-      + (facts.refreshes.length ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "");
+    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are empty, or as noise alone could fill them: of those with a colour 5 % at most are expected to be."
+      + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "")
+      + together(place);
     await beside(section, note, windows, (w, room) => {
       const rows = all[windows.indexOf(w)];
       if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
@@ -183,6 +230,12 @@ const synthstream = (() => {
       return { width: { step }, height: { step: 15 }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
         x: { field: "across", type: "nominal", sort: acrosses.labels, title: acrosses.name, axis }, y: { field: "up", type: "nominal", sort: ups.labels, title: ups.name }, color, tooltip } };
     }, `${ups.name} and ${acrosses.name}`);
+  }
+  // Whether the newest release tells two columns from independent ones, as in the report.
+  function together(place) {
+    const [, likely, noise] = facts.pairs.find(p => p[0] === place) ?? [];
+    if (likely == null) return "";
+    return ` In the newest release the two ${noise ? "could be independent: noise alone would bring as much" : "go together: noise alone would bring as much seldom"} (chance ${likely}).`;
   }
   // Two numbers as a map: where both are degrees, a mile is as long in both directions.
   function mapOf(room, rows, up, across, flip, color, tooltip) {
@@ -206,7 +259,7 @@ const synthstream = (() => {
     const [a, b] = windows, stderr = b?.known && a.known ?
       Math.sqrt(Math.max(a.stderr ** 2 + b.stderr ** 2 - 2 * covariance(a, b), 0)) : null;
     return all[0].map((r, k) => {
-      const one = (row, w, end) => ({ ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : {}) });
+      const one = (row, w, end) => ({ ...(w.counts ? { [`rows${end}`]: row.rows } : {}), ...(w.known ? { [`measured${end}`]: row.measured, [`stderr${end}`]: w.stderr } : w.own ? { [`stderr${end}`]: row.stderr } : {}) });
       const found = { ...names(r), ...one(r, a, "") };
       if (!b) return found;
       return { ...found, ...one(all[1][k], b, " beside"), ...(stderr == null ? {} : { difference: r.measured - all[1][k].measured, "stderr of difference": stderr }) };
@@ -246,7 +299,8 @@ const synthstream = (() => {
   const fields = ["column", "with", "from", "to", "every", "beside", "from2", "to2"];
   function option(select, pairs) { select.replaceChildren(...pairs.map(([value, text]) => new Option(text, value))); }
   function valuesOf(column, chosen) {
-    const labels = facts.columns[column].labels, newest = facts.singles.at(-1), place = singleOf(column);
+    const labels = facts.columns[column].labels, place = singleOf(column);
+    const newest = facts.singles.findLast(s => s[place] != null) ?? facts.singles.at(-1);
     const largest = labels.map((_, i) => i).sort((a, b) => newest[place + b] - newest[place + a]);
     const first = labels.includes("true") ? [labels.indexOf("true")] : largest.slice(0, 3);
     const checked = chosen?.length ? chosen : first;
@@ -289,23 +343,30 @@ const synthstream = (() => {
     if (!known.length) { byId("said").textContent = "This stream publishes no table of one column."; return; }
     const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
     option(byId("column"), known);
-    option(byId("every"), Object.keys(facts.steps).length ? Object.keys(facts.steps).map(s => [s, stepName(s)]) : [["start", "all from the start"]]);
     const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "start" };
     byId("column").value = asked.get("column") ?? start.column;
     const column = () => +byId("column").value, partners = () => {
       const kept = byId("with").value;
-      option(byId("with"), [["", "no other"], ...known.filter(([i]) => i !== column() && [find([i, column()]), find([column(), i])].some(t => t >= 0))]);
+      option(byId("with"), [["", "no other"], ...known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0)
+        .map(([i, name, t]) => [i, name + (facts.pairs.find(p => p[0] === t && p[1] != null)?.[2] ? " (within noise)" : "")])]);
       byId("with").value = kept; if (byId("with").selectedIndex < 0) byId("with").value = "";
     };
-    partners();
+    const lengths = () => {
+      const kept = byId("every").value, noise = facts.tables[find([column()])][2];
+      const found = Object.keys(facts.steps).filter(s => facts.steps[s][1].some(row => row[noise] != null));
+      option(byId("every"), (found.length ? found : ["start"]).map(s => [s, stepName(s)]));
+      byId("every").value = kept; if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
+    };
+    partners(); lengths();
     byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
+    if (byId("with").selectedIndex < 0) byId("with").selectedIndex = Math.min(1, byId("with").options.length - 1);
     for (const name of ["from", "to", "every"]) byId(name).value = asked.get(name) ?? start[name];
     for (const name of ["from", "to", "from2", "to2"]) { byId(name).min = iso(at[0]); byId(name).max = iso(last); }
     byId("beside").checked = asked.get("beside") === "1";
     yearBefore();
     for (const name of ["from2", "to2"]) if (asked.get(name)) byId(name).value = asked.get(name);
     valuesOf(column(), asked.get("values")?.split(".").filter(Boolean).map(Number));
-    byId("column").addEventListener("change", () => { partners(); valuesOf(column()); });
+    byId("column").addEventListener("change", () => { partners(); lengths(); valuesOf(column()); });
     byId("beside").addEventListener("change", yearBefore);
     byId("year").addEventListener("click", () => { yearBefore(); update(); });
     byId("pick").addEventListener("submit", event => event.preventDefault());

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from synthstream.accounting.zcdp import delta_for
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
-from synthstream.privacy import Budget, delta_for
+from synthstream.privacy import Budget
 from synthstream.synthesizers.contract import History
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import Clusters
@@ -131,7 +133,7 @@ class Run:
 
     def _simulated(self, made: Any) -> Any:
         """The synthesizer for events that stand for ``scale`` events each: noise is smaller by as much."""
-        budget = _louder(made.mechanism.budget, self._scale)
+        budget = _louder(made.mechanism.budget, made.mechanism.claim().rho, self._scale)
         if not made.skips_ticks:
             return replace(made, mechanism=replace(made.mechanism, budget=budget))
         whole = made.partition
@@ -215,13 +217,13 @@ def _fitted(made: Any, tick: int, history: History, last: Cloud | None) -> Cloud
     return fitted
 
 
-def _louder(budget: Budget, factor: float) -> Budget:
-    """A budget with ``factor`` times the epsilon, whose noise is smaller by the same factor.
+def _louder(budget: Budget, rho: Fraction, factor: float) -> Budget:
+    """A budget with ``factor`` times the epsilon, by which noise that costs rho is smaller by the same factor.
 
     For Gaussian noise, delta is what goes with the right rho: epsilon alone decides when epochs end.
     """
     epsilon = budget.epsilon * factor
     if budget.pure or factor == 1:
         return replace(budget, epsilon=epsilon)
-    delta = delta_for(float(budget.rho) * factor**2, epsilon=epsilon)
+    delta = delta_for(float(rho) * factor**2, epsilon=epsilon)
     return Budget(epsilon=epsilon, delta=min(max(delta, 1e-100), 0.49))

@@ -1,0 +1,159 @@
+"""Regions on a map: shapes from a public GeoJSON file, one for each value of a column.
+
+They are drawn as they lie, so that a mile is as long in both directions at their middle latitude.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from markupsafe import Markup
+from scipy.stats import norm
+
+from synthstream.config.config import StreamConfig
+from synthstream.environment import words
+from synthstream.errors import ConfigError
+from synthstream.report.association import seen
+from synthstream.report.charts import SHADES, Table, region_map
+from synthstream.report.distributions import ColumnCounts, labels_of
+from synthstream.report.scales import number, short
+from synthstream.schema.columns import Category, Column
+from synthstream.workload import FloatArray
+
+# Width of a drawing in its own units, or height if that is more; points that fall on one place are one.
+_SIZE = 1000
+# Rings by polygon: the outline, then holes.
+Shape = list[list[list[tuple[int, int]]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regions:
+    """Shapes by code of their value.
+
+    Args:
+        size: width and height that they fill.
+    """
+
+    shapes: dict[int, Shape]
+    size: tuple[int, int]
+
+
+def regions_of(config: StreamConfig, column: Column) -> Regions | None:
+    """The regions of a column, drawn to scale; ``None`` if its section names none.
+
+    Raises:
+        ConfigError: the file cannot be read, is no GeoJSON in degrees, or names none of the values.
+    """
+    about = column.words
+    if about.regions is None or not isinstance(column, Category):
+        return None
+    where = f"column {column.name!r}: regions = {about.regions!r}"
+    key, found = about.region_key or column.name, dict[int, list[list[FloatArray]]]()
+    features = _features(config, where, about.regions)
+    for feature in features:
+        value = _text((feature.get("properties") or {}).get(key))
+        if value in column.values:
+            found.setdefault(column.values.index(value), []).extend(_polygons(feature.get("geometry"), where))
+    if not found:
+        known = sorted({name for feature in features for name in feature.get("properties") or {}})
+        raise ConfigError(
+            f"{where}: no feature has one of the column's values as its property {key!r}. Set region_key to the "
+            f"property that names them; there are {', '.join(map(repr, known)) or 'none'}"
+        )
+    return _drawn(found)
+
+
+def _features(config: StreamConfig, where: str, path: str) -> list[dict[str, Any]]:
+    try:
+        data = json.loads((config.base / path).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{where}: {words(error)}. Name a GeoJSON file, or leave regions out") from None
+    except ValueError:
+        data = None
+    if not isinstance(data, dict) or data.get("type") != "FeatureCollection" or not data.get("features"):
+        raise ConfigError(f"{where}: is no GeoJSON file with a FeatureCollection")
+    return cast("list[dict[str, Any]]", data["features"])
+
+
+def _text(value: object) -> str:
+    """A property as a category is written: numbers by their text, whole ones without a point."""
+    return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
+
+
+def _polygons(geometry: Any, where: str) -> list[list[FloatArray]]:
+    """Rings of longitudes and latitudes, of each polygon."""
+    try:
+        single = {"Polygon": True, "MultiPolygon": False}[geometry["type"]]
+        parts = [geometry["coordinates"]] if single else geometry["coordinates"]
+        rings = [[np.array([point[:2] for point in ring], dtype=np.float64) for ring in part] for part in parts]
+        if not all(ring.ndim == 2 and (np.abs(ring) <= (180, 90)).all() for part in rings for ring in part):
+            raise ValueError
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise ConfigError(
+            f"{where}: holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
+            "again in WGS 84, as GeoJSON has it"
+        ) from None
+    return rings
+
+
+def _drawn(found: dict[int, list[list[FloatArray]]]) -> Regions:
+    """On whole places of a drawing: across by the cosine of the middle latitude, north above."""
+    points = np.concatenate([ring for parts in found.values() for part in parts for ring in part])
+    (west, south), (east, north) = points.min(axis=0), points.max(axis=0)
+    narrow = math.cos(math.radians((south + north) / 2))
+    scale = _SIZE / max((east - west) * narrow, north - south, 1e-9)
+
+    def place(ring: FloatArray, *, hole: bool) -> list[tuple[int, int]]:
+        at = np.stack([(ring[:, 0] - west) * narrow * scale, (north - ring[:, 1]) * scale], axis=1).round().astype(int)
+        at = at[np.append(True, (np.diff(at, axis=0) != 0).any(axis=1))]
+        turn = (at[:-1, 0] * at[1:, 1] - at[1:, 0] * at[:-1, 1]).sum()
+        return [(int(x), int(y)) for x, y in (at if (turn > 0) != hole else at[::-1])]
+
+    shapes = {
+        code: [
+            [drawn for i, ring in enumerate(part) if len(drawn := place(ring, hole=i > 0)) > 3 or i == 0]
+            for part in parts
+        ]
+        for code, parts in sorted(found.items())
+    }
+    return Regions(shapes=shapes, size=(round((east - west) * narrow * scale), round((north - south) * scale)))
+
+
+def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what: str) -> Markup:
+    """Events by region, in colours; those that noise alone could fill are grey.
+
+    Args:
+        now: of the column, by code.
+        what: title.
+    """
+    labels, high = labels_of(column), max(float(now.count[list(regions.shapes)].max()), 1.0)
+    known = np.isfinite(now.stderr)
+    clear = seen([float(norm.sf(m / s)) if k else 0.0 for m, s, k in zip(now.measured, now.stderr, known, strict=True)])
+    drawn = []
+    for code, shape in regions.shapes.items():
+        count = float(now.count[code])
+        error = f", measured {number(round(now.measured[code]))} ± {number(now.stderr[code])}" if known[code] else ""
+        shade = 0 if count <= 0 or not clear[code] else min(int(count / high * SHADES), SHADES - 1) + 1
+        drawn.append(
+            (shade, path_of(shape), f"{labels[code]}: {number(count)} rows{error}", labels[code], number(count))
+        )
+    away = [label for code, label in enumerate(labels) if code not in regions.shapes]
+    return region_map(
+        [(shade, path, said) for shade, path, said, _, _ in drawn],
+        size=regions.size,
+        title=what,
+        description=f"{len(drawn)} regions of {column.title}.",
+        bounds=[short(float(f"{high * k / SHADES:.2g}")) for k in range(SHADES)],
+        top=short(high),
+        note=f"Not on the map: {', '.join(away)}." if away else "",
+        table=Table(headings=[column.title, "Events"], rows=[list(row[3:]) for row in drawn]),
+    )
+
+
+def path_of(shape: Shape) -> str:
+    """SVG path of all its rings."""
+    return "".join("M" + "L".join(f"{x} {y}" for x, y in ring) + "z" for part in shape for ring in part)

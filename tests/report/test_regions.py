@@ -1,0 +1,105 @@
+"""Regions: they lie where the file has them, a mile is as long in both directions, and what cannot be drawn is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from synthstream import StreamConfig
+from synthstream.errors import ConfigError
+from synthstream.report.distributions import ColumnCounts
+from synthstream.report.regions import Regions, map_of_regions, regions_of
+from tests.browser.streams import districts
+from tests.support.configs import stream_toml
+
+_DISTRICT = """
+[[columns]]
+name = "number"
+type = "category"
+values = ["1", "2", "3", "4"]
+"""
+
+
+def configured(folder: Path, content: Any = None, *, keys: str = 'regions = "districts.geojson"\n') -> StreamConfig:
+    text = json.dumps(districts() if content is None else content)
+    (folder / "districts.geojson").write_text(text)
+    return StreamConfig.from_toml(stream_toml(_DISTRICT + keys), base=folder)
+
+
+def drawn(config: StreamConfig) -> Regions:
+    found = regions_of(config, config.schema.columns[0])
+    assert found is not None
+    return found
+
+
+def area(ring: list[tuple[int, int]]) -> float:
+    x, y = np.array(ring, dtype=float).T
+    return float((x[:-1] * y[1:] - x[1:] * y[:-1]).sum() / 2)
+
+
+def test_regions_lie_as_the_file_has_them(tmp_path: Path) -> None:
+    found = drawn(configured(tmp_path))
+    assert sorted(found.shapes) == [0, 1, 2]  # texts, whole numbers and others name values; Elsewhere is none
+    assert max(found.size) == 1000
+    assert found.size[0] / found.size[1] == pytest.approx(6 / 4 * np.cos(np.radians(47.4)), rel=2e-3)
+    assert [len(polygon) for polygon in found.shapes[2]] == [2, 1]  # with a lake, and an exclave
+    outline, lake = found.shapes[2][0]
+    assert (area(outline) > 0, area(lake) > 0) == (True, False)
+    assert area(found.shapes[1][0][0]) > 0  # though it turns the other way
+    assert -area(lake) / area(outline) == pytest.approx(1 / 6, rel=0.01)
+    exclave = np.array(found.shapes[2][1][0])
+    assert exclave.min(axis=0).tolist() == [0, 0]  # north is above, west to the left
+
+
+def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    counts = ColumnCounts(
+        count=np.array([700.0, 90, 12, 5, 3, 0]),
+        measured=np.array([690.0, 95, 9, 4, 2, -3]),
+        stderr=np.full(6, 10.0),
+    )
+    page = map_of_regions(drawn(config), config.schema.columns[0], counts, what="Now <b>")
+    paths = re.findall(r'<path class="m(\d)" d="M[^"]*"><title>([^<]*)</title>', page)
+    assert paths == [
+        ("7", "1: 700 rows, measured 690 ± 10"),
+        ("1", "2: 90 rows, measured 95 ± 10"),
+        ("0", "3: 12 rows, measured 9 ± 10"),
+    ]
+    assert "Not on the map: 4, other, missing." in page
+    assert "<b>" not in page
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ({"type": "Topology"}, "is no GeoJSON file with a FeatureCollection"),
+        ({"type": "FeatureCollection", "features": [{"properties": {"zip": "1"}}]}, "region_key .* 'zip'"),
+        ({"type": "FeatureCollection", "features": [{"properties": {"number": 1}}]}, "no Polygon or MultiPolygon"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(tmp_path: Path, content: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=rf"column 'number': regions = 'districts.geojson'.*{says}"):
+        drawn(configured(tmp_path, content))
+
+
+def test_places_that_are_no_degrees_and_files_that_are_not_there_are_told(tmp_path: Path) -> None:
+    feet = districts()
+    feet["features"][0]["geometry"]["coordinates"] = [[[6e6, 2e6], [6e6, 3e6], [7e6, 2e6], [6e6, 2e6]]]
+    with pytest.raises(ConfigError, match="WGS 84"):
+        drawn(configured(tmp_path, feet))
+    with pytest.raises(ConfigError, match="Name a GeoJSON file"):
+        drawn(configured(tmp_path, keys='regions = "gone.geojson"\n'))
+    with pytest.raises(ConfigError, match="region_key: has no effect without regions"):
+        configured(tmp_path, keys='region_key = "number"\n')
+
+
+def test_they_are_words_alone(tmp_path: Path) -> None:
+    with_them, without = configured(tmp_path), configured(tmp_path, keys="")
+    assert with_them.genesis == without.genesis
+    assert "districts.geojson" not in with_them.settings
+    assert regions_of(without, without.schema.columns[0]) is None
