@@ -4,7 +4,7 @@ EXTRAS ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: install demo demo-points test test-all wheel-test soak mutation bench bench-tables bench-points bench-peers check docs images clean
+.PHONY: install demo demo-places demo-points test test-all wheel-test soak mutation bench bench-tables bench-points bench-peers check docs images clean
 
 $(VENV)/ready: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Synthstream needs Python 3.11 or newer; say make PYTHON=python3.11") if sys.version_info < (3, 11) else None'
@@ -16,6 +16,11 @@ install: $(VENV)/ready
 
 demo: $(VENV)/ready
 	$(BIN)/synthstream run examples/evictions/stream.toml --yes
+
+demo-places: $(VENV)/ready
+	$(BIN)/synthstream run examples/places/stream.toml --yes
+	$(BIN)/synthstream report examples/places/stream.toml -o examples/places/releases-map.html
+	$(BIN)/synthstream table examples/places/stream.toml --between 2021-01-01 2022-01-01 --box "lat 35 36.5" --box "lon -118.5 -117" --where "mag >= 2"
 
 demo-points: $(VENV)/ready
 	$(BIN)/synthstream run examples/earthquakes/stream.toml --yes
@@ -85,4 +90,4 @@ images: $(VENV)/ready
 	$(BIN)/python -m tests.browser.screenshots
 
 clean:
-	rm -rf $(VENV) site examples/evictions/state* examples/evictions/releases* examples/earthquakes/state* examples/earthquakes/releases*
+	rm -rf $(VENV) site examples/evictions/state* examples/evictions/releases* examples/earthquakes/state* examples/earthquakes/releases* examples/places/state* examples/places/releases*

@@ -36,6 +36,7 @@ ANCHOR = {"write anchor", "sync anchor", "rename anchor", "sync anchor folder"}
 REACHED = {
     "table": STATE | FOLDER | SERIES | KEEP,
     "epochs": STATE | FOLDER | SERIES,
+    "places": STATE | FOLDER | SERIES,
     "points": STATE | FOLDER,
     "anchor": STATE | ANCHOR,
 }

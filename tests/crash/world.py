@@ -36,13 +36,19 @@ _POINTS = _MONTH(
     epsilon=4.0,
     delta=0,
 )
+_PLACES = _MONTH(
+    WARD,
+    '[[columns]]\nname = "years"\ntype = "place"\ncoordinates = ["age"]\nbounds = [[0, 100]]\nviews = [1]\ndepth = 3\n',
+    _SOURCE,
+)
 KINDS = {
     "table": _TABLE + SINK + "keep = 3\n",
     "epochs": _PURE + SINK,
     "points": _POINTS + SINK,
     "anchor": _TABLE,
+    "places": _PLACES + SINK,
 }
-"""By name: tables with delta, tables without, points, tables without a sink."""
+"""By name: tables with delta, tables without, points, tables without a sink, tables with a fine amount."""
 
 
 def rows(kind: str, tick: int, part: int) -> pl.DataFrame:

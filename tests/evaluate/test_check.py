@@ -303,3 +303,23 @@ def test_points_are_looked_at_too(tmp_path: Path) -> None:
     text = toml(number("age", "missing = 0"), '[synthesizer]\nkind = "points"\n')
     cells = told(tmp_path, text, rows(age=["-1", "50", "101", "x", ""] * 60)).looked.rows.columns["age"]
     assert (cells.low, cells.high, cells.unread, cells.empty) == (60, 60, 60, 60)
+
+
+@pytest.mark.parametrize(
+    ("lat", "lon", "why"),
+    [
+        ("-118.2", "34.1", "They lie in the box if 'lat' and 'lon' change places"),
+        ("34,1", "-118,2", 'They look like numbers with decimal ",".'),
+        ("51.5", "0.1", "They lie outside of bounds."),
+    ],
+)
+def test_places_outside_of_their_box(tmp_path: Path, lat: str, lon: str, why: str) -> None:
+    box = 'coordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\nviews = [1]\ndepth = 3\n'
+    text = toml(WARD, f'[[columns]]\nname = "at"\ntype = "place"\n{box}')
+    fine = told(tmp_path, text, rows(lat=["34.1"] * 300, lon=["-118.2"] * 300))
+    assert (fine.verdict, words(fine)) == (Level.FINE, "")
+    found = told(tmp_path, text, rows(lat=[lat] * 300, lon=[lon] * 300))
+    assert found.verdict is Level.STOP
+    assert words(found) == f"at: 100 % of the rows (300) lie in no cell: '{lat} / {lon}' (300). {why}" + (
+        ": compare coordinates with the order of bounds." if "change" in why else ""
+    )

@@ -70,6 +70,13 @@ def test_a_wrong_list_of_values_shows_as_other(tmp_path: Path, kind: str) -> Non
     assert 40 <= int(found[0].words.split(" %")[0]) <= 48
 
 
+def test_places_outside_of_their_box_show_once(tmp_path: Path) -> None:
+    """As if latitude and longitude had changed places."""
+    found = once(tmp_path / "stream", "places", rows(MANY, 1).with_columns(x=pl.col("x") + 100))
+    assert [caution.about for caution in found] == ["columns.spot"]
+    assert "100 % of all events are 'other'. Are bounds the right ones, and in the order of" in found[0].words
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_column_that_cannot_be_read_and_a_value_that_never_occurs(tmp_path: Path, kind: str) -> None:
     """Numbers with decimal commas; a ward that is called otherwise in the rows. Many rows: 0 must be told from few."""

@@ -50,7 +50,7 @@ def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -
 
 
 def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="there is no such file"):
+    with pytest.raises(SourceError, match="No such file"):
         draft(tmp_path / "visits.csv")
 
 

@@ -27,9 +27,15 @@ WAYS = pytest.mark.parametrize(
 
 
 def mechanism(
-    *, horizon: int | None = 9, neighbours: Neighbours = "add-remove", unit: Unit = EVENT, growth: float = 2.0
+    *,
+    horizon: int | None = 9,
+    neighbours: Neighbours = "add-remove",
+    unit: Unit = EVENT,
+    growth: float = 2.0,
+    weights: tuple[float, ...] | None = None,
 ) -> Refreshed:
-    return Refreshed(workload=WORKLOAD, budget=ZCDP, horizon=horizon, neighbours=neighbours, unit=unit, growth=growth)
+    common = {"workload": WORKLOAD, "budget": ZCDP, "horizon": horizon, "neighbours": neighbours, "unit": unit}
+    return Refreshed(**common, growth=growth, weights=weights)  # type: ignore[arg-type]
 
 
 def run(m: Refreshed, stream: list[IntArray], gate: Gate) -> list[Measured]:
@@ -64,11 +70,12 @@ def test_the_claim_is_the_formula_of_the_theorem_and_spends_the_budget(
 
 
 @WAYS
+@pytest.mark.parametrize("weights", [None, (1.0, 0.2, 3.0, 0.5)], ids=["even", "weighted"])
 def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(
-    neighbours: Neighbours, unit: Unit, squared: int
+    neighbours: Neighbours, unit: Unit, squared: int, weights: tuple[float, ...] | None
 ) -> None:
     """Given the same answers, one event at any tick costs at most the claim, and nearly that much somewhere."""
-    m, worst = mechanism(neighbours=neighbours, unit=unit), Fraction(0)
+    m, worst = mechanism(neighbours=neighbours, unit=unit, weights=weights), Fraction(0)
     weights = (1, -1) if unit.signed else (1,)
     events = [at(cell, weight) for cell in range(6) for weight in weights]
     for tick, one in itertools.product(range(9), (NOTHING, events[0])):

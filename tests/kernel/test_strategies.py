@@ -53,8 +53,8 @@ def test_a_matrix_that_could_leave_64_bits_is_refused(monkeypatch: pytest.Monkey
 
 def test_shares_that_are_more_than_the_budget_are_claimed_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     each = np.where(WORKLOAD.order == 0, 0.0, 0.4)
-    monkeypatch.setattr("synthstream.kernel.tables.at_every_tick", lambda workload, split, pure: each + 0.4)
-    monkeypatch.setattr("synthstream.kernel.tables.at_refreshes", lambda workload: (0.4 - each, each))
+    monkeypatch.setattr("synthstream.kernel.tables.at_every_tick", lambda *_, **__: each + 0.4)
+    monkeypatch.setattr("synthstream.kernel.tables.at_refreshes", lambda *_, **__: (0.4 - each, each))
     monkeypatch.setattr("synthstream.kernel.epochs.in_epochs", lambda *_, **__: EpochShares(0.4, 0.4, each))
     for kind, budget in ((Marginals, PURE), (Marginals, ZCDP), (Refreshed, ZCDP), (Epochs, PURE)):
         mechanism = kind(workload=WORKLOAD, budget=budget, horizon=TICKS)

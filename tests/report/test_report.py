@@ -27,7 +27,7 @@ from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
 from synthstream.report.association import chance_of, cramers_v, pairs, seen
 from synthstream.report.page import check_place, render, write_page
-from synthstream.report.places import axes_of
+from synthstream.report.places import axes_of, grids_of_places
 from synthstream.report.public import public_page
 from synthstream.report.recent import _chart
 from synthstream.report.theorems import STATEMENTS
@@ -124,11 +124,27 @@ def test_every_kind_of_stream_has_a_page(made: dict[str, StreamConfig], kind: st
         assert figure["role"] == "img"
     assert page.count('role="img"') == page.count("<desc>")
     assert page.count("<figure") == page.count("<figcaption")
-    for column in config.schema.names:
-        assert column in reader.text
+    for column in config.schema.columns:
+        assert getattr(column, "place", column.name) in reader.text
     written = reader.text.split("The exact promise")[0]  # what follows are the words of the claim, and theorems
     assert not re.search(r"\bgates?\b|-way\b|\bbox", written)
     assert written.count("Cramér's V") == written.count("from 0 (not at all) to 1 (one follows from the other): Cram")
+
+
+def test_places_have_a_map_of_all_events_and_of_each_value(made: dict[str, StreamConfig], tmp_path: Path) -> None:
+    config = made["places"]
+    page = public_page(config, tmp_path / "report.html", progress=quiet)
+    maps = re.findall(r"<figcaption>([^<]*) up to", page)
+    assert maps == ["spot", "ward A", "ward B", "ward C"]
+    found = history_of(config, progress=quiet)
+    newest = found.cells(found.newest)
+    whole, *values = grids_of_places(found, newest)
+    assert (whole[0], [name for name, _ in values]) == ("spot", ["ward A", "ward B", "ward C"])
+    rows = Releases(config).last.rows()
+    assert (whole[1].across.name, whole[1].up.name, whole[1].degrees) == ("x", "y", False)
+    at = np.histogram2d(rows["y"].drop_nulls(), rows["x"].drop_nulls(), bins=8, range=[[0, 10], [0, 10]])[0]
+    assert whole[1].counts.tolist() == at.tolist()
+    assert sum(grid.counts.sum() for _, grid in values) <= at.sum()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from synthstream.errors import ConfigError
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.mapping import SchemaMapping, mapping_of
+from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, Workload
 
@@ -53,6 +56,19 @@ def test_own_cells_keep_their_meaning() -> None:
 def test_another_kind_of_column_needs_another_name(old: Column, new: Column) -> None:
     with pytest.raises(ConfigError, match=r"columns\.x: this is another kind"):
         mapped(old, new)
+
+
+def test_a_place_keeps_its_box_and_its_grids() -> None:
+    def views(*depths: int, high: float = 8, crossed: tuple[str, ...] = ()) -> Schema:
+        box: dict[str, Any] = {"coordinates": ("x", "y"), "bounds": ((0, 8), (0, high)), "crossed": crossed}
+        return Schema(columns=tuple(View(name=f"at_{n}", place="at", depth=n, **box) for n in depths))
+
+    fewer = mapping_of(views(1, 2, 3), views(2, crossed=("kind",)))
+    assert (fewer.places, fewer.exact) == ((1,), True)
+    with pytest.raises(ConfigError, match="another kind of column than before"):
+        mapping_of(views(1), views(1, high=9))
+    with pytest.raises(ConfigError, match=r"columns\.at: a place keeps all of its grids"):
+        mapping_of(views(1, 2), views(1, 2, 3))
 
 
 def test_rows_and_tables_of_rows_are_mapped_alike_whatever_the_order_of_columns() -> None:

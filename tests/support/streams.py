@@ -17,10 +17,15 @@ from tests.support.configs import SINK, WARD, number, source, stream_toml
 
 _TABLE = WARD + number("x", "bins = 4", high=10)
 _POINTS = number("x", "missing = 0", high=10) + number("y", "missing = 0", high=10)
+_PLACES = (
+    WARD + '[[columns]]\nname = "spot"\ntype = "place"\ncoordinates = ["x", "y"]\nbounds = [[0, 10], [0, 10]]\n'
+    'views = [1, 2]\ndepth = 3\nwith = ["ward"]\n'
+)
 
 _KINDS = {
     "always": ('kind = "table"\nmeasure = "always"', 1e-9, "add-remove", _TABLE),
     "refresh": ('kind = "table"\nmeasure = "refresh"\ngrowth = 1.6', 1e-9, "add-remove", _TABLE),
+    "places": ('kind = "table"', 1e-9, "add-remove", _PLACES),
     "epochs": ('kind = "table"\npicks = 1', 0, "add-remove", _TABLE),
     "selective": ('kind = "selective"\npicks = 1', 0, "add-remove", _TABLE),
     "selective-mw": ('kind = "selective"\npicks = 1\nfit = "mw"', 1e-9, "add-remove", _TABLE),

@@ -10,9 +10,12 @@ import typer
 
 from synthstream.cli.common import Simulate, console
 from synthstream.cli.reading import At, Between, Place, Where, all_of, chosen, format_of, write
+from synthstream.cli.runtime import fail
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from synthstream.release.release import Release
 
 _Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="A .csv, .parquet or .jsonl file; left out: a table to read.")
@@ -29,6 +32,10 @@ def table_command(
     model_error: Annotated[
         bool, typer.Option("--model-error", help="Also how far noise moves `count`, by 8 refits: some seconds.")
     ] = False,
+    box: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'NAME FROM TO'", help="All events in a box: 'lat 33 34', once for each coordinate."),
+    ] = None,
     csv: _Csv = False,
     output: _Output = None,
     simulate: Simulate = False,
@@ -40,15 +47,48 @@ def table_command(
 
     Example: synthstream table stream.toml zone hour --where "age >= 60"
 
+    In a box of a place: synthstream table stream.toml --box "lat 33 34" --box "lon -118 -117" --where "mag > 3"
+
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
     from synthstream.publish.published import releases
 
     form = format_of(None, output, place=place)
     release = chosen(releases(place, simulate=simulate), at, between)
-    found = release.table(columns or [], where=all_of(where), model_error=model_error)
+    if box:
+        found = _boxed(release, columns or [], box, all_of(where))
+    else:
+        found = release.table(columns or [], where=all_of(where), model_error=model_error)
     typer.echo(f"{release.name}: {release.about}", err=True)
     _give(found, output, form, csv=csv, stamped=not release.secure)
+
+
+def _boxed(release: Release, columns: list[str], box: list[str], where: str | None) -> pl.DataFrame:
+    """How many events lie in a box."""
+    import polars as pl
+
+    from synthstream.release.points import PointRelease
+    from synthstream.release.release import TableRelease
+
+    if columns:
+        raise SystemExit(
+            fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
+        )
+    lower, upper = dict[str, float](), dict[str, float]()
+    for one in box:
+        name, *ends = one.rsplit(maxsplit=2)
+        try:
+            lower[name], upper[name] = map(float, ends)
+        except ValueError:
+            raise SystemExit(
+                fail(f"--box {one!r}: say a coordinate and two numbers, as in --box 'lat 33 34'.")
+            ) from None
+    if isinstance(release, TableRelease):
+        return pl.DataFrame([release.mass(lower, upper, where=where)])
+    if where is not None or not isinstance(release, PointRelease):
+        raise SystemExit(fail("--where: a stream of points has no columns beside the box; leave it out."))
+    mass, stderr = release.mass(lower, upper)
+    return pl.DataFrame({"mass": [mass], "stderr": [stderr]})
 
 
 def series_command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from synthstream.config.after import After, AfterSection
 from synthstream.config.constraints import NOTHING, constraints_of
 from synthstream.config.mirrors import check_mirror, lie_apart
+from synthstream.config.places import PlaceSection, nested, views_of
 from synthstream.config.problems import Problems
 from synthstream.config.sections import (
     AnyColumn,
@@ -27,9 +28,10 @@ from synthstream.config.sources import Files
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import SYNTHESIZERS
-from synthstream.privacy import EVENT, Unit
+from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
+from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 
 
@@ -51,7 +53,7 @@ def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]
             column = TypeAdapter[AnyColumn](AnyColumn).validate_python(raw)
             if kind in SYNTHESIZERS and SYNTHESIZERS[kind].points:
                 problems.attempt(f"columns.{i}", partial(coordinate_of, column, 1))
-            elif kind is not None or column.type != "number":  # without its kind, nobody knows what a number needs
+            elif column.type != "place" and (kind is not None or column.type != "number"):  # a number needs its kind
                 problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
 
 
@@ -64,11 +66,13 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema, kind = _schema(file, problems), file.synthesizer.kind
+    schema, kind = _schema(file, budget, problems), file.synthesizer.kind
     workload = None
     if schema is not None and not file.synthesizer.points:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
-    constraints = NOTHING if schema is None else constraints_of(file.constraints, kind, schema, base, problems)
+    constraints = NOTHING
+    if schema is not None:
+        constraints = constraints_of(file.constraints, kind, schema, base, problems, known=nested(schema))
     problems.attempt("op", lambda: _of_its_own(file))
     after = problems.attempt("after", lambda: _after(file.after, schema, base, before))
     if isinstance(file.source, Files):
@@ -127,21 +131,37 @@ def _after(
     return After(config=before(section, base), schema=schema, values=section.values, fill=section.fill)
 
 
-def _schema(file: File, problems: Problems) -> Schema | None:
-    """The columns; ``None``, and problems noted, if they cannot be."""
+def _schema(file: File, budget: Budget | None, problems: Problems) -> Schema | None:
+    """The columns; ``None``, and problems noted, if they cannot be. Those of places follow all others."""
     points, partition = file.synthesizer.points, None
     if points:
         partition = problems.attempt("synthesizer.depth", lambda: partition_of(file.synthesizer, len(file.columns)))
     columns: list[Column] = []
+    places = [] if points else [i for i, section in enumerate(file.columns) if isinstance(section, PlaceSection)]
     for i, section in enumerate(file.columns):
+        if i in places:
+            continue
         read: Callable[[], Column] = partial(column_of, section, file.clock.timezone)
         if points:
             read = partial(coordinate_of, section, 1 if partition is None else partition.bits[i])
         if (column := problems.attempt(f"columns.{i}", read)) is not None:
             columns.append(column)
-    if len(columns) < len(file.columns):
+    if len(columns) < len(file.columns) - len(places):
         return None
-    return problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
+    others, bad = tuple(columns), False
+    for i in places:
+        views = problems.attempt(f"columns.{i}", partial(_views, file, i, others, budget)) if budget else None
+        bad |= views is None
+        columns += views or ()
+    return None if bad else problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
+
+
+def _views(file: File, i: int, others: Sequence[Column], budget: Budget) -> list[View]:
+    """The columns of a place. Raises ``ConfigError`` if the stream has none."""
+    section, person = file.columns[i], file.privacy.unit
+    if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
+        raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
+    return views_of(section, others, budget, 1 if person == "event" else person.max_events)
 
 
 def _of_its_own(file: File) -> None:
@@ -150,7 +170,7 @@ def _of_its_own(file: File) -> None:
         raise ConfigError(
             'op: changes of a table take rows away, too. Say op = "op" at the top, or another name that is no column'
         )
-    if file.op is not None and file.op in [column.read_from for column in file.columns]:
+    if file.op is not None and any(file.op in column.sources for column in file.columns):
         raise ConfigError(
             f"op = {file.op!r}: is one of the columns too. Remove it from [[columns]], or name another column as op"
         )
@@ -164,8 +184,9 @@ def _check_reading(file: File, source: Files) -> None:
     person = None if file.privacy.unit == "event" else file.privacy.unit.person
     ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
     for column in file.columns:
-        way = {"datetime": "time", "integer": "number", "number": "number"}.get(column.type, "text")
-        ways.setdefault(column.read_from, set()).add(way)
+        way = {"datetime": "time", "integer": "number", "number": "number", "place": "number"}.get(column.type, "text")
+        for source_column in column.sources:
+            ways.setdefault(source_column, set()).add(way)
     own = {"time"} if source.formats else set()
     own |= {"number"} if (source.dialect.decimal, source.dialect.thousands) != (".", "") else set()
     for key in source.formats:

@@ -83,6 +83,7 @@ class Known(NamedTuple):
             f"{group.number:,} of {group.possible(schema.sizes):,} combinations of "
             f"{', '.join(schema.names[c] for c in group.columns)} are allowed, other and missing included."
             for group in self.groups
+            if group.columns not in schema.places.values()  # grids of one place contain each other
         )
 
     def public(self, schema: Schema) -> dict[str, Any]:
@@ -96,11 +97,18 @@ NOTHING = Known()
 
 
 def constraints_of(
-    sections: Sequence[ConstraintSection], kind: str, schema: Schema, base: Path, problems: Problems
+    sections: Sequence[ConstraintSection],
+    kind: str,
+    schema: Schema,
+    base: Path,
+    problems: Problems,
+    *,
+    known: Sequence[Group] = (),
 ) -> Known:
     """Groups of columns and their allowed combinations; problems are noted.
 
     Args:
+        known: groups that follow from the columns themselves, complete.
         base: folder that relative paths start from.
     """
     if sections and kind != "table":
@@ -122,6 +130,10 @@ def constraints_of(
         for place, c in enumerate(columns):
             own.setdefault(c, set()).update(np.unique(codes[:, place]).tolist())
         listed.append(Group.of(columns, codes))
+    for group in known:
+        listed.append(group)
+        for place, c in enumerate(group.columns):
+            own.setdefault(c, set()).update(np.unique(group.combinations[:, place]).tolist())
     try:
         order = _closed(pairs, schema)
         implied = [Group.of(pair, _ordered(*pair, schema)) for pair in sorted(order - pairs)]

@@ -10,6 +10,8 @@ from typing import Annotated, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
 
+from synthstream.schema.columns import Words as Told
+
 
 class Section(BaseModel):
     """A part of ``stream.toml``."""
@@ -67,3 +69,23 @@ Words = Annotated[tuple[str, ...], Field(strict=False)]
 Service = Annotated[str, Field(pattern=r"^[\w.-]+$")]
 
 Name = Annotated[str, Field(min_length=1)]
+
+
+class ColumnSection(Section):
+    """Keys of any column."""
+
+    name: str
+    source: Name | None = Field(default=None, alias="from")
+    label: Name | None = None
+    description: Name | None = None
+    unit: Name | None = None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The columns of private rows that it is read from."""
+        return (self.name if self.source is None else self.source,)
+
+    @property
+    def words(self) -> Told:
+        """What people are told of it."""
+        return Told(label=self.label, description=self.description, unit=self.unit)

@@ -9,8 +9,9 @@ from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
 from synthstream.config.after import AfterSection
 from synthstream.config.constraints import ConstraintSection
-from synthstream.config.keys import Name, Place, Section, Time
+from synthstream.config.keys import ColumnSection, Name, Place, Section, Time
 from synthstream.config.keys import Words as _Values
+from synthstream.config.places import PlaceSection
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sinks import MirrorConfig, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import SourceConfig
@@ -109,27 +110,7 @@ class ClockSection(Section):
         return clock
 
 
-class _Column(Section):
-    """Keys of any column."""
-
-    name: str
-    source: Name | None = Field(default=None, alias="from")
-    label: Name | None = None
-    description: Name | None = None
-    unit: Name | None = None
-
-    @property
-    def read_from(self) -> str:
-        """The column of private rows that it is read from."""
-        return self.name if self.source is None else self.source
-
-    @property
-    def words(self) -> Words:
-        """What people are told of it."""
-        return Words(label=self.label, description=self.description, unit=self.unit)
-
-
-class _Category(_Column):
+class _Category(ColumnSection):
     type: Literal["category"]
     values: _Values
     missing: str | None = None
@@ -139,16 +120,16 @@ class _Category(_Column):
 
     @property
     def words(self) -> Words:
-        """See :class:`_Column`."""
+        """See :class:`ColumnSection`."""
         return replace(super().words, regions=self.regions, region_key=self.region_key)
 
 
-class _Boolean(_Column):
+class _Boolean(ColumnSection):
     type: Literal["boolean"]
     missing: bool | None = None
 
 
-class _Integer(_Column):
+class _Integer(ColumnSection):
     type: Literal["integer"]
     min: int
     max: int
@@ -164,7 +145,7 @@ class _Integer(_Column):
         return _spread(keys, end=1)
 
 
-class _Number(_Column):
+class _Number(ColumnSection):
     type: Literal["number"]
     min: float
     max: float
@@ -195,7 +176,7 @@ def _spread(keys: Any, *, end: int) -> Any:
     return {"min": cuts[0], "max": cuts[-1] - end, "bins": len(cuts) - 1, **keys, "edges": cuts}
 
 
-class _Datetime(_Column):
+class _Datetime(ColumnSection):
     type: Literal["datetime"]
     part: Part | None = None
     min: Time | None = None
@@ -205,7 +186,7 @@ class _Datetime(_Column):
     timezone: str | None = None
 
 
-AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime, Field(discriminator="type")]
+AnyColumn = Annotated[_Category | _Boolean | _Integer | _Number | _Datetime | PlaceSection, Field(discriminator="type")]
 
 _MADE: dict[str, type[Column]] = {made.type: made for made in (Category, Boolean, Integer, Number, Datetime)}
 
@@ -239,6 +220,8 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
     settings = section.model_dump(exclude={"type", *(told.name for told in fields(Words))})
     if section.words.region_key is not None and section.words.regions is None:
         raise ConfigError("region_key: has no effect without regions; name the GeoJSON file, or leave it out")
+    if isinstance(section, PlaceSection):
+        raise ConfigError('type = "place": belongs to kind = "table"')
     if section.type == "number" and section.bins is None:
         raise ConfigError(
             'bins: is missing; say in how many equal bins the range is cut (or kind = "points" in [synthesizer], if '

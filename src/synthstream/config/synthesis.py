@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from synthstream.config.keys import Section, Words
+from synthstream.config.places import counted
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
@@ -177,7 +178,8 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
         ConfigError: a column does not exist, or the cells are too many.
     """
     if section.marginals is None:
-        return _affordable(Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes), schema)
+        every = Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes)
+        return _affordable(every.only(q for q, one in enumerate(every.marginals) if counted(schema, one)), schema)
     if section.order is not None:
         raise ConfigError("give either order or marginals, not both")
     found: list[tuple[int, ...]] = [()]

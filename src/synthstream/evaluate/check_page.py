@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from synthstream.evaluate.findings import Checked, percent, texts_of
+from synthstream.evaluate.findings import Checked, texts_of
+from synthstream.evaluate.formats import percent
 from synthstream.evaluate.look import Cells
 from synthstream.report.charts import Bar, Table, bar_chart
 from synthstream.report.page import moment, render
@@ -90,7 +91,7 @@ def check_page(found: Checked) -> str:
     charts = []
     for column in found.config.schema.columns:
         cells = rows.columns.get(column.name, Cells())
-        if isinstance(column, Category) and cells.other:
+        if isinstance(column, Category) and cells.other and getattr(column, "located", True):
             bars = [Bar(label=text, value=number, muted=True) for text, number in cells.odd.head(_LISTED).iter_rows()]
             head, more = bars[:12], bars[12:]
             charts.append(

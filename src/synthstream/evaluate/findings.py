@@ -16,12 +16,13 @@ from typing import NamedTuple
 import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.evaluate.formats import alike, numbers_of, separator_of, shape_of, times_of
+from synthstream.evaluate.formats import alike, numbers_of, percent, place_of, separator_of, shape_of, times_of
 from synthstream.evaluate.look import Cells, Looked
 from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.clock import due, written
 from synthstream.schema.columns import Category, Column
+from synthstream.schema.places import View
 
 # What is looked at, and what must not be opened, as shares of all rows. Public constants: nobody tunes them by rows.
 _OTHER, _UNREAD, _TIME, _CLAMPED, _BEFORE = (0.01, 0.2), (0.01, 0.2), (0.001, 0.05), (0.05, 0.5), (0.01, 0.5)
@@ -166,19 +167,6 @@ def _level(rows: int, count: int, bounds: tuple[float, float]) -> Level:
     return Level(int(share >= bounds[0]) + int(share >= bounds[1])) if rows else Level.FINE
 
 
-def percent(rows: int, count: int) -> str:
-    """A share as people write it.
-
-    Example:
-        >>> percent(1, 3), percent(1, 100_000), percent(0, 5)
-        ('33 %', 'below 0.1 %', '0 %')
-    """
-    share = 100 * rows / max(count, 1)
-    if 0 < share < 0.1:
-        return "below 0.1 %"
-    return f"{share:.0f} %" if share >= 10 or share == 0 else f"{share:.1f} %"
-
-
 def texts_of(odd: pl.DataFrame, number: int = _SHOWN) -> str:
     """The most frequent texts, in quotation marks, and how many rows have each."""
     return ", ".join(f"{text!r} ({rows:,})" for text, rows in odd.head(number).iter_rows())
@@ -305,10 +293,14 @@ def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 
 
 def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
-    name = column.name
+    name, what, why = column.name, "are not on the list", ""
+    if isinstance(column, View):
+        if not column.located:  # the finest grid says it
+            return
+        name, what, why = column.place, "lie in no cell", f" {place_of(column, cells.odd)}"
     if level := _level(cells.other, count, _OTHER):
-        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) are not on the list: "
-        yield Finding(level=level, about=name, words=words + f"{texts_of(cells.odd)}.")
+        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}: {texts_of(cells.odd)}.{why}"
+        yield Finding(level=level, about=name, words=words)
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(column, cells)
@@ -342,7 +334,7 @@ def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
 
 def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
     """Texts that fell into ``other``, and look like a value of the list."""
-    if not isinstance(column, Category):
+    if not isinstance(column, Category) or isinstance(column, View):
         return
     values = dict(zip(alike(pl.Series(column.values)).to_list(), column.values, strict=True))
     texts = zip(cells.odd.iter_rows(), alike(cells.odd["text"]).to_list(), strict=True)

@@ -12,6 +12,7 @@ import polars as pl
 
 from synthstream.config.sources import Dialect
 from synthstream.ingest.lines import splitter
+from synthstream.schema.places import SIDES, View
 
 _DATES = (
     "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d", "%d.%m.%y",
@@ -112,6 +113,35 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
     return different[0] if len(different) == 1 and different[0] else None
 
 
+def place_of(view: View, odd: pl.DataFrame) -> str:
+    """What coordinates look like that lie in no cell of a place, and what to do about it, in a sentence.
+
+    Example:
+        >>> view = View(name="at_1", place="at", coordinates=("lat", "lon"), bounds=((32, 37), (-122, -114)), depth=1)
+        >>> place_of(view, pl.DataFrame({"text": ["-118.2 / 34.1"], "rows": [7]}))
+        "They lie in the box if 'lat' and 'lon' change places: compare coordinates with the order of bounds."
+        >>> place_of(view, pl.DataFrame({"text": ["34,1 / -118,2"], "rows": [7]}))
+        'They look like numbers with decimal ",".'
+        >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))
+        'They lie outside of bounds.'
+    """
+    tried = odd.head(_TRIED)
+    parts = tried["text"].str.split(SIDES).list
+    sides = [parts.get(k, null_on_oob=True).fill_null("") for k in range(len(view.coordinates))]
+    turned = view.read(pl.DataFrame(dict(zip(view.coordinates, reversed(sides), strict=True))))
+    inside = pl.Series(turned < len(view.values))
+    if len(sides) > 1 and tried["rows"].filter(inside).sum() >= tried["rows"].sum() / 2:
+        names = " and ".join(map(repr, view.coordinates))
+        return f"They lie in the box if {names} change places: compare coordinates with the order of bounds."
+    texts = pl.DataFrame(
+        {"text": pl.concat([side.alias("text") for side in sides]), "rows": [1] * len(sides) * tried.height}
+    )
+    if keys := numbers_of(texts.filter(pl.col("text") != "")):
+        said = " and ".join(f'{key} "{value}"' for key, value in keys.items())
+        return f"They look like numbers with {said}."
+    return "They lie outside of bounds."
+
+
 def separator_of(header: str, columns: Sequence[str]) -> str | None:
     """What parts the cells of a header in which a comma does not give the columns.
 
@@ -135,3 +165,16 @@ def alike(texts: pl.Series) -> pl.Series:
     """
     plain = texts.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
     return plain.str.replace(r"^(\d+)\.0+$", "${1}").str.replace(r"^0+(\d)", "${1}")
+
+
+def percent(rows: int, count: int) -> str:
+    """A share as people write it.
+
+    Example:
+        >>> percent(1, 3), percent(1, 100_000), percent(0, 5)
+        ('33 %', 'below 0.1 %', '0 %')
+    """
+    share = 100 * rows / max(count, 1)
+    if 0 < share < 0.1:
+        return "below 0.1 %"
+    return f"{share:.0f} %" if share >= 10 or share == 0 else f"{share:.1f} %"

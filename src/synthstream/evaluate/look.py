@@ -194,7 +194,7 @@ def rows_of(config: StreamConfig, source: FileSource, chunk: pl.DataFrame) -> Ro
     found = Rows(
         count=frame.height,
         columns={
-            column.name: cells_of(column, frame[column.read_from], written[column.read_from])
+            column.name: cells_of(column, column.written(frame), column.written(written))
             for column in config.schema.columns
         },
         ticks=dict(zip(present.tolist(), number.tolist(), strict=True)),

@@ -22,6 +22,7 @@ from synthstream.measured import Measured, Reading
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.outlets import as_begun, parquet_sink
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
+from synthstream.schema.places import View
 from synthstream.workload import FloatArray
 
 # With this probability, at most, warnings of a kind are said by chance; there are four kinds.
@@ -177,6 +178,8 @@ def of_columns(config: StreamConfig, newest: Reading, law: Law) -> Iterator[Caut
     known = {m[0]: q for q, m in enumerate(newest.workload.marginals) if len(m) == 1}
     questions = sum(column.size for i, column in enumerate(config.schema.columns) if i in known)
     for i, column in enumerate(config.schema.columns):
+        if isinstance(column, View) and config.schema.places[column.place][0] != i:
+            continue  # the coarsest grid of a place says it best
         if i in known and math.isfinite(float(newest.variance[known[i]])):
             values, stderr = newest.marginal((i,))
             if np.isfinite(values).all() and values.sum() > 0:
@@ -184,7 +187,8 @@ def of_columns(config: StreamConfig, newest: Reading, law: Law) -> Iterator[Caut
 
 
 def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> Iterator[Caution]:
-    total, size, name = float(values.sum()), values.size, f"columns.{column.name}"
+    total, size = float(values.sum()), values.size
+    name = f"columns.{column.place if isinstance(column, View) else column.name}"
     for label, most, half in ((MISSING, _ALMOST, 0.5), (OTHER, _MUCH_OTHER, _MUCH_OTHER / 2)):
         if label not in column.own_cells:
             continue
@@ -194,9 +198,11 @@ def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> I
         p = law(_z(part - half * total, error))
         if part >= most * total and p <= _BY_CHANCE:
             why = "Can its cells be read?" if label == MISSING else "Is the list of values the right one?"
+            if isinstance(column, View) and label == OTHER:
+                why = "Are bounds the right ones, and in the order of coordinates? Are these numbers?"
             words = f"{_percent(part, total)} of all events are {label!r}. {why} "
             yield Caution(name, f"{words}{_said(p, f'if only {100 * half:g} % of them were')}", max(p, _LEAST))
-    if isinstance(column, Category | Boolean):
+    if isinstance(column, Category | Boolean) and not isinstance(column, View):  # of which parts are often empty
         fair = _OF_FAIR * total / size
         listed = zip(column.value_labels, values.tolist(), strict=False)
         odds = [(label, law(_z(fair - v, stderr))) for label, v in listed if v <= _ZERO * stderr]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
 from synthstream.privacy import Claim
 from synthstream.schema.naming import names_a_person
@@ -155,8 +156,9 @@ def _large_columns(config: StreamConfig, last: Foreseen) -> list[Caution]:
     workload, schema = config.workload, config.schema
     if workload is None:
         return []
-    large = [c for c, size in enumerate(schema.sizes) if size >= _FEW_VALUES]
-    tables = {_largest_table(workload, c) for c in large} - {None}
+    grids = {c for views in schema.places.values() for c in views}  # whose cells are known together with coarser ones
+    large = [c for c, size in enumerate(schema.sizes) if size >= _FEW_VALUES and c not in grids]
+    tables = {_largest_table(workload, c, grids) for c in large} - {None}
     lost = []
     for q in sorted((q for q in tables if q is not None), key=lambda q: -int(workload.lengths[q])):
         stderr = last.stderr.get(len(workload.marginals[q]), math.inf)
@@ -187,9 +189,9 @@ def _large_columns(config: StreamConfig, last: Foreseen) -> list[Caution]:
     return cautions
 
 
-def _largest_table(workload: Workload, column: int) -> int | None:
-    """Position of the marginal with the most cells that holds a column."""
-    holders = [q for q, marginal in enumerate(workload.marginals) if column in marginal]
+def _largest_table(workload: Workload, column: int, without: set[int]) -> int | None:
+    """Position of the marginal with the most cells that holds a column, and none of some others."""
+    holders = [q for q, marginal in enumerate(workload.marginals) if column in marginal and not without & {*marginal}]
     return max(holders, key=lambda q: int(workload.lengths[q]), default=None)
 
 
@@ -240,6 +242,8 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
             "if more events are taken away, the error is larger for the same number of events left."
         )
+    if config.schema.places:
+        notes.append(f"Places: {words_of(config.schema)} Grids get a part of the budget of their own.")
     if allowed := config.constraints.words(config.schema):
         notes.append(
             f"Constraints: {allowed} Published rows hold no other one. Private rows are counted as they are, and the "

@@ -88,7 +88,12 @@ def files_of(config: StreamConfig) -> FileSource | None:
         path=source.path,
         columns=columns,
         dialect=source.dialect,
-        numbers=frozenset(column.read_from for column in config.schema.columns if column.type in ("integer", "number")),
+        numbers=frozenset(
+            name
+            for column in config.schema.columns
+            if column.type in ("integer", "number", "place")
+            for name in column.sources
+        ),
         formats={name: form for name in columns if name in times and (form := forms.get(name, forms.get("*")))},
     )
 

@@ -147,7 +147,7 @@ def _of_table(table: str, service: str | None) -> Codebook:
 def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
     """What a file says of its columns."""
     if not path.exists():
-        raise SourceError(f"{path}: there is no such file. Name one file that holds the columns; no row of it is read.")
+        raise SourceError(f"{path}: No such file. Name one that holds the columns; no row of it is read.")
     try:
         if kind == "csv":
             return of_header(path)

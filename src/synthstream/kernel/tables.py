@@ -89,6 +89,7 @@ class Marginals(TableMechanism):
             ``by-order``, 2 % for the total, 58 % for marginals of one column by the square root of their cells, 40 %
             for larger ones, each the same; ``auto``, equal for zCDP and by-order for pure DP.
         kind: which counter; ``auto`` takes the most accurate.
+        weights: of each marginal beside others of its order, before the split; left out: all the same.
 
     Raises:
         ValueError: the counter does not serve the horizon or the kind of budget, or the budget is too small.
@@ -107,6 +108,7 @@ class Marginals(TableMechanism):
 
     split: Split = "auto"
     kind: str = "auto"
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         self.refuse_too_wide(self.counter.draws(float(self.multipliers.max())))
@@ -119,7 +121,7 @@ class Marginals(TableMechanism):
     @cached_property
     def shares(self) -> FloatArray:
         """Share of the budget of each marginal, shape ``(marginals,)``; they add up to 1."""
-        return at_every_tick(self.workload, self.split, pure=self.budget.pure)
+        return at_every_tick(self.workload, self.split, pure=self.budget.pure, weights=self.weights)
 
     @cached_property
     def multipliers(self) -> FloatArray:
@@ -206,6 +208,7 @@ class Refreshed(TableMechanism):
         budget: what all releases together may cost; delta is above 0.
         horizon: number of ticks; ``None`` for no end.
         growth: how much older the stream is at a refresh than at the one before; above 1.
+        weights: of each table within its part of the budget; left out: all the same.
 
     Raises:
         ValueError: an argument is out of range, or the budget is too small.
@@ -223,6 +226,7 @@ class Refreshed(TableMechanism):
     theorem: ClassVar[str] = "refreshed"
 
     growth: float = 1.1
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if () not in self.workload.marginals or not np.any(self.order == 2):
@@ -258,19 +262,24 @@ class Refreshed(TableMechanism):
         return Dense(weights=weights, horizon=None if self.horizon is None else len(weights))
 
     @cached_property
+    def _shares(self) -> tuple[FloatArray, FloatArray]:
+        """Shares of the budget of each table, at every tick and at refreshes."""
+        return at_refreshes(self.workload, weights=self.weights)
+
+    @cached_property
     def at_ticks(self) -> FloatArray:
         """Noise per unit of sensitivity of each table at every tick, shape ``(marginals,)``; 0 where it has none."""
-        return self.multipliers_of(at_refreshes(self.workload)[0], self._rho)
+        return self.multipliers_of(self._shares[0], self._rho)
 
     @cached_property
     def at_refreshes(self) -> FloatArray:
         """The same at refreshes."""
-        return self.multipliers_of(at_refreshes(self.workload)[1], self._rho)
+        return self.multipliers_of(self._shares[1], self._rho)
 
     @cached_property
     def _rho(self) -> float:
         """What all tables together may cost."""
-        return self.whole(self._least(*(self.multipliers_of(part, 1.0) for part in at_refreshes(self.workload))))
+        return self.whole(self._least(*(self.multipliers_of(part, 1.0) for part in self._shares)))
 
     def _least(self, at_ticks: FloatArray, at_refreshes: FloatArray) -> Fraction | None:
         """Least variance of any draw, of all three counters."""

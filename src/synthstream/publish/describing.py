@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from synthstream.release.rows import weight_name
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import MISSING, Boolean, Category, Column
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.places import View
 
 Kind = Literal["string", "integer", "number", "boolean", "datetime"]
 
@@ -44,7 +45,17 @@ def rows_fields(config: StreamConfig, manifest: Mapping[str, Any]) -> list[Field
     name, words = weight_name(config.schema), "For how many events the row stands."
     weighted = "population" in manifest and config.sink is not None and config.sink.rows == "total"
     weight = [FieldFacts(name, "integer", words, minimum=1, empty=False)] if weighted else []
-    return [*(_with_words(_of_rows(column), column) for column in config.schema.columns), *weight]
+    columns = config.schema.columns
+    return [*(_with_words(_of_rows(column), column) for column in columns), *_of_coordinates(columns), *weight]
+
+
+def _of_coordinates(columns: Sequence[Column]) -> Iterator[FieldFacts]:
+    """Of places: where in its finest cell a row lies."""
+    for column in columns:
+        if isinstance(column, View) and column.located:
+            words = f"Spread evenly within the cell {column.name}. Null outside of the box, and where it is missing."
+            for name, (low, high) in zip(column.coordinates, column.bounds, strict=True):
+                yield FieldFacts(name, "number", words, minimum=low, maximum=high)
 
 
 def tables_fields(config: StreamConfig) -> list[FieldFacts]:
@@ -89,6 +100,10 @@ def _of_rows(column: Column) -> FieldFacts:
     empty = MISSING in column.own_cells
     absent = "Null stands for missing." if empty else f"Missing cells count as {_said(fold)}."
     common: dict[str, Any] = {"name": column.name, "empty": empty}
+    if isinstance(column, View):
+        halved = " and ".join(column.coordinates)
+        words = f"A cell of the place {column.place}: a digit for each time that {halved} are halved. other: outside."
+        return FieldFacts(kind="string", description=f"{words} {absent}", **common)
     if isinstance(column, Category):
         values = tuple(label for label in column.labels if not (empty and label == MISSING))
         rest = "other" if column.other is None else column.other

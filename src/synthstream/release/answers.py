@@ -129,6 +129,8 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         where: see :func:`synthstream.schema.conditions.condition`.
     """
     asked = _asked(schema, where)
+    if asked is None:
+        return None
     holding = [
         (q, marginal)
         for q, marginal in enumerate(measured.workload.marginals)
@@ -163,11 +165,13 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
     return best
 
 
-def _asked(schema: Schema, where: str | None) -> list[int]:
-    """Positions of the columns that a condition names."""
+def _asked(schema: Schema, where: str | None) -> list[int] | None:
+    """Positions of the columns that a condition names; ``None`` if some are coordinates of a place, which are none."""
     if where is None:
         return []
     names = condition(where, _empty(schema).schema).meta.root_names()
+    if not set(names) <= set(schema.names):
+        return None
     return sorted({schema.names.index(name) for name in names})
 
 

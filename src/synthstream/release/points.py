@@ -15,6 +15,7 @@ from synthstream.errors import SchemaError
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.release.models import Model
+from synthstream.release.places import check_box
 from synthstream.release.release import Release, seed_of
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray
@@ -128,7 +129,7 @@ class PointRelease(Release):
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})``
         """
-        self._check_box(lower, upper)
+        check_box([column.name for column in self.coordinates], lower, upper)
         nodes = self.model.nodes
         codes = nodes.codes(np.arange(nodes.cells_number))
         inside = np.ones(nodes.cells_number)
@@ -141,19 +142,6 @@ class PointRelease(Release):
         # The finest nodes may be coarser than one cut along each coordinate.
         inside = inside.reshape(self.model.masses.size, -1).mean(axis=1)
         return self.model.mass(inside)
-
-    def _check_box(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> None:
-        names = [column.name for column in self.coordinates]
-        for name, bound in [*lower.items(), *upper.items()]:
-            if name not in names:
-                raise SchemaError(f"mass: {name!r} is not a column; columns are {names}")
-            if not isinstance(bound, int | float | np.number) or np.isnan(bound):
-                raise SchemaError(f"mass: {name}: a bound must be a number, not {bound!r}")
-        for name in lower.keys() & upper.keys():
-            if lower[name] > upper[name]:
-                raise SchemaError(
-                    f"mass: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}"
-                )
 
     def mean(self, f: Callable[[pl.DataFrame], Any], *, lipschitz: float, points: int = 100_000) -> tuple[float, float]:
         """Estimated mean of a function over all events, and how far it is expected to be off at most.

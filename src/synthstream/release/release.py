@@ -20,6 +20,7 @@ from synthstream.release.answers import REPLICATES, answers, direct, moved, of_t
 from synthstream.release.comparing import began_as, compared
 from synthstream.release.display import card
 from synthstream.release.models import RowModel
+from synthstream.release.places import Located
 from synthstream.release.rows import drawn, weight_name
 from synthstream.schema.cells import cells, grid
 from synthstream.schema.clock import written
@@ -161,7 +162,7 @@ class Release(ABC):
     def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:  # noqa: ARG002
         """What has changed since an earlier release. Streams of points have no tables to compare."""
         raise SchemaError(
-            "compare: a stream of points has no tables; ask both releases for mass(lower, upper) of the same box"
+            "compare: a stream of points has no tables; ask both releases for mass(lower, upper) of a box"
         )
 
     @abstractmethod
@@ -222,7 +223,7 @@ class Release(ABC):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TableRelease(Release):
+class TableRelease(Located, Release):
     """A release of a stream of tables.
 
     Args:
@@ -262,12 +263,11 @@ class TableRelease(Release):
                 so it is no error bar. Takes some seconds, once for a release; null where it is not known.
 
         Returns:
-            One row per cell: the columns, as they were named; ``count`` in the published rows and ``share`` of them
-            (null if there are none); ``measured`` and ``stderr``, what passed the gate and its standard error; and
-            ``since``, the first tick that ``measured`` counts. Where a measured table holds these columns and those of
+            One row per cell: the columns, as named, and the ends of places; ``count`` in the rows and ``share`` of them
+            (null if there are none); ``measured`` and ``stderr``, what passed the gate and its standard error;
+            and ``since``, the first tick that ``measured`` counts. If a measured table holds these columns and those of
             the condition, they are sums of its cells; noise is independent between cells, so their variances add up.
-            The last three are null if none does, or if the condition cuts a bin. Where larger tables are measured now
-            and then, ``measured_at`` is the last tick that ``measured`` counts.
+            They are null if none does, or if the condition cuts a bin. ``measured_at``, if there is one, is the last.
 
         Raises:
             SchemaError: a column does not exist or is named twice, or the condition cannot be read.
@@ -283,7 +283,7 @@ class TableRelease(Release):
             counts |= {"model_error": moved(self.schema, workload, self._refitted, where, count, self._rng())}
         if not names:
             return pl.DataFrame(counts)
-        return grid(self.schema, workload.marginals[0]).select(*names).with_columns(**counts)
+        return grid(self.schema, workload.marginals[0]).select(*names, pl.exclude(names)).with_columns(**counts)
 
     def count(self, where: str | None = None) -> dict[str, Any]:
         """How many events satisfy a condition.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def weight_name(schema: Schema) -> str:
     """The column that says for how many events a published row stands."""
-    return "weight" if "weight" not in schema.names else "weight of the row"
+    return "weight" if "weight" not in schema.published else "weight of the row"
 
 
 def drawn(rows: pl.DataFrame, n: int, rng: np.random.Generator, *, where: str | None) -> pl.DataFrame:

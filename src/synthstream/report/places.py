@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +13,19 @@ from markupsafe import Markup
 
 from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
-from synthstream.report.distributions import Card, middle_chart, quantiles
+from synthstream.report.distributions import Card, labels_of, middle_chart, quantiles
 from synthstream.report.scales import linear, number, ranges
 from synthstream.schema.binned import Number
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
-from synthstream.workload import FloatArray
+from synthstream.schema.places import View
+from synthstream.workload import FloatArray, Workload
 
 _LATITUDE = {"lat", "latitude"}
 _LONGITUDE = {"lon", "lng", "long", "longitude"}
 _BARS, _BOXES = 16, 4
+# Values of a column that have a map of their own, at most.
+_VALUES = 6
 # A cell with less than half an event is drawn empty.
 _LEAST = 0.5
 
@@ -79,6 +82,55 @@ def grid_of_tables(found: History, newest: Cells) -> Grid | None:
     table = newest.count[workload.slice_of(pair)].reshape([workload.sizes[c] for c in pair])
     table = table if pair[0] == up else table.T
     return _grid(columns, axes, table[: len(columns[up].value_labels), : len(columns[across].value_labels)], degrees)
+
+
+def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
+    """Places of a stream of tables: of all events on the finest grid, and of each of a few values of a column.
+
+    The column is one of few values that is crossed with a grid of at least 16 cells; boolean ones have a map of
+    ``true``.
+    """
+    schema, workload, listed = found.config.schema, found.workload, list[tuple[str, Grid]]()
+    for columns in schema.places.values():
+        views = [(c, view) for c in columns if isinstance(view := schema.columns[c], View) and len(view.bounds) == 2]
+        known = [(c, view) for c, view in views if (c,) in workload.marginals]
+        if known:
+            c, view = known[-1]
+            listed.append((view.words.label or view.place, _of_cells(view, newest.count[workload.slice_of((c,))])))
+        for c, view in [one for one in reversed(views) if one[1].depth > 1 and one[1].crossed][:1]:
+            listed += _by_value(schema.columns, workload, newest, c, view)
+    return listed
+
+
+def _by_value(
+    columns: Sequence[Column], workload: Workload, newest: Cells, c: int, view: View
+) -> Iterator[tuple[str, Grid]]:
+    """Of the crossed column with the fewest values the most frequent ones."""
+    names = [column.name for column in columns]
+    crossed = [names.index(name) for name in view.crossed]
+    chosen = min((i for i in crossed if (min(i, c), max(i, c)) in workload.marginals), default=None,
+                 key=lambda i: (len(columns[i].value_labels), i))  # fmt: skip
+    if chosen is None:
+        return
+    pair = (min(chosen, c), max(chosen, c))
+    table = newest.count[workload.slice_of(pair)].reshape([workload.sizes[p] for p in pair])
+    table = table if chosen < c else table.T
+    frequent = np.argsort(-table[: len(columns[chosen].value_labels)].sum(axis=1), kind="stable")[:_VALUES]
+    for k in sorted(frequent.tolist()):
+        yield f"{columns[chosen].title} {labels_of(columns[chosen])[k]}", _of_cells(view, table[k])
+
+
+def _of_cells(view: View, counts: FloatArray) -> Grid:
+    """A map of a grid; latitude and longitude are told by their names."""
+    axes = [
+        Coordinate(name=name, min=low, max=high, missing=low, bits=view.depth)
+        for name, (low, high) in zip(view.coordinates, view.bounds, strict=True)
+    ]
+    across, up, degrees = axes_of(axes, any_pair=True) or (0, 1, False)
+    steps = view.steps(np.arange(len(view.values), dtype=np.int32))
+    table = np.zeros((2**view.depth, 2**view.depth))
+    table[steps[:, up], steps[:, across]] = counts[: len(view.values)]
+    return Grid(across=axes[across], up=axes[up], counts=table, degrees=degrees)
 
 
 def grid_of_nodes(found: History, nodes: pl.DataFrame) -> Grid | None:

@@ -25,7 +25,7 @@ from synthstream.report.charts import Series, Table, heat_map, line_chart
 from synthstream.report.distributions import REACH, Card, ColumnCounts, card, latest, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
-from synthstream.report.places import grid_of_nodes, grid_of_tables, map_of, point_cards
+from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
 from synthstream.report.promise import Promise
 from synthstream.report.recent import recent
 from synthstream.report.regions import map_of_regions, regions_of
@@ -139,10 +139,12 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     ticks = found.sampled()
     history = [(ticks[i], found.cells(ticks[i])) for i in progress(list(range(len(ticks))), "reading releases")]
     newest = history[-1][1]
-    columns = progress(list(range(len(found.config.schema.columns))), "drawing columns")
+    grids = {c for views in found.config.schema.places.values() for c in views}  # which have maps
+    columns = progress([c for c in range(len(found.config.schema.columns)) if c not in grids], "drawing columns")
     cards = [_on_the_map(found, i, card(found, i, history), newest) for i in columns]
     listed = pairs(found, newest)
-    grid = grid_of_tables(found, newest)
+    grid, of_places = grid_of_tables(found, newest), grids_of_places(found, newest)
+    maps = [map_of(one, found.newest, what=what) for what, one in of_places]
     totals: list[ColumnCounts | None] = [None] * len(history)
     if () in found.workload.marginals:
         here = found.workload.slice_of(())
@@ -156,8 +158,9 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         if len(listed) > 1 or len(found.config.schema.columns) == 2
         else None,
         "noise_known": any(pair.chance is not None for pair in listed),
-        "map": None if grid is None else map_of(grid, found.newest),
-        "degrees": grid is not None,
+        "map": map_of(grid, found.newest) if grid is not None else maps.pop(0) if maps else None,
+        "maps": maps,
+        "degrees": grid is not None or bool(of_places),
         "error_bars": bool(np.isfinite(newest.stderr).any()),
     }
 
@@ -195,6 +198,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "association": None,
         "noise_known": False,
         "map": None if grid is None else map_of(grid, found.newest),
+        "maps": [],
         "degrees": grid is not None and grid.degrees,
         "error_bars": False,
     }
@@ -255,7 +259,14 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
 
 def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
     """Heat map of pairs of columns."""
-    names = [column.title for column in found.config.schema.columns][:MOST_COLUMNS]
+    finer = {c for views in found.config.schema.places.values() for c in views[1:]}  # which say no more than the first
+    shown = [c for c in range(len(found.config.schema.columns)) if c not in finer][:MOST_COLUMNS]
+    names = [found.config.schema.columns[c].title for c in shown]
+    listed = [
+        replace(pair, columns=(shown.index(pair.columns[0]), shown.index(pair.columns[1])))
+        for pair in listed
+        if {*pair.columns} <= {*shown}
+    ]
     if not listed:
         return None
     known = any(pair.chance is not None for pair in listed)

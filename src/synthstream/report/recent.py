@@ -22,6 +22,7 @@ from synthstream.report.distributions import REACH
 from synthstream.report.page import span
 from synthstream.report.scales import dates, linear, number
 from synthstream.schema.columns import Boolean
+from synthstream.schema.places import View
 
 # So many steps are drawn: of the shortest of these lengths at which most totals stand out of their noise.
 _FEWEST, _MOST, _EVERY = 5, 64, ("1d", "1w", "1mo", "1q", "1y")
@@ -99,6 +100,8 @@ def _says(found: History, column: str | None, value: str | None) -> str:
     if column is None:
         return "All events"
     kind = next(one for one in found.config.schema.columns if one.name == column)
+    if isinstance(kind, View):  # a map says it
+        return ""
     if isinstance(kind, Boolean):
         return column if value == "true" else ""
     return f"{column}: {value}"

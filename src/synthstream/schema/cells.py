@@ -13,12 +13,20 @@ from synthstream.workload import Workload
 
 
 def grid(schema: Schema, positions: Sequence[int]) -> pl.DataFrame:
-    """One row per cell of the table of some columns, one at least: their names, and the labels of their codes."""
+    """One row per cell of the table of some columns, one at least: their names, and the labels of their codes.
+
+    Of a place also where its cells begin and end, as ``lat from`` and ``lat to``; null for those without a place.
+    """
     shape = tuple(schema.sizes[p] for p in positions)
     codes = np.indices(shape).reshape(len(shape), -1)
-    return pl.DataFrame(
+    frame = pl.DataFrame(
         {schema.names[p]: np.array(schema.labels[p])[code] for p, code in zip(positions, codes, strict=True)}
     )
+    for p, code in zip(positions, codes, strict=True):
+        frame = frame.with_columns(
+            *(one for one in schema.columns[p].ends(code.astype(np.int32)) if one.name not in frame.columns)
+        )
+    return frame
 
 
 @lru_cache(maxsize=8)

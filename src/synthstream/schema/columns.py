@@ -25,7 +25,7 @@ from synthstream.workload import CodeArray
 MISSING, OTHER = "missing", "other"
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 # What settings are called in stream.toml, and so in hashes, where a dataclass cannot call them so.
-_CALLED = {"source": "from", "cuts": "edges"}
+_CALLED = {"source": "from", "cuts": "edges", "crossed": "with"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +63,11 @@ class Column(ABC):
         return self.name if self.source is None else self.source
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """All columns of private rows that it is read from."""
+        return (self.read_from,)
+
+    @property
     def title(self) -> str:
         """What people call it, with its unit."""
         return (self.words.label or self.name) + (f" ({self.words.unit})" if self.words.unit else "")
@@ -91,9 +96,25 @@ class Column(ABC):
     def encode(self, series: pl.Series) -> CodeArray:
         """Codes of cells, int32, shape ``(rows,)``. Total."""
 
+    def read(self, rows: pl.DataFrame) -> CodeArray:
+        """Codes of private rows, int32, shape ``(rows,)``. Total."""
+        return self.encode(rows[self.read_from])
+
+    def written(self, rows: pl.DataFrame) -> pl.Series:
+        """Cells of private rows, as its encoding takes them."""
+        return rows[self.read_from]
+
     @abstractmethod
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.Series:
         """Cells for codes; ``missing`` becomes null."""
+
+    def further(self, codes: CodeArray) -> list[pl.Series]:  # noqa: ARG002
+        """More columns of published rows that follow from its codes."""
+        return []
+
+    def ends(self, codes: CodeArray) -> list[pl.Series]:  # noqa: ARG002
+        """Where the cells of its codes begin and end, beside their labels; of places."""
+        return []
 
     def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
         """Which cells are clamped: those below the first bin, and those above the last."""

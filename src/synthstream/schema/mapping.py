@@ -12,6 +12,7 @@ import polars as pl
 from synthstream.errors import ConfigError
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
+from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray
 
@@ -111,6 +112,12 @@ def mapping_of(
                 which = "a column that both streams have" if key == "values" else "a new column"
                 raise ConfigError(f"after.{key}: {name!r} is not {which}; those are {', '.join(known) or 'none'}")
     places = tuple(old.names.index(name) if name in old.names else None for name in new.names)
+    for name, views in new.places.items():
+        if {None} < {places[view] for view in views}:
+            raise ConfigError(
+                f"columns.{name}: a place keeps all of its grids: say depth and views as before, or fewer. For "
+                "a finer one, give it another name: it is then a new column, and the old one ends"
+            )
     shares = tuple(
         None if place is None else _shares(old.columns[place], column, values.get(column.name, {}))
         for place, column in zip(places, new.columns, strict=True)
@@ -142,7 +149,8 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
         return np.eye(old.size)
     if isinstance(old, Binned) and isinstance(new, Binned) and _one_scale(old, new) and not said:
         return _overlaps(old, new)
-    if type(old) is not type(new) or not isinstance(old, Category | Boolean):
+    moved = isinstance(old, View) and isinstance(new, View) and (old.bounds, old.depth) != (new.bounds, new.depth)
+    if type(old) is not type(new) or not isinstance(old, Category | Boolean) or moved:
         raise ConfigError(
             f"columns.{new.name}: this is another kind of column than before, and old values have no place in it. Give "
             "it another name: it is then a new column, and the old one ends"

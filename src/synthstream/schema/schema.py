@@ -14,6 +14,7 @@ from synthstream.errors import SchemaError
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
 from synthstream.schema.ordering import ordered
+from synthstream.schema.places import View
 from synthstream.workload import CodeArray
 
 
@@ -44,7 +45,7 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.columns:
             raise SchemaError("a schema needs at least one column")
-        distinct("columns", self.names)
+        distinct("columns", self.published)
         for name in self.names:
             if name == "*" or (name.startswith("^") and name.endswith("$")):
                 raise SchemaError(f"columns: {name!r} is a pattern of names to the frames that rows are in; rename it")
@@ -55,9 +56,24 @@ class Schema:
         return tuple(column.name for column in self.columns)
 
     @cached_property
+    def published(self) -> tuple[str, ...]:
+        """Names of all columns of published rows: also of coordinates of places."""
+        nothing = np.zeros(0, dtype=np.int32)
+        return (*self.names, *(more.name for column in self.columns for more in column.further(nothing)))
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, ...]]:
+        """Positions of the columns of each place, coarsest first."""
+        found: dict[str, tuple[int, ...]] = {}
+        for c, column in enumerate(self.columns):
+            if isinstance(column, View):
+                found[column.place] = (*found.get(column.place, ()), c)
+        return found
+
+    @cached_property
     def read_from(self) -> tuple[str, ...]:
         """Columns of private rows that they are read from, each once."""
-        return tuple(dict.fromkeys(column.read_from for column in self.columns))
+        return tuple(dict.fromkeys(name for column in self.columns for name in column.sources))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -78,12 +94,15 @@ class Schema:
         rows = polars_frame(frame, self.read_from)
         if rows.height == 0:
             return np.zeros((0, len(self.columns)), dtype=np.int32)
-        return np.stack([column.encode(rows[column.read_from]) for column in self.columns], axis=1)
+        return np.stack([column.read(rows) for column in self.columns], axis=1)
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.DataFrame:
         """Rows for codes."""
         cells = [column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)]
-        return pl.DataFrame(ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells)
+        cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
+        return pl.DataFrame(
+            [*cells, *(more for i, column in enumerate(self.columns) for more in column.further(codes[:, i]))]
+        )
 
     def to_json(self) -> str:
         """Canonical JSON."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,28 +29,38 @@ def of_points(*, number_is_public: bool) -> tuple[float, float]:
     return number, epoch
 
 
-def at_every_tick(workload: Workload, split: Split, *, pure: bool) -> FloatArray:
-    """Share of the budget of each marginal, shape ``(marginals,)``; they add up to 1. ``split``: see ``Marginals``."""
+def _all(workload: Workload, weights: Sequence[float] | None) -> FloatArray:
+    return np.ones(workload.order.size) if weights is None else np.array(weights)
+
+
+def at_every_tick(workload: Workload, split: Split, *, pure: bool, weights: Sequence[float] | None) -> FloatArray:
+    """Share of the budget of each marginal, shape ``(marginals,)``; they add up to 1.
+
+    Args:
+        split, weights: see ``Marginals``.
+        pure: whether noise is Laplace.
+    """
     if split == "auto":
         split = "by-order" if pure else "equal"
-    roots = np.sqrt(workload.lengths)
+    each = _all(workload, weights)
+    roots = np.sqrt(workload.lengths) * each
     if split == "equal":
-        key = np.ones(roots.size)
+        key = each
     elif split == "sqrt-cells":
         key = roots
     else:
         order = workload.order
-        within = np.where(order == 2, 1.0, roots)
+        within = np.where(order == 2, each, roots)
         key = np.array([_BY_ORDER[k] for k in order]) * within / np.bincount(order, within)[order]
     return np.asarray(key / key.sum())
 
 
-def at_refreshes(workload: Workload) -> tuple[FloatArray, FloatArray]:
+def at_refreshes(workload: Workload, *, weights: Sequence[float] | None) -> tuple[FloatArray, FloatArray]:
     """Shares of each table at every tick, and at refreshes, shape ``(marginals,)`` each; together they add up to 1."""
-    order = workload.order
-    cells = [np.where(order == 1, workload.lengths**power, 0.0) for power in _POWERS]
-    often, singles = (each / max(each.sum(), 1.0) for each in cells)
-    larger = np.where(order == 2, 1 / np.sum(order == 2), 0.0)
+    order, known = workload.order, _all(workload, weights)
+    cells = [np.where(order == 1, known * workload.lengths**power, 0.0) for power in _POWERS]
+    often, singles = (each / (each.sum() or 1.0) for each in cells)
+    larger = np.where(order == 2, known / known[order == 2].sum(), 0.0)
     ticks = np.where(order == 0, _REFRESHED[0], _REFRESHED[1] * often)
     refreshes = _REFRESHED[2] * singles + _REFRESHED[3] * larger
     whole = ticks.sum() + refreshes.sum()

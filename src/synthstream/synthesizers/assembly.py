@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.places import weights_of
 from synthstream.config.synthesis import MOST_ROWS, SynthesizerConfig
 from synthstream.constraints import Group
 from synthstream.errors import ConfigError
@@ -115,6 +116,7 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
         neighbours=config.privacy.neighbours,
         edition=config.edition,
         groups=config.constraints.groups,
+        weights=weights_of(config.schema, config.workload),
     )
 
 
@@ -162,8 +164,13 @@ def synthesizer_for(
     neighbours: Neighbours = "add-remove",
     edition: Edition = NEWEST,
     groups: tuple[Group, ...] = (),
+    weights: tuple[float, ...] | None = None,
 ) -> Synthesizer:
-    """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together."""
+    """The mechanism and the fit for a workload. Raises ``ValueError`` if they do not fit together.
+
+    Args:
+        weights: of the tables of kind ``table``, unless they are measured once an epoch: see :class:`Refreshed`.
+    """
     if groups and (settings.kind != "table" or edition == 1):
         raise ValueError('[[constraints]] need kind = "table", and a stream that began with edition 2 of the fit')
     common: dict[str, Any] = {
@@ -178,10 +185,10 @@ def synthesizer_for(
         most = settings.population or (MOST_ROWS if edition > 1 else None)
         rows: dict[str, Any] = {"edition": edition, "groups": groups, "most": most}
         if how == "always":
-            tables = Marginals(**common, split=settings.shares, kind=settings.counter)
+            tables = Marginals(**common, weights=weights, split=settings.shares, kind=settings.counter)
             return Continual(mechanism=tables, **rows)
         if how == "refresh":
-            refreshed = Refreshed(**common, growth=settings.refresh_growth)
+            refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth)
             return AtRefreshes(mechanism=refreshed, **rows)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, edition=edition)
         return InEpochs(mechanism=epochs, **rows)

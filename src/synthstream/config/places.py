@@ -1,0 +1,210 @@
+"""Columns of places: which grids are counted, with which columns they are crossed, what share of the budget they get.
+
+All of it is decided by public numbers: the budget, the columns, and a guess of how many events there will be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, Strict
+
+from synthstream.config.keys import ColumnSection, Words
+from synthstream.constraints import Group
+from synthstream.errors import ConfigError
+from synthstream.privacy import Budget
+from synthstream.schema.columns import Column
+from synthstream.schema.conditions import like
+from synthstream.schema.places import FINEST, View
+from synthstream.schema.schema import Schema
+from synthstream.workload import Workload
+
+# Noise of a table at the last refresh of a stream, in that of a single release of it.
+_CONTINUAL = 1.6
+# Parts of the noise that are planned for: the finest grid alone, and all tables of grids with other columns together.
+_ALONE, _CROSSED = 0.07, 0.25
+# What all grids alone get of the part of tables of one column.
+_SINGLES = 0.5
+_POWER = 1 / 3
+# A grid is fine enough when an even spread of the events would give each cell so many standard errors; one that others
+# refine bears less.
+_LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
+# From one grid to the next, so many times each coordinate is halved: by how many there are.
+_STEP = {1: 2, 2: 1}
+# Grids that are crossed have so many cells at most.
+_MOST_CROSSED = 8
+
+
+class PlaceSection(ColumnSection):
+    """Keys of a place: see :class:`synthstream.schema.places.View`.
+
+    Args:
+        depth, views: how often each coordinate is halved, at the finest grid and at the others; left out: by
+            :func:`views_of`.
+        crossed: names of columns that are counted together with it, at grids of up to 256 cells; left out: by the same.
+        events: a public guess of how many events the stream will have, for these rules.
+    """
+
+    type: Literal["place"]
+    coordinates: Words
+    bounds: Annotated[tuple[Annotated[tuple[float, float], Field(strict=False)], ...], Field(strict=False)]
+    depth: int | None = None
+    views: Annotated[tuple[Annotated[int, Strict()], ...], Field(strict=False)] | None = None
+    crossed: Words | None = Field(default=None, alias="with")
+    events: int = Field(default=50_000, ge=1)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """See :class:`ColumnSection`."""
+        return self.coordinates
+
+
+def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, events: int) -> list[View]:
+    """The columns of a place, coarsest first.
+
+    Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
+    spread of the expected events has ``_LEAST_ALONE`` standard errors in a cell. A column is crossed with all grids at
+    which each cell of both would have ``_LEAST_CROSSED`` standard errors.
+
+    Args:
+        others: the other columns, in order.
+        budget: for one event.
+        events: how many each person may bring; 1 if events are protected.
+
+    Raises:
+        ConfigError, SchemaError: there is no such place.
+    """
+    dimension = len(section.coordinates)
+    if section.source is not None:
+        raise ConfigError(
+            'from: a place is read from its coordinates. Leave from out, and say coordinates = ["lat", "lon"]'
+        )
+    if dimension not in _STEP:
+        raise ConfigError('coordinates: name two columns, as in ["lat", "lon"], or one')
+    if section.depth is not None and not 0 < section.depth <= FINEST // dimension:
+        most = f"must be from 1 to {FINEST // dimension}, which are {2**FINEST:,} cells"
+        raise ConfigError(f"depth = {section.depth}: {most}")
+    if len(section.bounds) != dimension:
+        raise ConfigError(
+            f"bounds: {len(section.bounds)} for {dimension} coordinates. Give each its own, as in [[32, 37], [-122, 0]]"
+        )
+    sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
+    finest = section.depth or _finest(section, dimension, sigma)
+    step = _STEP[dimension]
+    depths = list(range(step, finest - step + 1, step)) if section.views is None else list(section.views)
+    if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
+        raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
+    depths = [*depths, *([] if finest in depths else [finest])]
+    names = [f"{section.name}_{depth}" for depth in depths]
+    crossed = _crossed(section, others, [dimension * depth for depth in depths], sigma)
+    return [
+        View(
+            name=name,
+            words=section.words,
+            place=section.name,
+            coordinates=section.coordinates,
+            bounds=section.bounds,
+            depth=depth,
+            crossed=tuple(with_),
+            located=depth == finest,
+        )
+        for name, depth, with_ in zip(names, depths, crossed, strict=True)
+    ]
+
+
+def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
+    """Depth of the finest grid that is worth its noise."""
+    bits = math.log2(max(section.events * math.sqrt(_ALONE) / (_LEAST_ALONE * sigma), 1))
+    return min(max(int(bits) // dimension, 1), FINEST // dimension)
+
+
+def _crossed(section: PlaceSection, others: Sequence[Column], bits: list[int], sigma: float) -> list[list[str]]:
+    """For each grid, the columns that it is crossed with."""
+    names, fine = [column.name for column in others], [b for b in bits if b <= _MOST_CROSSED]
+    if section.crossed is not None:
+        for name in section.crossed:
+            if name not in names:
+                raise ConfigError(f"with: {name!r} is not another column.{like(name, names)} Name some of {names}")
+        return [list(section.crossed) if b in fine else [] for b in bits]
+    found: list[list[str]] = [[] for _ in bits]
+    # Coarse grids and few values first: each table that is added leaves less of the budget to all.
+    for size, k, name in sorted(
+        (2 ** bits[k] * column.size, k, column.name) for k in range(len(fine)) for column in others
+    ):
+        tables = 1 + sum(map(len, found))
+        if section.events / size >= _LEAST_CROSSED * sigma * math.sqrt(tables / _CROSSED):
+            found[k].append(name)
+    return found
+
+
+def words_of(schema: Schema) -> str:
+    """Which grids are counted, and what they are crossed with, in sentences; empty without places."""
+    said = []
+    for place, columns in schema.places.items():
+        views = [_view(schema, c) for c in columns]
+        cells = [f"{len(view.values):,} ({view.name})" for view in views]
+        parts = [f"{view.name} with {', '.join(view.crossed)}" for view in views if view.crossed]
+        crossed = f"Crossed are {'; '.join(parts)}" if parts else "No grid is crossed with a column"
+        where = " and ".join(views[-1].coordinates)
+        said.append(f"{place}: {where} are counted on grids of {', '.join(cells)} cells. {crossed}.")
+    return " ".join(said)
+
+
+def nested(schema: Schema) -> list[Group]:
+    """For each place, which cells of its grids go together: those that contain each other."""
+    found = []
+    for views in schema.places.values():
+        if len(views) > 1:
+            finest = _view(schema, views[-1])
+            codes = [finest.within(_view(schema, c)) for c in views]
+            found.append(Group.of(views, np.stack(codes, axis=1)))
+    return found
+
+
+def _view(schema: Schema, c: int) -> View:
+    column = schema.columns[c]
+    if not isinstance(column, View):
+        raise TypeError(f"column {column.name!r} is no place")
+    return column
+
+
+def counted(schema: Schema, marginal: Sequence[int]) -> bool:
+    """Whether a table is counted where no list of tables is given: grids with the columns that they cross alone, and
+    never with other grids.
+    """
+    columns = [schema.columns[c] for c in marginal]
+    return all(_goes(a, b) and _goes(b, a) for a, b in combinations(columns, 2))
+
+
+def _goes(a: Column, b: Column) -> bool:
+    if not isinstance(a, View):
+        return True
+    if isinstance(b, View):
+        return False
+    return b.name in a.crossed
+
+
+def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:
+    """How much of the budget each table gets beside others of its order; ``None`` without places: all the same.
+
+    Grids get ``_SINGLES`` of what is there for tables of one column, and ``_CROSSED`` of that for larger ones.
+    """
+    grids = np.array([isinstance(column, View) for column in schema.columns])
+    if not grids.any():
+        return None
+    weights = np.ones(len(workload.marginals))
+    held = np.array([bool(grids[list(marginal)].any()) for marginal in workload.marginals])
+    # As refreshes divide a part among tables; and as it is divided among grids, where an error of each weighs with the
+    # way to the next cell.
+    key = np.where(workload.order == 1, workload.lengths**0.6, 1.0)
+    wanted = np.where(workload.order == 1, workload.lengths**_POWER, 1.0)
+    for order, part in ((1, _SINGLES), (2, _CROSSED)):
+        theirs, ours = (workload.order == order) & held, (workload.order == order) & ~held
+        if theirs.any() and ours.any():
+            whole = key[ours].sum() * part / (1 - part)
+            weights[theirs] = whole * wanted[theirs] / wanted[theirs].sum() / key[theirs]
+    return tuple(weights.tolist())

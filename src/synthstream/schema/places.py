@@ -1,0 +1,181 @@
+"""Places: two coordinates, or one, as nested grids of cells. Each grid is a column of codes; together they are a place.
+
+A cell is named by the digits of its code, the coarsest first, so the name of a coarser cell begins that of each cell in
+it. Nothing private decides where a cell lies.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import numpy as np
+import polars as pl
+from typing_extensions import override
+
+from synthstream.errors import SchemaError
+from synthstream.schema.coercion import numbers, texts
+from synthstream.schema.columns import MISSING, OTHER, Category
+from synthstream.workload import CodeArray, FloatArray, IntArray
+
+# Bits of the finest grid, at most.
+FINEST = 14
+# Between coordinates, where cells of a place are written.
+SIDES = " / "
+# Steps of a sequence that fills an interval, or a square, evenly: powers of the golden and of the plastic number.
+_STEPS = ((0.6180339887498949,), (0.7548776662466927, 0.5698402909980532))
+
+
+@dataclass(frozen=True, kw_only=True)
+class View(Category):
+    """A place on one grid: a category whose values are cells.
+
+    A row has a cell if all coordinates are numbers in the box; the upper ends of the box belong to it. It is
+    ``missing`` if a coordinate is missing, and ``other`` else: outside of the box, or no number.
+
+    Args:
+        place: the name of the place; columns of one place differ in ``depth`` and are determined by the finest.
+        coordinates: columns of private rows, one or two.
+        bounds: the box, lower and upper end for each coordinate.
+        depth: how often each coordinate is halved; a cell has as many digits.
+        crossed: columns that are counted together with it.
+        located: whether published rows get coordinates from it: the finest of its place.
+
+    Raises:
+        SchemaError: the box has no width, or its cells are too many or too narrow.
+
+    Example:
+        >>> view = View(name="at_1", place="at", coordinates=("lat", "lon"), bounds=((0, 4), (0, 8)), depth=1)
+        >>> view.values, view.own_cells
+        (('0', '1', '2', '3'), ('other', 'missing'))
+        >>> view.read(pl.DataFrame({"lat": [1, 3, 3, None, 9], "lon": ["1", "8", "two", "1", "1"]})).tolist()
+        [0, 3, 4, 5, 4]
+    """
+
+    type: ClassVar[str] = "place"
+    place: str
+    coordinates: tuple[str, ...]
+    bounds: tuple[tuple[float, float], ...]
+    depth: int
+    crossed: tuple[str, ...] = ()
+    located: bool = False
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        here = f"column {self.place!r}"
+        if len(self.coordinates) not in (1, 2) or len(set(self.coordinates)) != len(self.bounds):
+            raise SchemaError(f'{here}: coordinates: name two columns, as in ["lat", "lon"], or one; bounds for each')
+        if self.depth < 1 or self.depth * len(self.coordinates) > FINEST:
+            raise SchemaError(f"{here}: depth = {self.depth}: must be from 1 to {FINEST // len(self.coordinates)}")
+        for name, (low, high) in zip(self.coordinates, self.bounds, strict=True):
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise SchemaError(
+                    f"{here}: bounds: of {name!r}, the lower end must be below the upper one, and both finite; found "
+                    f"[{low:g}, {high:g}]"
+                )
+            if not (high - low) / 2**self.depth > 4 * np.spacing(max(abs(low), abs(high))):
+                raise SchemaError(f"{here}: bounds: the range of {name!r} is too narrow for so many cells")
+        digits = [str(digit) for digit in range(2 ** len(self.coordinates))]
+        object.__setattr__(self, "values", tuple(map("".join, product(digits, repeat=self.depth))))
+
+    @property
+    @override
+    def title(self) -> str:
+        return f"{self.words.label or self.place}, {len(self.values):,} cells"
+
+    @property
+    @override
+    def sources(self) -> tuple[str, ...]:
+        return self.coordinates
+
+    @override
+    def to_dict(self) -> dict[str, Any]:
+        """See :class:`Column`; the cells follow from the rest."""
+        return {key: value for key, value in super().to_dict().items() if key != "values"}
+
+    @override
+    def read(self, rows: pl.DataFrame) -> CodeArray:
+        """See :class:`Column`."""
+        given = [rows[name] for name in self.coordinates]
+        shares = [self._shares(numbers(series), k) for k, series in enumerate(given)]
+        inside = np.all([(share >= 0) & (share <= 1) for share in shares], axis=0)
+        codes = np.where(inside, self._codes([np.where(inside, share, 0) for share in shares]), len(self.values))
+        missing = np.any([_empty(series) for series in given], axis=0)
+        return np.where(missing, len(self.values) + 1, codes).astype(np.int32)
+
+    @override
+    def written(self, rows: pl.DataFrame) -> pl.Series:
+        """See :class:`Column`: cells by their names, and what has none as the coordinates are written."""
+        codes = self.read(rows)
+        texts_of = [texts(rows[name])[0].fill_null("") for name in self.coordinates]
+        told = texts_of[0] if len(texts_of) == 1 else texts_of[0] + SIDES + texts_of[1]
+        named = pl.Series(self.labels, dtype=pl.String).gather(codes)
+        named = named.zip_with(pl.Series(codes != self.labels.index(OTHER)), told)
+        return named.set(pl.Series(codes == self.labels.index(MISSING)), None).alias(self.name)
+
+    @override
+    def further(self, codes: CodeArray) -> list[pl.Series]:
+        """See :class:`Column`: coordinates, null outside of the box.
+
+        Where in its cell a row lies depends on its number alone, so it stays there while the row stays. Numbers in
+        order fill a cell evenly.
+        """
+        if not self.located:
+            return []
+        low, high = self.box(np.minimum(codes, len(self.values) - 1))
+        number = np.arange(1, len(codes) + 1)[:, None] * np.array(_STEPS[len(self.bounds) - 1])
+        at = np.minimum(low + (high - low) * (number % 1.0), np.nextafter(high, low))
+        known = pl.Series(codes < len(self.values))
+        return [pl.Series(name, at[:, k]).set(~known, None) for k, name in enumerate(self.coordinates)]
+
+    @override
+    def ends(self, codes: CodeArray) -> list[pl.Series]:
+        """See :class:`Column`."""
+        corners = zip(("from", "to"), self.box(np.minimum(codes, len(self.values) - 1)), strict=True)
+        found = [(name, end, at[:, k]) for end, at in corners for k, name in enumerate(self.coordinates)]
+        unknown = pl.Series(codes >= len(self.values))
+        return [
+            pl.Series(f"{name} {end}", at).set(unknown, None) for name, end, at in sorted(found, key=lambda x: x[:2])
+        ]
+
+    def steps(self, codes: CodeArray) -> IntArray:
+        """How many cells lie below each cell, along each coordinate; shape ``(cells, coordinates)``."""
+        dimension, left = len(self.coordinates), codes.astype(np.int64)
+        places = np.zeros((len(codes), dimension), dtype=np.int64)
+        for bit in range(self.depth * dimension):  # the last digit first, and in it the last coordinate
+            places[:, dimension - 1 - bit % dimension] |= (left & 1) << (bit // dimension)
+            left = left >> 1
+        return places
+
+    def box(self, codes: CodeArray) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper corners of cells, each of shape ``(cells, coordinates)``."""
+        places, (low, high) = self.steps(codes), np.array(self.bounds, dtype=np.float64).T
+        return low + (high - low) * places / 2**self.depth, low + (high - low) * (places + 1) / 2**self.depth
+
+    def within(self, coarser: View) -> CodeArray:
+        """For each code, that of a coarser view of the same place; own cells go to own cells."""
+        inside = np.arange(len(self.values)) >> len(self.coordinates) * (self.depth - coarser.depth)
+        return np.append(inside, len(coarser.values) + np.arange(2)).astype(np.int32)
+
+    def _shares(self, values: FloatArray, k: int) -> FloatArray:
+        low, high = self.bounds[k]
+        return np.asarray((values - low) / (high - low))
+
+    def _codes(self, shares: list[FloatArray]) -> IntArray:
+        """Codes of points by their shares of the way through the box: bits of the coordinates by turns."""
+        places = [np.minimum(share * 2**self.depth, 2**self.depth - 1).astype(np.int64) for share in shares]
+        codes = np.zeros(len(places[0]), dtype=np.int64)
+        for bit in range(self.depth - 1, -1, -1):
+            for place in places:
+                codes = codes << 1 | place >> bit & 1
+        return codes
+
+
+def _empty(series: pl.Series) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    text, missing = texts(series)
+    found: np.ndarray[Any, np.dtype[np.bool_]] = (
+        missing | (text.str.strip_chars() == "").fill_null(value=False)
+    ).to_numpy()
+    return found

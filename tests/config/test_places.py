@@ -1,0 +1,151 @@
+"""Columns of places: which grids and tables they come to, by public rules, and what a mistake is told."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synthstream.config.config import StreamConfig
+from synthstream.config.places import weights_of, words_of
+from synthstream.errors import ConfigError
+from synthstream.schema.places import View
+from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from tests.support.configs import category, number, stream_toml
+
+BOX = 'coordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\n'
+KIND = category("kind", "a", "b", "c", "d", "e", "f")
+FLAGS = [f'[[columns]]\nname = "f{i}"\ntype = "boolean"\nmissing = false\n' for i in range(20)]
+
+
+def place(rest: str = "", box: str = BOX, name: str = "at") -> str:
+    return f'[[columns]]\nname = "{name}"\ntype = "place"\n{box}{rest}\n'
+
+
+def read(*sections: str, **settings: Any) -> StreamConfig:
+    return StreamConfig.from_toml(stream_toml(*sections, **settings), origin="stream.toml")
+
+
+def tables(config: StreamConfig) -> set[tuple[str, ...]]:
+    assert config.workload is not None
+    return {tuple(config.schema.names[c] for c in marginal) for marginal in config.workload.marginals}
+
+
+def test_what_is_said_is_done() -> None:
+    config = read(KIND, place('views = [1, 2]\ndepth = 4\nwith = ["kind"]'), number("age", "bins = 4"))
+    assert config.schema.names == ("kind", "age", "at_1", "at_2", "at_4")
+    alone = {(), *((name,) for name in config.schema.names)}
+    crossed = {("kind", "age"), ("kind", "at_1"), ("kind", "at_2"), ("kind", "at_4")}
+    assert tables(config) == alone | crossed
+    assert words_of(config.schema) == (
+        "at: lat and lon are counted on grids of 4 (at_1), 16 (at_2), 256 (at_4) cells. "
+        "Crossed are at_1 with kind; at_2 with kind; at_4 with kind."
+    )
+
+
+def test_more_events_and_more_budget_mean_finer_grids() -> None:
+    def finest(events: int, **settings: Any) -> int:
+        config = read(KIND, place(f"events = {events}"), **settings)
+        return max(column.depth for column in config.schema.columns if isinstance(column, View))
+
+    assert [finest(events) for events in (100, 10_000, 60_000, 1_000_000, 10**9)] == [1, 4, 5, 7, 7]
+    assert finest(60_000, epsilon=8.0) > finest(60_000)
+    assert finest(60_000, unit='{ person = "who", max_events = 50 }') < finest(60_000)
+
+
+def test_crossing_is_left_out_where_noise_would_drown_it() -> None:
+    def crossed(events: int, *sections: str) -> list[int]:
+        config = read(*sections, place(f"events = {events}"))
+        return [len(column.crossed) for column in config.schema.columns if isinstance(column, View)]
+
+    assert crossed(60_000, KIND) == [1, 1, 1, 1, 0]
+    assert crossed(8_000, *FLAGS) == [20, 20, 20, 0]
+    assert crossed(2_000, *FLAGS) == [20, 20, 0]
+    assert crossed(50, *FLAGS) == [0]
+    assert crossed(60_000) == [0, 0, 0, 0, 0]  # a place without columns to cross is a place
+
+
+def test_one_coordinate_is_a_fine_amount() -> None:
+    config = read(KIND, place("events = 60_000", 'coordinates = ["fare"]\nbounds = [[0, 100]]\n', "amount"))
+    assert config.schema.names == ("kind", "amount_2", "amount_4", "amount_6", "amount_8", "amount_11")
+    assert config.schema.published[-1] == "fare"
+
+
+def test_grids_of_two_places_are_not_crossed() -> None:
+    config = read(KIND, place(), place(box=BOX.replace('"lat", "lon"', '"lat2", "lon2"'), name="to"))
+    grids = {name for name in config.schema.names if name != "kind"}
+    assert not [pair for pair in combinations(sorted(grids), 2) if pair in tables(config)]
+    assert len(config.constraints.groups) == 2
+
+
+def test_grids_contain_each_other_also_with_a_constraint() -> None:
+    config = read(KIND, place("views = [1]\ndepth = 2"))
+    (group,) = config.constraints.groups
+    assert group.number == 16 + 2
+    places = [row for row in group.combinations.tolist() if row[1] < 16]
+    assert all(coarse == fine // 4 for coarse, fine in places)
+    known = '[[constraints]]\ncolumns = ["kind", "at_1"]\nallowed = [["a", "0"], ["b", "0"], ["c", "1"], ["d", "2"], '
+    joined = read(KIND, place("views = [1]\ndepth = 2"), known + '["e", "3"], ["f", "3"]]\n')
+    (group,) = joined.constraints.groups
+    assert group.columns == (0, 1, 2)
+    assert {(k, c) for k, c, _ in group.combinations.tolist() if k < 6 and c < 4} == {
+        (0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 3),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("measure", ["refresh", "always"])
+def test_grids_get_a_part_of_the_budget_and_no_more_is_spent(measure: str) -> None:
+    config = read(KIND, number("age", "bins = 4"), place(), f'[synthesizer]\nmeasure = "{measure}"\n')
+    assert config.workload is not None
+    engine = synthesizer_of(config)
+    assert claim_of(config, engine.mechanism).fits(config.privacy.budget)
+    weights, pairs = weights_of(config.schema, config.workload), config.workload.order == 2
+    assert weights is not None
+    held = np.array([any(c > 1 for c in marginal) for marginal in config.workload.marginals])
+    rho = 1 / engine.mechanism.variance(7)  # type: ignore[attr-defined]
+    assert rho[pairs & held].sum() / rho[pairs].sum() == pytest.approx(0.25, rel=0.01)
+    without = read(KIND, number("age", "bins = 4"))
+    assert without.workload is not None
+    assert weights_of(without.schema, without.workload) is None
+
+
+def test_a_row_whatever_it_holds_lies_in_one_cell_of_each_table() -> None:
+    """So theorem marginals holds for grids as for all tables: they are public partitions of all rows."""
+    config = read(KIND, place("views = [1, 2]\ndepth = 3\nwith = ['kind']"))
+    lat = [33.0, 90.0, None, float("nan"), float("inf"), 32.0, 37.0, -1e300]
+    rows = pl.DataFrame({"lat": lat, "lon": [-117.0] * 8, "kind": ["a", "z", None, "b", "c", "d", "e", "f"]})
+    assert config.workload is not None
+    for row in rows.iter_slices(1):
+        counts = config.workload.count(config.schema.encode(row))
+        assert np.add.reduceat(counts, config.workload.offsets[:-1]).tolist() == [1] * len(config.workload.marginals)
+
+
+def test_settings_for_readers_are_the_same_stream() -> None:
+    config = read(KIND, place("views = [1]\ndepth = 3\nwith = []\nevents = 1000"))
+    assert StreamConfig.from_toml(config.settings).own_hash == config.own_hash
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 37]]\n'), "bounds: 1 for 2 coordinates"),
+        (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 32], [-122, -114]]\n'), "found [32, 32]"),
+        (place(box='coordinates = ["lat"]\nbounds = [["32", 37]]\n'), "bounds"),
+        (place('with = ["kin"]'), "'kin' is not another column. Did you mean 'kind'?"),
+        (place("views = [2, 1]"), "views: must be depths in order"),
+        (place("views = [1, 9]\ndepth = 4"), "from 1 to 4, the finest; found [1, 9]"),
+        (place("depth = 9"), "depth = 9: must be from 1 to 7"),
+        (place('from = "lat"'), "a place is read from its coordinates"),
+        (place("cells = 12"), "cells"),
+        (place() + number("lat", "bins = 4"), "'lat' listed twice"),
+        (place() + '[synthesizer]\nkind = "selective"\npicks = 2\n', 'belongs to kind = "table"'),
+        (place() + '[synthesizer]\nkind = "points"\n', "a stream of points takes numbers only"),
+    ],
+)
+def test_mistakes_are_told(rest: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        read(KIND, rest)
+    assert said in str(error.value), str(error.value)

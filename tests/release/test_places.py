@@ -1,0 +1,206 @@
+"""Places in releases: tables of grids, rows that lie in their cells, and how many events lie in a box."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from synthstream import Releases, Stream, StreamConfig
+from synthstream.errors import SchemaError
+from synthstream.kernel.gate import Gate
+from synthstream.release.release import TableRelease
+from synthstream.synthesizers.simulation.seeded import SeededGate
+from synthstream.testing.gates import ExactGate
+from tests.support.command import synthstream
+from tests.support.configs import SINK, source, stream_toml
+
+_FLAG = '[[columns]]\nname = "new"\ntype = "boolean"\nmissing = false\n'
+_KIND = '[[columns]]\nname = "kind"\ntype = "category"\nvalues = ["a", "b"]\n'
+_PLACE = (
+    '[[columns]]\nname = "spot"\ntype = "place"\ncoordinates = ["x", "y"]\nbounds = [[0, 8], [0, 8]]\n'
+    'views = [1, 2]\ndepth = 3\nwith = ["kind"]\n'
+)
+
+
+def events(number: int = 6000) -> pl.DataFrame:
+    """Two clusters, one for each kind; some rows without a place, some outside of the box."""
+    rng = np.random.default_rng(3)
+    kind = rng.integers(2, size=number)
+    at = np.where(kind[:, None] == 0, (2.3, 5.1), (6.2, 1.7)) + rng.normal(size=(number, 2)) * 0.8
+    hours = rng.integers(0, 24 * 8, number)
+    found = pl.DataFrame(
+        {
+            "when": [datetime(2026, 1, 1) + timedelta(hours=int(h)) for h in hours],
+            "kind": np.array(["a", "b"])[kind],
+            "new": rng.random(number) < 0.3,
+            "x": np.clip(at[:, 0], 0, 8),
+            "y": np.clip(at[:, 1], 0, 8),
+        }
+    )
+    return found.with_columns(
+        x=pl.when(pl.int_range(number) % 50 == 0)
+        .then(None)
+        .when(pl.int_range(number) % 50 == 1)
+        .then(99.0)
+        .otherwise("x")
+    )
+
+
+def exact(tick: int) -> Gate:
+    return ExactGate()
+
+
+def _seeded(seed: int, tick: int) -> Gate:
+    return SeededGate(f"{seed}/{tick}")
+
+
+def made(folder: Path, gates: Any = exact) -> StreamConfig:
+    text = stream_toml(_KIND, _FLAG, _PLACE, source("rows.parquet"), SINK, until="2026-01-09")
+    folder.mkdir(exist_ok=True)
+    (folder / "stream.toml").write_text(text)
+    config = StreamConfig.from_toml(text, base=folder)
+    events().write_parquet(folder / "rows.parquet")
+    with Stream(config, gates=gates) as stream:
+        list(stream.run())
+    return config
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> StreamConfig:
+    return made(tmp_path_factory.mktemp("places"))
+
+
+@pytest.fixture(scope="module")
+def release(config: StreamConfig) -> TableRelease:
+    found = Releases(config).last
+    assert isinstance(found, TableRelease)
+    return found
+
+
+EVERY = pl.lit(value=True)
+
+
+def true(where: pl.Expr = EVERY, **box: tuple[float, float]) -> int:
+    inside = [pl.col(name).is_between(low, high) for name, (low, high) in box.items()]
+    placed = pl.col("x").is_between(0, 8) & pl.col("y").is_between(0, 8)
+    return events().filter(where, placed, *inside).height
+
+
+def test_tables_of_grids_say_where_their_cells_lie(release: TableRelease) -> None:
+    found = release.table(["spot_1", "kind"])
+    assert found.columns[:6] == ["spot_1", "kind", "x from", "x to", "y from", "y to"]
+    one = found.filter(pl.col("spot_1") == "1", pl.col("kind") == "a").row(0, named=True)
+    assert [one[f"{name} {end}"] for name in "xy" for end in ("from", "to")] == [0.0, 4.0, 4.0, 8.0]
+    resolution = 0.5  # of what is measured without noise
+    assert one["measured"] == pytest.approx(true(pl.col("kind") == "a", x=(0, 4), y=(4, 8)), abs=resolution)
+    outside = release.table("spot_2").filter(pl.col("spot_2").is_in(["other", "missing"]))
+    assert outside["measured"].to_list() == pytest.approx([120, 120], abs=20)
+    assert outside["x from"].null_count() == 2
+
+
+def test_rows_have_coordinates_in_their_cells(release: TableRelease) -> None:
+    rows = release.rows()
+    placed = rows.filter(pl.col("x").is_not_null())
+    assert rows.height - placed.height == pytest.approx(240, abs=80)
+    assert release.schema.encode(placed).tolist() == release.model.codes[rows["x"].is_not_null().to_numpy()].tolist()
+    assert placed.select(pl.col("spot_3").str.starts_with(pl.col("spot_2")).all()).item()
+    assert placed.select(pl.col("spot_2").str.starts_with(pl.col("spot_1")).all()).item()
+    near = release.rows(where="x BETWEEN 1 AND 4 AND y > 4")
+    assert near.filter(pl.col("kind") == "a").height > 20 * near.filter(pl.col("kind") == "b").height
+
+
+@pytest.mark.parametrize("box", [((0, 4), (4, 8)), ((2, 6), (0, 8)), ((0, 8), (0, 8)), ((-9, 4), (-9, 99))])
+@pytest.mark.parametrize("kind", [None, "a"])
+def test_a_box_of_whole_cells_is_a_sum_of_what_was_measured(
+    release: TableRelease, box: tuple[tuple[float, float], ...], kind: str | None
+) -> None:
+    (x, y), where = box, None if kind is None else f"kind = '{kind}'"
+    found = release.mass({"x": x[0], "y": y[0]}, {"x": x[1], "y": y[1]}, where=where)
+    expected = true(EVERY if kind is None else pl.col("kind") == kind, x=x, y=y)
+    assert found["measured"] == pytest.approx(expected, abs=5)
+    assert found["count"] == pytest.approx(expected, rel=0.05, abs=20)
+    assert found["since"] == 0
+    # Few coarse cells, rather than all fine ones: one cell of the coarsest grid has the error of one cell.
+    if box == ((0, 4), (4, 8)):
+        table = release.table("spot_1" if kind is None else ["spot_1", "kind"])
+        assert found["stderr"] == pytest.approx(table["stderr"][0])
+
+
+def test_cells_that_a_box_cuts_cost_an_error_and_give_the_share_of_the_rows(release: TableRelease) -> None:
+    whole = release.mass({"x": 2.0, "y": 5.0}, {"x": 3.0, "y": 6.0})
+    cut = release.mass({"x": 2.2, "y": 5.2}, {"x": 2.9, "y": 5.9})
+    expected = true(x=(2.2, 2.9), y=(5.2, 5.9))
+    assert cut["stderr"] > whole["stderr"] * 0.5
+    assert abs(cut["measured"] - expected) < 2 * cut["stderr"]
+    assert 0 < cut["measured"] < whole["measured"]
+
+
+def test_what_no_table_tells_is_null(release: TableRelease) -> None:
+    for where in ("new", "kind = 'a' AND new"):  # not crossed with the place
+        found = release.mass({"x": 1.0}, {"x": 4.0}, where=where)
+        assert set(found.values()) == {None, found["count"]}
+        assert found["count"] > 0
+    found = release.count("x > 4")
+    assert found["measured"] is None
+    assert found["count"] == pytest.approx(true(x=(4, 8)), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "where", "said"),
+    [
+        ({"lat": 1.0}, {}, None, "'lat' is not a coordinate; coordinates are ['x', 'y']"),
+        ({"x": 3.0}, {"x": 2.0}, None, "its lower bound 3 is above its upper one 2"),
+        ({"x": float("nan")}, {}, None, "a bound must be a number"),
+        ({"x": 1.0}, {}, "kin = 'a'", "'kin' is not a column"),
+    ],
+)
+def test_mistakes_are_told(release: TableRelease, lower: Any, upper: Any, where: str | None, said: str) -> None:
+    with pytest.raises(SchemaError) as error:
+        release.mass(lower, upper, where=where)
+    assert said in str(error.value)
+
+
+def test_a_window_answers_for_its_ticks(config: StreamConfig) -> None:
+    window = Releases(config).between("2026-01-02", "2026-01-05")
+    assert isinstance(window, TableRelease)
+    found = window.mass({"x": 0.0, "y": 4.0}, {"x": 4.0, "y": 8.0}, where="kind = 'a'")
+    days = pl.col("when").is_between(datetime(2026, 1, 2), datetime(2026, 1, 5), closed="left")
+    assert found["measured"] is None or found["measured"] == pytest.approx(
+        true(days & (pl.col("kind") == "a"), x=(0, 4), y=(4, 8)), rel=0.3
+    )
+
+
+def test_the_command_answers_as_the_release_does(config: StreamConfig, release: TableRelease) -> None:
+    path, box = str(config.base / "stream.toml"), ["--box", "x 0 4", "--box", "y 4 8"]
+    done = synthstream("table", path, *box, "--where", "kind = 'a'", "--csv", cwd=config.base)
+    assert done.returncode == 0, done.stderr
+    found = pl.read_csv(done.stdout.encode()).row(0, named=True)
+    told = release.mass({"x": 0.0, "y": 4.0}, {"x": 4.0, "y": 8.0}, where="kind = 'a'")
+    assert {key: found[key] for key in told} == pytest.approx(told)
+    refused = synthstream("table", path, "kind", *box, cwd=config.base)
+    assert refused.returncode == 2
+    assert "--box: counts all events in it" in refused.stderr
+    refused = synthstream("table", path, "--box", "x 0", cwd=config.base)
+    assert "say a coordinate and two numbers" in refused.stderr
+
+
+def test_errors_of_boxes_hold(tmp_path: Path) -> None:
+    """About 95 % of boxes lie within two standard errors, over several draws of the noise; whole streams, so slow."""
+    off = []
+    for seed in range(4):
+        config = made(tmp_path / str(seed), partial(_seeded, seed))
+        found, rng = Releases(config).last, np.random.default_rng(seed)
+        assert isinstance(found, TableRelease)
+        for _ in range(40):
+            (x, y), (across, up) = rng.uniform(0, 5, 2), rng.uniform(0.5, 3, 2)
+            told = found.mass({"x": x, "y": y}, {"x": x + across, "y": y + up})
+            off.append((told["measured"] - true(x=(x, x + across), y=(y, y + up))) / told["stderr"])
+    within = np.mean(np.abs(off) <= 2)
+    assert within >= 0.88, off
+    assert np.std(off) > 0.4  # errors that are far too large would hold, too
