@@ -1,7 +1,7 @@
 """How the parameters of the blt counter were found: python -m benchmarks.blt_parameters [largest exponent]
 
 Minimises the mean squared error over the horizon, sensitivity included, by Nelder-Mead from a spread start and from
-the neighbouring horizon's optimum. Prints the lines of kernel/counters/blt_parameters.py, with the error at
+the neighbouring horizon's optimum. Prints the lines of strategies/blt_parameters.py, with the error at
 (epsilon, delta) = (1, 1e-9).
 """
 

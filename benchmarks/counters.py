@@ -17,10 +17,10 @@ import numpy as np
 
 from benchmarks.environment import environment
 from synthstream.kernel.counters import Toeplitz, counter
-from synthstream.kernel.counters.base import Noise
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kinds import Noise
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.privacy import Budget
+from synthstream.synthesizers.simulation.seeded import SeededGate
 
 AT = (10, 100, 1_000, 10_000, 100_000)
 # Counters, whether they know the horizon, and their noise.

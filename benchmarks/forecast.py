@@ -34,13 +34,13 @@ from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.fit.pooling import pooled
 from synthstream.forecast.planning import Forecast, plan
 from synthstream.ingest.counting import encode
-from synthstream.kernel.seeded import SeededGate
 from synthstream.partition import Partition
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.contract import RowErrors, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation import points, tables
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.tables import AtRefreshes, Continual
 from synthstream.workload import FloatArray, Workload
 
@@ -188,13 +188,13 @@ def _errors(made: Synthesizer, batches: list[Any], history: dict[int, Any], mode
         gap: FloatArray = history[len(batches) - 1].values - workload.count(codes)
         return _of_counts(workload, gap, (1, 2)) | _of_rows(workload, codes, model)
     if isinstance(made, AtRefreshes):
-        workload, last = made.mechanism.workload, made.mechanism.refreshed(len(batches) - 1) + 1
+        workload, last = made.mechanism.workload, made.mechanism.times.last(len(batches) - 1)[0] + 1
         known = made.whole(len(batches) - 1, history.__getitem__)
         small = np.repeat(made.mechanism.order < 2, workload.lengths)
         true = np.where(small, workload.count(codes), workload.count(np.concatenate(batches[:last])))
         return _of_counts(workload, known.values - true, (1, 2)) | _of_rows(workload, codes, model)
     if isinstance(made, InEpochs):
-        ends = [t - 1 for t in made.mechanism.ended(len(batches)) if t != len(batches)]
+        ends = [t - 1 for t in made.mechanism.times.ended(len(batches)) if t != len(batches)]
         known = pooled([*(history[t] for t in ends), history[len(batches) - 1]])
         gap = known.values - known.workload.count(codes)
         return _of_counts(known.workload, gap, (1,)) | _of_rows(made.mechanism.workload, codes, model)

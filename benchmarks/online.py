@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
-from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours
+from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.points import FromNodes, counted_cloud
-from synthstream.synthesizers.schedule import Schedule
+from synthstream.synthesizers.simulation.seeded import SeededGate
 
 FloatArray = NDArray[np.float64]
 

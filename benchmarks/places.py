@@ -38,9 +38,9 @@ from benchmarks.distances import histogram
 from benchmarks.environment import environment
 from benchmarks.metrics import table_errors
 from synthstream.config.config import StreamConfig, load
-from synthstream.kernel.seeded import SeededGate
 from synthstream.release.release import TableRelease
 from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.workload import FloatArray, Workload
 

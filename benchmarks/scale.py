@@ -42,10 +42,10 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
 from synthstream.environment import REAL
 from synthstream.ingest.counting import CountsByTick
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.environments import killed
 
 FILES, FILE_ROWS, DAYS = 10, 1_000_000, 30

@@ -43,7 +43,6 @@ from benchmarks.metrics import table_errors
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
 from synthstream.fit.population import Population, changed_share
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.fit.rounds import Mixture
@@ -51,6 +50,7 @@ from synthstream.papers.selective import Selective
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.synthesizers.contract import Models, Synthesizer
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray, Workload
 
 LAST = 10

@@ -25,9 +25,9 @@ from benchmarks.accuracy import accuracy, runs_needed
 from benchmarks.data import adult
 from benchmarks.environment import environment
 from synthstream.config.config import load
-from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.fit.weights import Weights, fit_weights
 from synthstream.synthesizers.bounds import picks_rule, theorem_5_1
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import Workload
 
 FloatArray = NDArray[np.float64]

@@ -26,8 +26,8 @@ from benchmarks.environment import environment
 from benchmarks.peers import PYTHON, synthetic
 from benchmarks.yardsticks import distance, impossible, k_marginal, propensity, tables_of, tstr
 from synthstream import Stream, StreamConfig
-from synthstream.kernel.seeded import SeededGate
 from synthstream.release.release import TableRelease
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import CodeArray
 
 _HELD_OUT, _TARGET, _TABLES = 0.2, "income>50K", 100

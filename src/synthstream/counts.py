@@ -69,6 +69,12 @@ class Counts(Private):
             raise OverflowError("counts leave 64 bits: they are not those of rows")
         return type(self)(cells, numbers)
 
+    def split(self, border: int) -> tuple[Self, Self]:
+        """Counts of cells below a border, and of the others, which are numbered from it on."""
+        at = np.searchsorted(self.cells, border)
+        own = type(self)
+        return own(self.cells[:at], self.numbers[:at]), own(self.cells[at:] - border, self.numbers[at:])
+
     def within(self, size: int) -> bool:
         """Whether there are cells, all below ``size``, listed once and in order, and no count is 0."""
         cells, numbers = self.cells, self.numbers

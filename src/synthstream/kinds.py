@@ -76,8 +76,9 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
 Edition = Literal[1, 2, 3, 4]
 NEWEST: Edition = 4
 
-# How a budget is divided among tables: synthstream.kernel.marginals.
+# How a budget is divided among tables: synthstream.kernel.tables.
 Split = Literal["auto", "equal", "sqrt-cells", "by-order"]
+Noise = Literal["gaussian", "laplace"]
 
 # What the methods of paper 2 select, by which score, and what they fit: synthstream.papers.rounds.
 Queries = Literal["workloads", "single"]

@@ -103,6 +103,19 @@ def _separate(cells, dimension, depth):  # type: ignore[no-untyped-def]
     return out
 
 
+def differences(cells: IntArray, depth: int) -> list[IntArray]:
+    """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
+    if depth == 0:
+        return []
+    nodes = cells.reshape(2**depth, -1).sum(axis=1)
+    found = []
+    for _ in range(depth):
+        left, right = nodes[0::2], nodes[1::2]
+        found.append(left - right)
+        nodes = left + right
+    return found[::-1]
+
+
 # -- how the budget of an epoch is divided among levels ------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ def l1_sensitivity(neighbours: Neighbours) -> int:
     return 1 if neighbours == "add-remove" else 2
 
 
-def squared_l2_sensitivity(neighbours: Neighbours, *, signed: bool) -> int:
+def squared_l2(neighbours: Neighbours, *, signed: bool) -> int:
     """The same as a sum of squares: a row that is replaced moves two cells by one, or one by two if its sign turns."""
     return l1_sensitivity(neighbours) ** 2 if signed else l1_sensitivity(neighbours)
 

@@ -77,7 +77,8 @@ class Workload:
 
     def only(self, positions: Iterable[int]) -> Self:
         """Some of its marginals, alone."""
-        return type(self)(sizes=self.sizes, marginals=tuple(self.marginals[q] for q in positions))
+        kept = tuple(self.marginals[q] for q in positions)
+        return self if kept == self.marginals else type(self)(sizes=self.sizes, marginals=kept)
 
     @cached_property
     def lengths(self) -> IntArray:
@@ -186,6 +187,20 @@ class Candidates:
         running = np.concatenate([np.zeros(1, dtype=values.dtype), np.cumsum(values)])
         sums: NDArray[Number] = running[self.starts + self.lengths] - running[self.starts]
         return sums
+
+    def expected_distances(self, guess: FloatArray, noise: FloatArray) -> FloatArray:
+        """How far each candidate's cells are from a guess, by chance alone, and how far noise moves them; events.
+
+        A cell of mean n varies by about sqrt(2 n / pi), and never by more than 2 n. Noise adds the mean size ``noise``
+        of a draw in every cell (McKenna, Mullins, Sheldon, Miklau 2022, "AIM", section 3.2).
+
+        Args:
+            guess: expected counts over all cells of the workload.
+            noise: shape ``(candidates,)``.
+        """
+        mean = np.maximum(guess, 0.0)
+        chance = np.minimum(np.sqrt(2 / np.pi * mean), 2 * mean)
+        return np.asarray(self.sums(chance) + noise * self.lengths)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -18,9 +18,9 @@ from synthstream.evaluate.lower_bounds import delta_of, epsilon_of, epsilon_seen
 from synthstream.evaluate.trials import readings, trials
 from synthstream.evaluate.verdict import facts, verdict
 from synthstream.kernel.counters import Counter, Simple, Toeplitz
-from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters import Binary, Hybrid
 from synthstream.synthesizers.contract import CounterTarget
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from tests.audit.broken.noise import halved_gaussian_noise, halved_noise
 from tests.support.audits import audit_counter

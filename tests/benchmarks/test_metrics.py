@@ -16,7 +16,7 @@ from benchmarks.accuracy import (
 from benchmarks.metrics import ErrorsOverTime, table_errors
 
 from synthstream.kernel.counters import counter
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import Workload
 
 WORKLOAD = Workload(sizes=(2, 3), marginals=((0,), (1,), (0, 1)))

@@ -7,13 +7,13 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.chromium import browser, is_required, requests, scheme, size, why_not
+from tests.browser.chromium import is_required, requests, scheme, size
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,14 +33,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - our own pages
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    if why_not() and not is_required():
-        pytest.skip(why_not())
-    with browser() as found:
-        yield found
 
 
 def wait(condition: Callable[[], Any], seconds: float = 120) -> Any:

@@ -27,7 +27,7 @@ from synthstream.cli.app import app
 from synthstream.config.config import load
 from synthstream.publish.history import history_of
 from synthstream.report.association import pairs, seen
-from tests.browser.chromium import browser, is_required, picture, requests, scheme, size, why_not
+from tests.browser.chromium import picture, requests, scheme, size
 from tests.browser.looking import CONTRAST, CUT_OFF
 from tests.browser.streams import made
 
@@ -44,17 +44,6 @@ class Asked(http.server.SimpleHTTPRequestHandler):
 
     def log_message(self, *words: Any) -> None:
         pass
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    reason = why_not()
-    if reason and is_required():
-        pytest.fail(f"SYNTHSTREAM_BROWSER=required, but {reason}")
-    if reason:
-        pytest.skip(reason)
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.browser.chromium import browser, is_required, picture, requests, scheme, size, why_not
+from tests.browser.chromium import picture, requests, scheme, size
 from tests.browser.looking import CONTRAST, CUT_OFF
 from tests.browser.streams import made, page
 
 pytestmark = pytest.mark.slow
 
 PAGES = ("report", "custodian", "check", "plan")
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Any]:
-    reason = why_not()
-    if reason and is_required():
-        pytest.fail(f"SYNTHSTREAM_BROWSER=required, but {reason}")
-    if reason:
-        pytest.skip(reason)
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

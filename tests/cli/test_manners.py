@@ -402,7 +402,7 @@ MOMENTS = {
     "opening": ("stream.stream", "begin", 0),
     "counting": ("ingest.intake", "encode", 0),
     "committing": ("state.store", "Store.put_ingested", 0),
-    "drawing": ("kernel.marginals", "Marginals.step", 0),
+    "drawing": ("kernel.tables", "Marginals.step", 0),
     "publishing": ("publish.folder", "ParquetSink._put", 0),
     "describing": ("publish.catalogue", "descriptions", 4),
 }
@@ -498,7 +498,7 @@ def test_ctrl_c_that_compiled_code_swallows_takes_effect_at_the_next_step(folder
     """A callback of compiled code cannot raise: Python prints the exception, and goes on."""
     code = """
 import ctypes, os, signal
-import synthstream.kernel.marginals as module
+import synthstream.kernel.tables as module
 step = module.Marginals.step
 @ctypes.CFUNCTYPE(None)
 def compiled():

@@ -10,8 +10,7 @@ import pytest
 
 import synthstream
 from synthstream.kernel.counters import counter
-from synthstream.kernel.counters.base import Noise
-from synthstream.kinds import COUNTERS
+from synthstream.kinds import COUNTERS, Noise
 from synthstream.privacy import Budget
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ import synthstream
 from synthstream.kernel import counters
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
+from synthstream.kernel.tables import Marginals
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.counters.sparse import Sparse

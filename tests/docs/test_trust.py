@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.house import FILES, ROOT, SOURCE, imports_of, touches
+from tests.support.house import FILES, ROOT, SOURCE, imports_of, named, touches
 
 PAGE = ROOT / "docs" / "trust.md"
 
@@ -88,12 +88,6 @@ def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
-def named(text: str) -> list[str]:
-    """Files in the first cells of the rows of tables."""
-    rows = [line for line in text.splitlines() if line.startswith("| `")]
-    return [file for row in rows for file in re.findall(r"`([\w/]+\.py)`", row.split(" | ")[0])]
-
-
 def _does(path: Path) -> bool:
     """Whether a file holds more than a docstring."""
     return len(ast.parse(path.read_text()).body) > 1
@@ -103,9 +97,11 @@ def needed() -> set[str]:
     """Files that the page must name: by what they import, and by declaration."""
     modules = [f"synthstream.{module}" for module in PRIVATE]
     found = {name_of(p) for p in FILES if any(touches(imports_of(p), module) for module in modules)}
-    kernel = {name_of(p) for p in FILES if name_of(p).startswith(("kernel/", "papers/counters/")) and _does(p)}
+    listed = {
+        name_of(p) for p in FILES if name_of(p).startswith(("kernel/", "strategies/", "papers/counters/")) and _does(p)
+    }
     sources = {f"{module.replace('.', '/')}.py" for module in PRIVATE}
-    return (found - PUBLIC.keys()) | sources | kernel | DECLARED.keys()
+    return (found - PUBLIC.keys()) | sources | listed | DECLARED.keys()
 
 
 def test_every_file_of_the_trusted_set_is_named_once() -> None:

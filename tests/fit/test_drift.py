@@ -14,10 +14,10 @@ from synthstream.fit.ahead import Ahead, raked
 from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray, Workload
 
 SIZES = (2, 3)

@@ -12,13 +12,12 @@ from scipy.stats import norm
 
 from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz
-from synthstream.kernel.counters.base import Noise
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.sampling import laplace_variance
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Marginals
+from synthstream.kinds import Noise
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.privacy import Budget
+from synthstream.strategies.variances import laplace_variance
 from synthstream.synthesizers.bounds import (
     BETA,
     CellNoise,
@@ -31,6 +30,7 @@ from synthstream.synthesizers.bounds import (
 )
 from synthstream.synthesizers.contract import Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.tables import Continual
 from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import Workload

@@ -11,14 +11,14 @@ from benchmarks.distances import histogram
 from synthstream.config.config import StreamConfig
 from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
+from synthstream.kernel.tables import Marginals
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
+from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
-from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation import points, simulate, tables
 from synthstream.synthesizers.simulation.shapes import Clusters, LatentClasses
 from synthstream.synthesizers.simulation.transport import w1
@@ -125,7 +125,7 @@ def test_what_is_simulated_in_proportion_agrees_with_what_is_simulated_in_full(m
 
 def test_a_stream_that_is_run_has_the_errors_of_its_rows_that_are_forecast() -> None:
     """The real synthesizer, tick by tick, on rows of the assumed shape."""
-    from synthstream.kernel.seeded import SeededGate
+    from synthstream.synthesizers.simulation.seeded import SeededGate
 
     made, rng = Continual(mechanism=always()), np.random.default_rng(5)
     workload, found = made.mechanism.workload, []
@@ -159,7 +159,7 @@ def test_epochs_are_stepped_at_their_ends_and_their_errors_fall_with_the_budget(
     mechanism = Epochs(
         workload=Workload.all_up_to(2, sizes=SIZES), budget=Budget(epsilon=0.3, delta=0.0), horizon=None, picks=3
     )
-    assert mechanism.ended(100) == [t + 1 for t in range(100) if mechanism.ends(t)]
+    assert mechanism.times.ended(100) == [t + 1 for t in range(100) if mechanism.times.ends(t)]
     found = tables.in_epochs(InEpochs(mechanism=mechanism), shape(), ticks=[1, 10, 100], events_per_tick=100)
     assert sorted(found) == [1, 10, 100]
     louder = replace(mechanism, budget=Budget(epsilon=4.0, delta=0.0))
@@ -172,7 +172,7 @@ def test_the_expected_variance_of_epochs_is_that_of_walking_every_tick() -> None
         workload=Workload.all_up_to(2, sizes=SIZES), budget=Budget(epsilon=1.0, delta=0.0), horizon=None, picks=3
     )
     for tick in (0, 1, 4, 5, 100, 777):
-        ends = [t + 1 for t in range(tick + 1) if mechanism.ends(t)]
+        ends = [t + 1 for t in range(tick + 1) if mechanism.times.ends(t)]
         weight = float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2
         assert InEpochs(mechanism=mechanism).expected_variance(tick)[1] == pytest.approx(
             mechanism.variance(tick)[1] / weight

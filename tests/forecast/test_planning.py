@@ -20,10 +20,10 @@ from synthstream.errors import ConfigError
 from synthstream.forecast.planning import Plan, plan
 from synthstream.forecast.rates import Rate
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Marginals
 from synthstream.report.plan_page import plan_page
 from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.configs import GOOD
 from tests.support.streams import KINDS, text_of
 

@@ -22,9 +22,9 @@ from synthstream.errors import BatchConflict, ConfigError, CountsMismatch, Schem
 from synthstream.evaluate.custodian import Truth
 from synthstream.ingest.counting import encode
 from synthstream.kernel.counters.base import Encoded
-from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters.sparse import Arrivals
 from synthstream.schema.binning import bins_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload

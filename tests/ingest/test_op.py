@@ -28,9 +28,9 @@ from synthstream.forecast.planning import plan
 from synthstream.ingest.draft import draft
 from synthstream.ingest.intake import _feed
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.schema.coercion import polars_frame, signs
 from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.environments import At
 from synthstream.testing.gates import ExactGate
 from tests.support.aligned import Aligned

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from synthstream.kernel import permute_and_flip as choosing
+from synthstream.kernel import choosing
+from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
 from synthstream.kernel.gate import Gate, SystemGate, checked_choice
-from synthstream.kernel.permute_and_flip import LARGEST_SCORE, noisy_max
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.support.choices import law

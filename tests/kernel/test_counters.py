@@ -12,13 +12,14 @@ import pytest
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, State, Toeplitz, base, counter, restarted
-from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter, Noise
-from synthstream.kernel.counters.blt_parameters import PARAMETERS
+from synthstream.kernel.counters.base import LARGEST_COUNT, MatrixCounter
 from synthstream.kernel.gate import Question
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kinds import Noise
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.papers.counters.nodes import NodeCounter
+from synthstream.strategies.blt_parameters import PARAMETERS
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
 from tests.support.counters import (

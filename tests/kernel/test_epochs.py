@@ -12,14 +12,14 @@ import pytest
 
 from synthstream.fit.ahead import Ahead
 from synthstream.fit.pooling import pooled
+from synthstream.kernel.choosing import GRID, distances, l1_scores
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
-from synthstream.kernel.select import GRID, distances, expected_distances, l1_scores
 from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Candidates, IntArray, Workload
 from tests.support.epochs import (
@@ -38,11 +38,11 @@ ALL = Candidates.of_tables(WORKLOAD, range(7))
 @pytest.mark.parametrize("growth", [1.01, 1.5, 2.0, 10.0])
 def test_epochs_follow_one_another_and_grow(growth: float) -> None:
     m = Epochs(workload=WORKLOAD, budget=PURE, horizon=None, picks=1, growth=growth)
-    ends = [t for t in range(3000) if m.ends(t)]
+    ends = [t for t in range(3000) if m.times.ends(t)]
     assert ends[0] == 0
     for before, end in itertools.pairwise(ends):
-        assert m.begin(end) == before + 1
-        assert m.begin(before + 1) == before + 1
+        assert m.times.begin(end) == before + 1
+        assert m.times.begin(before + 1) == before + 1
         assert end + 1 == max(before + 2, int(np.ceil((before + 1) * growth)))
 
 
@@ -183,7 +183,7 @@ def test_distances_are_exact_and_move_by_one_grid_step_for_each_event() -> None:
     guess = np.linspace(0.3, 9.7, WORKLOAD.cells)
     base = distances(ALL, counts, guess)
     assert base / GRID == pytest.approx(np.add.reduceat(np.abs(counts - guess), WORKLOAD.offsets[:-1]), abs=0.01)
-    bias = expected_distances(ALL, guess, np.ones(7))
+    bias = ALL.expected_distances(guess, np.ones(7))
     scores = l1_scores(ALL, counts, guess, bias=bias)
     for cell in range(WORKLOAD.cells):
         for change in (-1, 1):
@@ -227,7 +227,7 @@ def test_what_is_announced_as_error_is_what_is_seen() -> None:
     counts = workload.count(batch)
     for tick in range(30):
         state, measured = m.step(state, counts, SeededGate(tick), Ahead(workload=workload))
-        if m.ends(tick) or tick == 29:
+        if m.times.ends(tick) or tick == 29:
             history.append(measured)
     estimate = pooled(history)
     expected = InEpochs(mechanism=m).expected_variance(29)
@@ -246,7 +246,7 @@ def test_a_change_between_epochs_is_kept_and_noise_is_not() -> None:
         counts = workload.count(np.full((500, 1), code, dtype=np.int32))
         true += counts
         state, measured = m.step(state, counts, SeededGate(tick), Ahead(workload=workload))
-        if m.ends(tick):
+        if m.times.ends(tick):
             history.append(measured)
     estimate = pooled(history)
     assert history[-1].tick == 40
@@ -257,7 +257,7 @@ def test_a_change_between_epochs_is_kept_and_noise_is_not() -> None:
 def test_every_epoch_ends_once() -> None:
     m = mechanism(horizon=None)
     for tick in range(60):
-        assert m.ended(tick + 1) == [t + 1 for t in range(tick + 1) if m.ends(t)]
+        assert m.times.ended(tick + 1) == [t + 1 for t in range(tick + 1) if m.times.ends(t)]
 
 
 def signed_epochs(*epochs: tuple[float, float]) -> list[Measured]:

@@ -14,15 +14,14 @@ from synthstream import Stream
 from synthstream.accounting.gaussian import least_epsilon
 from synthstream.accounting.zcdp import epsilon_for, rho_for
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
-from synthstream.kernel.refreshed import Refreshed
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.kinds import Edition
 from synthstream.partition import Partition
 from synthstream.privacy import EXACT, Budget, Unit, compose
+from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
-from synthstream.synthesizers.schedule import Schedule
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.succession import across
 from synthstream.testing.gates import Call, TracingGate
 from synthstream.workload import Workload
@@ -50,9 +49,9 @@ def test_the_least_variance_is_that_of_a_draw_and_only_gaussian_noise_has_one(ki
     calls = [call for trace in traces for call in trace]
     claim = claim_of(config, synthesizer_of(config).mechanism)
     assert {call.kind for call in calls} == {"gaussian"} or claim.least is None
-    assert (claim.least is not None) == (kind in GAUSSIAN) == (EXACT in claim.theorems)
+    assert (claim.least is not None) == (kind in {*GAUSSIAN, "places"}) == (EXACT in claim.theorems)
     facts = claim_facts(claim, config.privacy.budget)
-    assert ("least_variance" in facts) == (kind in GAUSSIAN)
+    assert ("least_variance" in facts) == (kind in {*GAUSSIAN, "places"})
     if claim.least is not None:
         least = min(Fraction(float(s)) ** 2 for call in calls for s in np.ravel(call.scale))
         assert facts["least_variance"] <= claim.least <= least
@@ -117,7 +116,7 @@ def test_points_with_laplace_noise_have_no_least_variance_even_without_a_counter
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Under replace-one the number of events is public; a schedule may measure no level while an epoch is open."""
-    monkeypatch.setattr(Points, "_level_counters", [])
+    monkeypatch.setattr(Points, "_levels", {})
     points = Points(
         partition=Partition(dimension=2, depth=6),
         budget=Budget(epsilon=1.0, delta=0.0),
@@ -125,7 +124,7 @@ def test_points_with_laplace_noise_have_no_least_variance_even_without_a_counter
         neighbours="replace-one",
         schedule=Schedule(dimension=2, kind="fixed"),
     )
-    assert points._possible_counters() == []
+    assert points._counters == []
     assert points.claim().least is None
 
 

@@ -16,8 +16,8 @@ from synthstream import Stream
 from synthstream.errors import RecoveryRefused, StateMismatch
 from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate, is_secure, within_range
 from synthstream.kernel.sampling import LARGEST_SAMPLE
-from synthstream.kernel.seeded import SeededGate
 from synthstream.stream.recovery import adopt
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.support.children import noise_of_a_child

@@ -13,9 +13,9 @@ import pytest
 from synthstream import Stream
 from synthstream.errors import BudgetExceeded
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.privacy import EXACT, Claim
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import Call, TracingGate
 from tests.support.streams import KINDS, PERSONS, configured, published, rows
 

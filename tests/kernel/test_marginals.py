@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Marginals
 from synthstream.kinds import Split
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 from tests.support.marginals import WORKLOAD, mechanism, run

@@ -15,11 +15,10 @@ import pytest
 from synthstream.errors import BudgetExceeded
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter
 from synthstream.kernel.counters.base import root_above
-from synthstream.kernel.ledger import Ledger
-from synthstream.kernel.participation import participation_factor
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.spending import Ledger, participation_factor
 from synthstream.kinds import COUNTERS
 from synthstream.privacy import EVENT, Budget, Claim, Unit
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 TICKS, CELLS = 5, 2

@@ -15,12 +15,12 @@ import pytest
 from synthstream.fit.ahead import Ahead
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Neighbours, Unit
 from synthstream.synthesizers.contract import DrawTarget
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation import tables
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import CodeArray, FloatArray, IntArray
 from tests.support.epochs import PURE, WORKLOAD, uniform
@@ -242,11 +242,11 @@ def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: i
             since = dict(zip(measured.workload.marginals, measured.since.tolist(), strict=True))
             assert measured.marginal((0,))[0].sum() == tick + 1 - since[(0,)]
             assert since[(0,)] == (found[-1] + 1 if found else 0)
-            assert ((0, 1) in since or (0, 2) in since or (1, 2) in since) == m.ends(tick)
-            assert {begun for table, begun in since.items() if len(table) == 2} <= {m.begin(tick)}
+            assert ((0, 1) in since or (0, 2) in since or (1, 2) in since) == m.times.ends(tick)
+            assert {begun for table, begun in since.items() if len(table) == 2} <= {m.times.begin(tick)}
             found.append(tick)
     assert found[-len(ends) :] == ends
-    assert plan.asked == sum(m.begin(tick) == tick for tick in range(27))
+    assert plan.asked == sum(m.times.begin(tick) == tick for tick in range(27))
 
 
 def test_signed_tables_of_one_column_are_no_staler_than_a_tenth_of_all_rows() -> None:
@@ -313,7 +313,7 @@ def test_a_tick_that_is_taken_up_again_comes_to_the_same_state() -> None:
         assert np.array_equal(found.numbers()[0], measured.numbers()[0])
         kinds = [call.kind for call in tracing.trace]
         assert kinds == ["laplace"] * (1 + 3 * ((0,) in measured.workload.marginals)) + (
-            (["choose"] * 2 + ["laplace"] * 2) if m.ends(tick) else []
+            (["choose"] * 2 + ["laplace"] * 2) if m.times.ends(tick) else []
         )
         state = after
         released += measured.values.tolist()
@@ -340,7 +340,7 @@ def test_simulated_parts_of_signed_events_end_as_rows_grow() -> None:
     """Where rows come evenly: at a tenth more, as is expected of the errors that are forecast."""
     m = mechanism(signed=True, horizon=400)
     stepped = tables._stepped(m, 400)
-    assert set(m.ended(400)) < set(stepped)
+    assert set(m.times.ended(400)) < set(stepped)
     assert max(b / a for a, b in itertools.pairwise(stepped) if a > 20) < 1.16
     weights = np.diff([0, *stepped]) / 400
     expected = InEpochs(mechanism=m).expected_variance(399)

@@ -16,13 +16,13 @@ from synthstream.counts import Counts
 from synthstream.errors import HorizonExhausted
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
-from synthstream.kernel.points import Points, _level_counter, differences
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.points import Points
 from synthstream.measured import TreeMeasured
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Shape
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Shape, differences
 from synthstream.privacy import Budget, Neighbours, Unit
+from synthstream.strategies.levels import Schedule, standing_out
 from synthstream.synthesizers.points import FromNodes, cloud
-from synthstream.synthesizers.schedule import Schedule, standing_out
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
 
@@ -340,7 +340,7 @@ def test_no_scale_that_a_plan_can_ask_for_is_too_wide(delta: float, neighbours: 
     points = mechanism(high, delta, neighbours=neighbours, horizon=None)
     multiplier = np.full(1, points.scale(points.parts[1], LEAST))
     for steps in points.schedule.possible_steps(3):
-        how = points._counter(steps)
+        how = points._levels[steps]
         state = how.init(1)
         for _ in range(min(3, steps - 1)):
             state, _ = how.step(state, np.ones(1, dtype=np.int64), SeededGate(0), multiplier=multiplier)
@@ -394,9 +394,7 @@ def test_fingerprints_tell_settings_apart() -> None:
     for name, value in (("LEAST", 2**8), ("counter", lambda *a, **k: counter("simple", **k))):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(f"synthstream.kernel.points.{name}", value)
-            _level_counter.cache_clear()
             assert mechanism().fingerprint() != own
-    _level_counter.cache_clear()
     assert mechanism().fingerprint() == plain.fingerprint()
 
 

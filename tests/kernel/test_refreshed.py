@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.refreshed import Refreshed
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
 from tests.support.marginals import WORKLOAD
@@ -101,9 +101,9 @@ def test_small_tables_are_known_at_every_tick_and_larger_ones_at_refreshes() -> 
         WORKLOAD.count(rng.integers(0, (2, 3), size=(n, 2)).astype(np.int32)) for n in (5, 0, 9, 1, 4, 2, 0, 8, 3)
     ]
     exact = np.cumsum(stream, axis=0)
-    assert [t for t in range(9) if m.refreshes(t)] == [0, 1, 2, 5]
+    assert [t for t in range(9) if m.times.comes(t)] == [0, 1, 2, 5]
     for tick, measured in enumerate(run(m, stream, ExactGate())):
-        assert measured.workload.marginals == (WORKLOAD.marginals if m.refreshes(tick) else WORKLOAD.marginals[:3])
+        assert measured.workload.marginals == (WORKLOAD.marginals if m.times.comes(tick) else WORKLOAD.marginals[:3])
         assert np.allclose(measured.values, exact[tick][: measured.values.size], atol=m.resolution)
         assert np.array_equal(measured.variance, m.variance(tick)[: len(measured.variance)])
 
@@ -113,9 +113,9 @@ def test_counts_go_on_over_every_refresh_of_a_long_stream(horizon: int | None) -
     m = mechanism(horizon=horizon and 100, growth=1.02)
     for tick, measured in enumerate(run(m, [at(1)] * 100, ExactGate())):
         assert measured.values[0] == pytest.approx(tick + 1, abs=2 * m.resolution)
-        if m.refreshes(tick):
+        if m.times.comes(tick):
             assert measured.values[-6:] == pytest.approx(at(1)[-6:] * (tick + 1), abs=2 * m.resolution)
-    assert horizon or sum(m.refreshes(t) for t in range(100)) > 64  # it has begun anew
+    assert horizon or sum(m.times.comes(t) for t in range(100)) > 64  # it has begun anew
 
 
 class _OneDraw(ExactGate):
@@ -137,7 +137,7 @@ class _OneDraw(ExactGate):
 def test_covariance_is_that_of_the_implementation() -> None:
     """From what one unit of noise in each draw does to each value, with the scale of that draw."""
     m, amount = mechanism(horizon=9), 2**40
-    calls = 9 + 2 * sum(m.refreshes(tick) for tick in range(9))
+    calls = 9 + 2 * sum(m.times.comes(tick) for tick in range(9))
     for marginal in ((), (0, 1)):  # each is first in the calls that draw it
         effect = np.zeros((9, calls))
         for call in range(calls):
@@ -169,7 +169,7 @@ def test_a_refresh_makes_numbers_at_every_tick_more_exact() -> None:
     m = mechanism(horizon=100, growth=1.1)
     for tick in (0, 30, 99):
         alone = m.counter.variance(tick, multiplier=float(m.at_ticks[1]))
-        assert m.variance(tick)[1] < alone * (0.5 if m.refreshes(tick) else 0.9)
+        assert m.variance(tick)[1] < alone * (0.5 if m.times.comes(tick) else 0.9)
 
 
 def test_a_fingerprint_is_of_what_decides_how_values_are_encoded() -> None:
@@ -190,8 +190,8 @@ def test_a_fingerprint_is_of_what_decides_how_values_are_encoded() -> None:
 def test_the_last_refresh_of_a_stream_is_near_its_end() -> None:
     for horizon in (1, 2, 10, 100):
         m = mechanism(horizon=horizon, growth=1.1)
-        assert m.refreshed(horizon - 1) + 1 >= horizon / 1.1**0.5 - 0.5
-        assert m.refreshes(0)
+        assert m.times.last(horizon - 1)[0] + 1 >= horizon / 1.1**0.5 - 0.5
+        assert m.times.comes(0)
 
 
 @pytest.mark.parametrize(

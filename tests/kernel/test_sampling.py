@@ -11,14 +11,9 @@ import numpy as np
 import pytest
 
 from synthstream.kernel import sampling
-from synthstream.kernel.sampling import (
-    Entropy,
-    discrete_gaussian,
-    discrete_laplace,
-    gaussian_variance,
-    laplace_variance,
-)
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.sampling import Entropy, discrete_gaussian, discrete_laplace
+from synthstream.strategies.variances import gaussian_variance, laplace_variance
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray
 
 Sampler = Callable[..., IntArray]

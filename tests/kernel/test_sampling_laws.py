@@ -14,12 +14,8 @@ import pytest
 from scipy import stats
 
 from synthstream.kernel.gate import SystemGate
-from synthstream.kernel.sampling import (
-    discrete_gaussian,
-    discrete_laplace,
-    gaussian_variance,
-    laplace_variance,
-)
+from synthstream.kernel.sampling import discrete_gaussian, discrete_laplace
+from synthstream.strategies.variances import gaussian_variance, laplace_variance
 from synthstream.workload import FloatArray, IntArray
 from tests.support.laws import gaussian_law, laplace_law, p_value
 

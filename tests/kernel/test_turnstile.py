@@ -19,18 +19,18 @@ from synthstream.counts import Counts
 from synthstream.errors import StateMismatch
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
-from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TurnstileMeasured
 from synthstream.partition import LEAST, Partition, Shape
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.release.points import PointRelease
+from synthstream.strategies.levels import Schedule
 from synthstream.stream.recovery import adopt
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.points import FromBothSides, FromNodes
-from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation.points import Run, grid_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import FloatArray

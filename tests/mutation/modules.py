@@ -8,6 +8,7 @@ _COUNTERS = (
     "tests/kernel/test_marginals.py",
     "tests/kernel/test_participation.py",
 )
+_TABLES = ("tests/kernel/test_strategies.py", "tests/kernel/test_marginals.py", "tests/kernel/test_refreshed.py")
 _PERSONS = ("tests/ingest/test_contributions.py", "tests/stream/test_persons.py")
 
 
@@ -19,12 +20,11 @@ def _of(counter: str) -> tuple[str, ...]:
 # Paths below src/synthstream, and what pytest is asked for. All of the kernel that bounds what is spent.
 MODULES: dict[str, tuple[str, ...]] = {
     "kernel/gate.py": ("tests/kernel/test_gate.py", "tests/kernel/test_choosing.py"),
-    "kernel/permute_and_flip.py": ("tests/kernel/test_choosing.py",),
-    "kernel/ledger.py": ("tests/kernel/test_ledger.py",),
-    "kernel/participation.py": ("tests/kernel/test_participation.py",),
-    "kernel/marginals.py": ("tests/kernel/test_marginals.py",),
-    **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "fixed", "simple")},
-    **{f"kernel/counters/{name}.py": _of(name) for name in ("kary", "toeplitz", "blt", "restarted")},
+    "kernel/choosing.py": ("tests/kernel/test_choosing.py",),
+    "kernel/spending.py": ("tests/kernel/test_participation.py", *_TABLES, "tests/kernel/test_ledger.py"),
+    "kernel/tables.py": _TABLES,
+    **{f"kernel/counters/{name}.py": _COUNTERS for name in ("__init__", "base", "written")},
+    **{f"kernel/counters/{name}.py": _of(name) for name in ("kary", "blt", "restarted")},
     **{f"papers/counters/{name}.py": _of(name) for name in ("block", "binary", "hybrid")},
     "papers/counters/nodes.py": _COUNTERS,
     "papers/counters/sparse.py": ("tests/papers/test_hypercube.py",),

@@ -15,12 +15,12 @@ from scipy.stats import chisquare
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.counters.base import State
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import NodeCounts
 from synthstream.papers.counters import sparse
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget, Unit
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
 

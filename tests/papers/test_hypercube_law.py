@@ -11,10 +11,10 @@ import pytest
 from benchmarks.naive_hypercube import NaiveHypercube, Noise, SparseCounting
 from scipy.stats import chi2_contingency
 
-from synthstream.kernel.seeded import SeededGate
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray
 
 pytestmark = pytest.mark.slow

@@ -15,11 +15,11 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError, StateCorrupt
 from synthstream.forecast.planning import plan
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.kinds import Edition
 from synthstream.papers.fit.rounds import Rounds
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload
 from tests.support.selective import DAYS, TOML, Interrupted, Mortal, config, mortal_system, visits

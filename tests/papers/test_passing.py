@@ -13,11 +13,11 @@ from scipy.stats import chisquare
 
 from synthstream.errors import StateCorrupt
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.papers import comparisons as passing
 from synthstream.papers.comparisons import Comparisons, _exp_minus, _fixed_point, _hazard, _minus_log_rest, passes
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
 

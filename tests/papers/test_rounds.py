@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from synthstream.counts import Counts
+from synthstream.kernel.choosing import GRID, l1_scores
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
-from synthstream.kernel.select import GRID, l1_scores
 from synthstream.kinds import COUNTERS, FitKind, Queries, Score
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
@@ -23,6 +22,7 @@ from synthstream.papers.selective import Selective
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.synthesizers.papers import FromBatches, FromSelection
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Candidates, IntArray, Workload
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from synthstream.config.config import StreamConfig
 from synthstream.fit.population import Population
-from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.tables import Marginals
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.assembly import register

@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 
 from synthstream import Stream
-from synthstream.kernel.seeded import SeededGate
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import succeed
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.halves import exact
 from tests.support.streams import KINDS, PERSONS, configured, rows
 from tests.support.successors import NEW, events, half, written

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import NotReleased, SchemaError
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.history import history_of
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
 from synthstream.stream.opening import system_gate
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import text_of
 from tests.support.successors import CUT, NEW, OLD, events, half, renamed, written

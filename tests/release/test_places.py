@@ -14,8 +14,8 @@ import pytest
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.release.release import TableRelease
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from tests.support.command import synthstream
 from tests.support.configs import SINK, source, stream_toml

@@ -16,11 +16,11 @@ import synthstream
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import NotReleased, RowsRepeat, SchemaError, SinkError
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.published import codes_of
 from synthstream.release.points import PointRelease
 from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from tests.support.streams import KINDS, TICKS, configured, rows, text_of
 

@@ -13,15 +13,14 @@ import pytest
 from synthstream import Budget, Clock, Releases, Stream, StreamConfig
 from synthstream.errors import NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.refreshed import Refreshed
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.release.series import Step, counted, steps
-from synthstream.stream.recovery import adopt
 from synthstream.stream.verification import verify
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload
-from tests.support.streams import TICKS, configured, rows
+from tests.support.streams import TICKS, adopted, configured, rows
 
 
 def exact(tick: int) -> Gate:
@@ -123,14 +122,7 @@ def test_a_series_is_a_function_of_what_was_measured(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["always", "refresh"])
 def test_a_series_goes_on_after_a_lost_state(tmp_path: Path, kind: str) -> None:
-    config = configured(tmp_path, kind, until="2026-01-05")
-    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
-    with Stream(config, gates=exact) as stream:
-        list(stream.run())
-    shutil.rmtree(config.state)
-    adopt(config, gates=exact)
-    with Stream(config := configured(tmp_path, kind), gates=exact) as stream:
-        list(stream.run())
+    config = adopted(tmp_path, kind, exact)
     found = Releases(config).series("ward").filter(pl.col("value") == "A")
     assert found["measured"].to_list() == pytest.approx([truth().get((t, "A"), 0) for t in range(TICKS)], abs=0.2)
     total = Releases(config).series()["stderr"]

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.describing import rows_fields
 from synthstream.publish.published import Releases
 from synthstream.release.release import TableRelease
 from synthstream.release.rows import weight_name
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.configs import AGE, SINK, WARD, stream_toml
 
 TEXT = stream_toml(WARD, AGE, "[synthesizer]\npopulation = 1000\n", SINK, column=None, until=None)

@@ -16,16 +16,16 @@ from synthstream import Budget, Clock, Releases, Stream, StreamConfig, Workload
 from synthstream.errors import NotReleased, SchemaError
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Marginals
 from synthstream.measured import Measured
 from synthstream.privacy import Unit
 from synthstream.release.window import ticks_between
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.epochs import InEpochs
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray
-from tests.support.streams import configured, rows
+from tests.support.streams import adopted, configured, rows
 
 
 def exact(tick: int) -> Gate:
@@ -142,16 +142,7 @@ def test_batches_have_windows_that_are_their_sums(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["always", "epochs", "stream-mwem"])
 def test_windows_go_on_after_a_lost_state(tmp_path: Path, kind: str) -> None:
-    config = configured(tmp_path, kind, until="2026-01-05")
-    rows(400, 1).write_parquet(tmp_path / "rows-1.parquet")
-    with Stream(config, gates=exact) as stream:
-        list(stream.run())
-    shutil.rmtree(config.state)
-    adopt(config, gates=exact)
-    config = configured(tmp_path, kind)
-    with Stream(config, gates=exact) as stream:
-        list(stream.run())
-    found = Releases(config)
+    found = Releases(adopted(tmp_path, kind, exact))
     after = found.between("2026-01-05", "2026-01-08")
     assert float(after.table([])["measured"][0]) == pytest.approx(sum(truth(4, 6).values()), abs=0.2)
     if kind == "epochs":
@@ -349,7 +340,7 @@ def test_a_window_adds_the_parts_of_its_epochs(signed: bool) -> None:
         state, measured, models = made.step(state, counts, SeededGate(tick), last, models)  # type: ignore[assignment]
         history.append(measured)
         exact.append(counts.dense(made.cells)[: workload.cells])
-        if mechanism.ends(tick + 1):
+        if mechanism.times.ends(tick + 1):
             last = made.fit(tick, history.__getitem__, last, models, seed=tick)
     found = made.window(Known(mechanism, history), 18, 40, newest=40, seed=0)
     parts = [m for m in history[18:] if (0,) in m.workload.marginals]

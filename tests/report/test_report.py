@@ -23,7 +23,6 @@ from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
 from synthstream.evaluate.custodian_page import custodian_page
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
 from synthstream.report.association import chance_of, cramers_v, pairs, seen
@@ -32,6 +31,7 @@ from synthstream.report.places import axes_of, grids_of_places
 from synthstream.report.public import public_page
 from synthstream.report.recent import _chart
 from synthstream.report.theorems import STATEMENTS
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from tests.support import streams
 

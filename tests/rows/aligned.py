@@ -12,7 +12,7 @@ import pytest
 from synthstream.kernel.counters.base import State
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import Call, ReplayingGate, TraceMismatch, TracingGate
 from synthstream.workload import FloatArray, IntArray
 

@@ -28,12 +28,12 @@ from synthstream.cli.app import app
 from synthstream.config import servers
 from synthstream.environment import REAL, Env
 from synthstream.errors import MirrorError, RecoveryRefused, SinkError, StateRolledBack
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish import postgres_table as place_module
 from synthstream.publish.mirrors import Copied
 from synthstream.publish.outlets import simulated
 from synthstream.publish.postgres_table import PostgresTable
 from synthstream.stream.recovery import adopt
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.environments import Interrupting, Recording, When, failing
 from tests.services.postgres import Server
 from tests.support.mirrors import opened, prepared

@@ -28,11 +28,11 @@ from synthstream import Counting, CountsByTick, Stream, StreamConfig, releases
 from synthstream.config.config import load
 from synthstream.errors import BatchConflict, ConfigError, EngineError, FilesLeftOut, SchemaError
 from synthstream.ingest.counting import encode
-from synthstream.kernel.seeded import SeededGate
 from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
 from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, encode_rows, merge, rows_of, table_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from tests.support.streams import PERSONS, TICKS, configured, published, rows, text_of
 

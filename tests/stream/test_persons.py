@@ -28,8 +28,8 @@ from synthstream.errors import BatchConflict, ConfigError, SchemaError, StateCor
 from synthstream.forecast.planning import plan
 from synthstream.ingest.counting import encode
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import Call, ReplayingGate, TracingGate, path_cost
 from tests.support.aligned import Aligned, files
 from tests.support.visits import TOML, exact, finish, seeded, total

@@ -10,12 +10,12 @@ import pytest
 from synthstream.counts import Counts
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition, Shape
 from synthstream.privacy import Budget, Neighbours
+from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.points import FromNodes
-from synthstream.synthesizers.schedule import Schedule
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.rows.aligned import Aligned

@@ -17,9 +17,9 @@ from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError, HorizonExhausted, SchemaError, StateError
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.seeded import SeededGate
 from synthstream.release.points import PointRelease
 from synthstream.stream.stream import Stream
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray
 from tests.support.configs import SINK, number, source, stream_toml
 

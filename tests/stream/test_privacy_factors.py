@@ -16,7 +16,7 @@ from synthstream import Stream, StreamConfig
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ReplayingGate, TraceMismatch, TracingGate
 from tests.support.aligned import Aligned, files
 from tests.support.visits import TOML, visits

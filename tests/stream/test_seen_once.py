@@ -18,11 +18,11 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, RecoveryRefused, SinkError, StateError, StateRolledBack
-from synthstream.kernel.seeded import SeededGate
 from synthstream.release.release import Release
 from synthstream.state.store import Store
 from synthstream.stream.recovery import adopt, backup, republish
 from synthstream.stream.verification import verify
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.environments import failing
 from tests.support.halves import HALF, half_run
 from tests.support.streams import KINDS, configured, published, rows

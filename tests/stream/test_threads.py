@@ -12,7 +12,7 @@ import pytest
 from synthstream import Counting, CountsByTick, Stream
 from synthstream.errors import CountsMismatch, SourceError
 from synthstream.ingest.files import FileSource
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.streams import PERSONS, TICKS, configured, published, rows
 
 

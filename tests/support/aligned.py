@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import Call, ReplayingGate, TracingGate
 from tests.support.visits import TOML
 

@@ -12,8 +12,8 @@ import polars as pl
 
 from synthstream import Stream, StreamConfig
 from synthstream.counts import Counts
-from synthstream.kernel.seeded import SeededGate
 from synthstream.state.store import Store
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.environments import At
 from synthstream.workload import IntArray
 from tests.support.configs import WARD, stream_toml

@@ -10,9 +10,9 @@ import numpy as np
 from synthstream.fit.ahead import Ahead
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray, Workload
 

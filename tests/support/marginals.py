@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals
+from synthstream.kernel.tables import Marginals
 from synthstream.kinds import Split
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit

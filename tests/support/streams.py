@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from synthstream import StreamConfig
+from synthstream import Stream, StreamConfig
+from synthstream.kernel.gate import Gate
+from synthstream.stream.recovery import adopt
 from tests.support.configs import SINK, WARD, number, source, stream_toml
 
 _TABLE = WARD + number("x", "bins = 4", high=10)
@@ -85,3 +89,16 @@ def published(folder: Path) -> dict[str, bytes]:
     places = [p for p in folder.iterdir() if not p.name.startswith(".writing-")] if folder.exists() else []
     paths = [p for place in places for p in ([place] if place.is_file() else place.rglob("*")) if p.is_file()]
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)}
+
+
+def adopted(folder: Path, kind: str, gates: Callable[[int], Gate]) -> StreamConfig:
+    """A stream that lost its state after four ticks, went on from its releases, and ended at the last tick."""
+    config = configured(folder, kind, until="2026-01-05")
+    rows(400, 1).write_parquet(folder / "rows-1.parquet")
+    with Stream(config, gates=gates) as stream:
+        list(stream.run())
+    shutil.rmtree(config.state)
+    adopt(config, gates=gates)
+    with Stream(config := configured(folder, kind), gates=gates) as stream:
+        list(stream.run())
+    return config

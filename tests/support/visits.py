@@ -9,7 +9,7 @@ import polars as pl
 import synthstream
 from synthstream import Stream
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.seeded import SeededGate
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
 from tests.support.configs import AGE, SINK, WARD, source, stream_toml
 

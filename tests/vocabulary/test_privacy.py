@@ -10,7 +10,7 @@ import pytest
 
 from synthstream.accounting.zcdp import delta_for, epsilon_for, rho_for
 from synthstream.errors import BudgetExceeded
-from synthstream.kernel.ledger import Ledger
+from synthstream.kernel.spending import Ledger
 from synthstream.privacy import Budget, Claim, Unit, compose
 
 

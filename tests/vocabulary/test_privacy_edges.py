@@ -246,7 +246,7 @@ def test_where_both_forms_disagree_next_to_no_epsilon_is_enough(part: float) -> 
 
 
 def test_a_replaced_row_moves_two_cells_or_one_by_two() -> None:
-    found = [privacy.squared_l2_sensitivity(n, signed=s) for n in ("add-remove", "replace-one") for s in (False, True)]
+    found = [privacy.squared_l2(n, signed=s) for n in ("add-remove", "replace-one") for s in (False, True)]
     assert found == [1, 1, 2, 4]
 
 

@@ -163,8 +163,8 @@ def succeed_command(
     Example: synthstream succeed stream.toml new.toml
     """
     from synthstream.config.config import load
-    from synthstream.kernel.seeded import SeededGate
     from synthstream.publish.outlets import simulated
+    from synthstream.stream.opening import seeded_gates
     from synthstream.stream.succession import succeed
     from synthstream.synthesizers.succession import promise_of
 
@@ -173,8 +173,7 @@ def succeed_command(
     when_stopped(lambda: "Either stream is whole: say the same command again.")
     if simulate:
         old, loaded = simulated(old), simulated(loaded)
-        gates = lambda tick: SeededGate(f"{seed}/{tick}")  # noqa: E731
-        found = succeed(old, loaded, read_again=read_again, gates=gates, seed=seed)
+        found = succeed(old, loaded, read_again=read_again, gates=seeded_gates(seed), seed=seed)
     else:
         if not yes:
             sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")

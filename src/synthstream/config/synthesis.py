@@ -58,10 +58,10 @@ class SynthesizerConfig(Section):
         kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
             ``hypercube``, the algorithm of paper 1.
         order, marginals: which tables; see :func:`workload_of`.
-        counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.marginals.Marginals`.
+        counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.tables.Marginals`.
         measure: ``always``, all tables at every tick; ``refresh``, see
-            :class:`synthstream.kernel.refreshed.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
-        growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.refreshed.Refreshed`,
+            :class:`synthstream.kernel.tables.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
+        growth: see :class:`synthstream.kernel.epochs.Epochs`, and :class:`synthstream.kernel.tables.Refreshed`,
             where it is 1.1 if it is left out.
         picks: tables to choose in an epoch, or at a tick; left out: 10 for kind ``table`` (edition 1: as many as
             columns), by :func:`synthstream.synthesizers.bounds.picks_rule` for the others.

@@ -9,7 +9,7 @@ a keyed hash of the row: that order has nothing to do with what rows say, and no
 
 Privacy:
     Unit        one person; neighbours: add-remove
-    Cost        none: this bounds what :mod:`synthstream.kernel.participation` charges
+    Cost        none: this bounds what :mod:`synthstream.kernel.spending` charges
     Theorem     group
     Trusts      the key of the state; that hashes of 128 bits do not collide
 """

@@ -6,22 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters import Counter, State, counter
-from synthstream.kernel.counters.base import clip, inner, outer, too_wide
+from synthstream.kernel.choosing import GRID, l1_scores
+from synthstream.kernel.counters import State
+from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kernel.select import chosen, expected_distances, l1_scores
-from synthstream.kinds import NEWEST, Edition
+from synthstream.kernel.tables import TableMechanism
+from synthstream.kinds import NEWEST, Edition, Noise
 from synthstream.measured import Measured, fingerprint_of
-from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
-from synthstream.workload import Candidates, FloatArray, IntArray, Workload
+from synthstream.privacy import CHEAPER, Claim
+from synthstream.strategies.shares import EpochShares, in_epochs
+from synthstream.strategies.times import EpochPlanner, EpochTimes, refuse_growth
+from synthstream.strategies.variances import of_difference
+from synthstream.workload import Candidates, FloatArray, IntArray
 
-# Parts of the budget for the total, tables of one column, the choice of larger ones, and these; by edition.
-_PARTS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39)}  # 2: and later
 # Larger tables to measure in an epoch.
 _PICKS = 10
 # An epoch has at most so many parts. Of signed events a part ends when there are a tenth more rows than at its begin,
@@ -29,32 +31,18 @@ _PICKS = 10
 _MOST_PARTS, _TENTH, _BEYOND = 4, 10, 3.0
 
 
-class Plan(Protocol):
-    """What released values say of an epoch. A function of these alone."""
-
-    def parts(self) -> int:
-        """In how many parts tables of one column are measured in the epoch that begins now."""
-
-    def guess(self, events: float, singles: FloatArray) -> FloatArray:
-        """Expected counts of the epoch that ends now over all cells of the workload.
-
-        Args:
-            events: of the epoch, by the noisy total.
-            singles: what was released of its last part just now: all tables of one column, one after the other.
-        """
-
-
 @dataclass(frozen=True, kw_only=True)
-class Epochs:
+class Epochs(TableMechanism):
     """A running total at every tick; all other tables once an epoch, from its rows alone, with fresh noise.
 
     An epoch ends when the stream is ``growth`` times as old as at the end of the one before. All tables of one column
     are measured then, and ``picks`` larger ones, chosen by how far the newest release is from the epoch's rows.
 
     From edition 2 on tables of one column may be measured in several parts of an epoch, each from its own rows alone.
-    How many, a :class:`Plan` tells from what was released before the epoch began. Of signed events, which may come and
-    go without a change in number, the rows of either sign are counted too, at every tick: a part also ends when, by
-    this noisy count, a tenth more rows have come than at its begin. Such counts lie behind all cells of the workload.
+    How many, an :class:`EpochPlanner` tells from what was released before the epoch began. Of signed events, which may
+    come and go without a change in number, the rows of either sign are counted too, at every tick: a part also ends
+    when, by this noisy count, a tenth more rows have come than at its begin. Such counts lie behind all cells of the
+    workload.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell of each table changes by one, in one tick) or
@@ -80,9 +68,11 @@ class Epochs:
         ValueError: an argument is out of range, or the budget is too small.
 
     Example:
+        >>> from synthstream.privacy import Budget
+        >>> from synthstream.workload import Workload
         >>> workload = Workload.all_up_to(2, sizes=(2, 3, 4))
         >>> mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=100, picks=2)
-        >>> mechanism.ended(100)
+        >>> mechanism.times.ended(100)
         [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93]
         >>> float(mechanism.claim().pure) <= 1
         True
@@ -90,11 +80,6 @@ class Epochs:
 
     theorem: ClassVar[str] = "epochs"
 
-    workload: Workload
-    budget: Budget
-    horizon: int | None
-    unit: Unit = EVENT
-    neighbours: Neighbours = "add-remove"
     picks: int | None = None
     growth: float = 1.5
     edition: Edition = NEWEST
@@ -102,34 +87,27 @@ class Epochs:
     def __post_init__(self) -> None:
         if () not in self.workload.marginals:
             raise ValueError("workload: the total () must be measured")
-        if not 1 < self.growth <= 100:
-            raise ValueError(f"growth must be above 1 and at most 100, not {self.growth}")
         if self.picks is not None and self.picks < 1:
             raise ValueError(f"picks must be at least 1, not {self.picks}")
-        if not max(self.scales.tolist()) < LARGEST_SCALE or not all(map(self.counter.draws, self.running.tolist())):
-            raise too_wide(self.budget.epsilon, len(self.workload.marginals))
+        refuse_growth(self.growth)
+        self.refuse_too_wide(bool(self.scales.max() < LARGEST_SCALE) and self.counter.draws(float(self.running.max())))
 
     # -- public facts -------------------------------------------------------------------------------------------
 
-    @cached_property
-    def counter(self) -> Counter:
-        """The counter of the total, and of the rows of either sign."""
-        return counter("auto", horizon=self.horizon, noise="laplace")
-
     @property
-    def order(self) -> IntArray:
-        """See :class:`Workload`."""
-        return self.workload.order
+    def noise(self) -> Noise:
+        """Law of the noise: a delta above 0 is not spent."""
+        return "laplace"
+
+    @cached_property
+    def times(self) -> EpochTimes:
+        """When epochs begin and end."""
+        return EpochTimes(self.growth)
 
     @property
     def counts_rows(self) -> bool:
         """Whether the rows of either sign are counted, in one more cell behind those of the workload."""
         return self.edition > 1 and self.unit.signed
-
-    @property
-    def running_cells(self) -> int:
-        """Cells that are counted at every tick: the total, and maybe the rows of either sign."""
-        return 2 if self.counts_rows else 1
 
     @property
     def measured_larger(self) -> int:
@@ -143,31 +121,15 @@ class Epochs:
         return self.measured_larger < int(np.sum(self.order == 2))
 
     @cached_property
-    def parts(self) -> FloatArray:
-        """Parts of the budget: what is counted at every tick, tables of one column, choice, larger tables.
-
-        They add up to 1.
-        """
-        parts = np.array(_PARTS[min(self.edition, 2)])
-        parts[0] *= self.running_cells
-        if not np.any(self.order == 1):
-            parts[1] = 0.0
-        if not np.any(self.order == 2):
-            parts[2:] = 0.0
-        elif not self.chooses:
-            parts[2] = 0.0
-        return np.asarray(parts / parts.sum())
-
-    @property
-    def changed(self) -> int:
-        """Sum over a table's cells of the change that one unit makes: 1 if a row comes or goes, 2 if it is replaced."""
-        return l1_sensitivity(self.neighbours)
+    def shares(self) -> EpochShares:
+        """Shares of the budget."""
+        counts, larger = 1 + self.counts_rows, self.measured_larger
+        return in_epochs(self.workload, running=counts, larger=larger, choices=self.chooses, edition=self.edition)
 
     @cached_property
     def running(self) -> FloatArray:
         """Noise per unit of sensitivity of what is counted at every tick: the total, and maybe rows of either sign."""
-        each = self.changed / (self.budget.epsilon * float(self.parts[0]) / self.running_cells) * WIDER
-        return np.full(self.running_cells, each)
+        return self.multipliers_of(np.full(1 + self.counts_rows, self.shares.running), self.whole())
 
     @property
     def total_multiplier(self) -> float:
@@ -177,60 +139,26 @@ class Epochs:
     @cached_property
     def scales(self) -> FloatArray:
         """Noise scale of a cell of each table in an epoch, shape ``(marginals,)``; 1 for the total, which has none."""
-        roots = np.where(self.order == 1, np.sqrt(self.workload.lengths), 0.0)
-        share = np.where(self.order == 1, self.parts[1] * roots / max(roots.sum(), 1.0), 0.0)
-        share = np.where(self.order == 2, self.parts[3] / max(self.measured_larger, 1), share)
-        share = np.where(self.order == 0, self.changed / self.budget.epsilon, share)
-        return np.asarray(self.changed / (self.budget.epsilon * share) * WIDER)
+        shares = np.where(self.order == 0, self.changed / self.budget.epsilon, self.shares.tables)
+        return self.multipliers_of(shares, self.whole())
 
     @property
     def choice_epsilon(self) -> float:
         """What one choice costs; 0 if there is none."""
-        return self.budget.epsilon * float(self.parts[2]) / self.measured_larger * CHEAPER if self.chooses else 0.0
-
-    def ends(self, tick: int) -> bool:
-        """Whether an epoch ends with this tick."""
-        return self.begin(tick) != self.begin(tick + 1)
-
-    def begin(self, tick: int) -> int:
-        """First tick of the epoch that holds this one."""
-        return self.epoch(tick)[0]
-
-    def ended(self, ticks: int) -> list[int]:
-        """Numbers of ticks, up to ``ticks``, after which an epoch ends."""
-        ends, end = list[int](), self.begin(ticks)
-        while end > 0:
-            ends, end = [end, *ends], self.begin(end - 1)
-        return ends
-
-    def epoch(self, tick: int) -> tuple[int, int]:
-        """First tick of the epoch that holds this one, and that of the next epoch."""
-        begin, end = 0, 1
-        while end <= tick:
-            begin, end = end, max(end + 1, int(np.ceil(end * self.growth)))
-        return begin, end
+        return self.budget.epsilon * self.shares.choices / self.measured_larger * CHEAPER if self.chooses else 0.0
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
-        pure = sum((self.changed / Fraction(multiplier) for multiplier in self.running.tolist()), Fraction(0))
         singles = self.scales[self.order == 1].tolist()
-        larger = self.scales[self.order == 2].tolist()[: self.measured_larger]  # all of them have the same scale
-        pure += sum((self.changed / Fraction(scale) for scale in [*singles, *larger]), Fraction(0))
-        pure += self.measured_larger * Fraction(self.choice_epsilon)
-        return Claim(
-            unit=self.unit,
-            neighbours=self.neighbours,
-            rho=pure * pure / 2,
-            pure=pure,
-            horizon=self.horizon,
-            theorems=(self.theorem, *(("choose",) if self.chooses else ()), self.counter.theorem),
-            trusts=("schema, workload, clock, epochs and budget split are public",),
-        )
+        larger = sorted(self.scales[self.order == 2].tolist())[: self.measured_larger]  # those that cost the most
+        cost = self.cost_of([*self.running.tolist(), *singles, *larger])
+        cost += self.measured_larger * Fraction(self.choice_epsilon)
+        theorems = [*(("choose",) if self.chooses else ()), self.counter.theorem]
+        return self.claimed(cost, theorems, public="schema, workload, clock, epochs and budget split")
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of each cell of each table, if it is measured at this tick, shape ``(marginals,)``. Public."""
-        unique, inverse = np.unique(self.scales, return_inverse=True)
-        fresh = np.array([self.counter.noise_variance(float(scale)) for scale in unique])[inverse]
+        fresh = np.array([self.counter.noise_variance(scale) for scale in self.scales.tolist()])
         return np.where(self.order == 0, self.counter.variance(tick, multiplier=self.total_multiplier), fresh)
 
     def covariance(self, s: int, t: int) -> FloatArray:
@@ -240,23 +168,15 @@ class Epochs:
         what two sums share is the epochs that have ended by the earlier tick. Each counts as one part here: with
         several of them sums of tables of one column share more.
         """
-        ended = len(self.ended(min(s, t) + 1))
+        ended = len(self.times.ended(min(s, t) + 1))
         total = self.counter.covariance(s, t, multiplier=self.total_multiplier)
         return np.where(self.order == 0, total, ended * self.variance(t))
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
-        facts = [
-            self.total_multiplier,
-            self.scales.tolist(),
-            self.choice_epsilon,
-            self.measured_larger,
-            self.growth,
-            self.counter.facts(),
-            self.workload.marginals,
-            *(["signed"] if self.unit.signed else []),
-            *([self.edition, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND] if self.edition > 1 else []),
-        ]
+        facts = [self.total_multiplier, self.scales.tolist(), self.choice_epsilon, self.measured_larger, self.growth]
+        facts += [self.counter.facts(), self.workload.marginals, *(["signed"] if self.unit.signed else [])]
+        facts += [self.edition, self.running.tolist(), _MOST_PARTS, _TENTH, _BEYOND] if self.edition > 1 else []
         return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -266,9 +186,9 @@ class Epochs:
         state = {"t": np.array(0), "open": np.zeros(self.workload.cells, dtype=np.int64), "closed_total": np.array(0.0)}
         if self.edition > 1:
             state |= {"parts": np.array(1), "part": np.array(0), "rows": np.array(0.0)}
-        return outer(self.counter.init(self.running_cells), "total.") | state
+        return outer(self.counter.init(self.running.size), "total.") | state
 
-    def step(self, state: State, counts: IntArray, gate: Gate, plan: Plan) -> tuple[State, Measured]:
+    def step(self, state: State, counts: IntArray, gate: Gate, plan: EpochPlanner) -> tuple[State, Measured]:
         """Close one tick.
 
         Args:
@@ -282,41 +202,34 @@ class Epochs:
         """
         tick, cells = int(state["t"]), self.workload.cells
         place, parts = self.workload.marginals.index(()), {}
-        if self.edition > 1 and self.begin(tick) == tick:  # before this epoch's first row is looked at
+        if self.edition > 1 and self.times.begin(tick) == tick:  # before this epoch's first row is looked at
             parts = {"parts": np.array(min(max(plan.parts(), 1), _MOST_PARTS))}
-        at_every_tick = counts[[int(self.workload.offsets[place]), cells][: self.running_cells]]
+        at_every_tick = counts[[int(self.workload.offsets[place]), cells][: self.running.size]]
         counter, running = self.counter.step(inner(state, "total."), at_every_tick, gate, multiplier=self.running)
         exact = state["open"] + clip(counts[:cells])
         after = state | parts | outer(counter, "total.") | {"t": np.array(tick + 1), "open": exact}
-        released, closes, ends = {place: running[:1]}, self._part_ends(after, tick, running), self.ends(tick)
-        known, events = [np.zeros(0)], float(running[0] - state["closed_total"])
-        singles = np.flatnonzero(self.order == 1)
+        released, closes, ends = {place: running[:1]}, self._part_ends(after, tick, running), self.times.ends(tick)
+        events, singles = float(running[0] - state["closed_total"]), np.flatnonzero(self.order == 1)
         if closes and self.edition > 1:
             released |= self._drawn(singles, exact, gate)
-            known += [released[int(q)] for q in singles]
             after |= {"part": np.array(tick + 1), "rows": running[-1]}
             after["open"] = np.where(np.repeat(self.order == 1, self.workload.lengths), 0, exact)
         if ends:
-            tables = self._larger(exact, events, gate, partial(plan.guess, singles=np.concatenate(known)))
+            known = np.concatenate([np.zeros(0), *(released[q] for q in singles.tolist() if q in released)])
+            tables = self._larger(exact, events, gate, partial(plan.guess, singles=known))
             tables = tables if self.edition > 1 else np.sort(np.concatenate([singles, tables]))
             released |= self._drawn(tables, exact, gate)
             after |= {"open": np.zeros_like(exact), "closed_total": running[0]}
-        since = int(state.get("part", self.begin(tick)))
+        since = int(state.get("part", self.times.begin(tick)))
         rows = float(running[-1]) if self.counts_rows else None
-        return after, self.measured(tick, list(released), np.concatenate(list(released.values())), since, rows)
+        return after, self.described(tick, list(released), np.concatenate(list(released.values())), since, rows)
 
     def _part_ends(self, state: State, tick: int, running: FloatArray) -> bool:
         """Whether tables of one column are measured at this tick: from the state and from released values alone."""
-        begin, end = self.epoch(tick)
-        parts, first = int(state.get("parts", 1)), int(state.get("part", begin))
-        if (tick + 1 - begin) * parts // (end - begin) > (tick - begin) * parts // (end - begin):
-            return True
-        if not self.counts_rows:
-            return False
-        noise = self.counter.variance(tick, multiplier=self.running[-1])
-        if first:
-            noise += self.counter.variance(first - 1, multiplier=self.running[-1])
-            noise -= 2 * self.counter.covariance(first - 1, tick, multiplier=self.running[-1])
+        by_time = self.times.part_ends(tick, int(state.get("parts", 1)))
+        if by_time or not self.counts_rows:
+            return by_time
+        noise = of_difference(self.counter, int(state["part"]) - 1, tick, multiplier=self.running[-1])
         return bool(running[-1] - state["rows"] > max(state["rows"] / _TENTH, _BEYOND * np.sqrt(max(noise, 0.0))))
 
     def _drawn(self, tables: IntArray, exact: IntArray, gate: Gate) -> dict[int, FloatArray]:
@@ -334,18 +247,13 @@ class Epochs:
         candidates = Candidates.of_tables(self.workload, larger)
         guessed = guess(max(events, 1.0))
         noise = np.sqrt(self.variance(0)[larger] / 2)  # mean size of one draw of Laplace noise
-        bias = expected_distances(candidates, guessed, noise)
-        scores = l1_scores(candidates, exact, guessed, bias=bias)
-        return chosen(
-            scores,
-            candidates,
-            picks=self.measured_larger,
-            gate=gate,
-            sensitivity=self.changed,
-            epsilon=self.choice_epsilon,
-        )
+        scores = l1_scores(candidates, exact, guessed, bias=candidates.expected_distances(guessed, noise))
+        left, sensitivity = list(range(larger.size)), self.changed * GRID
+        for _ in range(self.measured_larger):
+            del left[gate.choose(scores[left], sensitivity=sensitivity, epsilon=self.choice_epsilon)]
+        return np.delete(larger, left)
 
-    def measured(
+    def described(
         self, tick: int, positions: list[int], values: FloatArray, since: int | None = None, rows: float | None = None
     ) -> Measured:
         """What was measured at a tick: tables at these positions of the workload, and their values.
@@ -354,12 +262,6 @@ class Epochs:
             since: first tick of the part that tables of one column count; left out: that of the epoch.
             rows: of either sign, up to this tick; ``None`` if they are not counted.
         """
-        order, begin = self.order[positions], self.begin(tick)
-        return Measured(
-            tick=tick,
-            workload=self.workload.only(positions),
-            values=values,
-            variance=self.variance(tick)[positions],
-            since=np.choose(order, [0, begin if since is None else since, begin]),
-            rows=rows,
-        )
+        begin = self.times.begin(tick)
+        first = np.choose(self.order[positions], [0, begin if since is None else since, begin])
+        return self.measured(tick, positions, values, since=first, rows=rows)

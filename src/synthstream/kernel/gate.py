@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from synthstream.kernel.permute_and_flip import LARGEST_SCORE, noisy_max
+from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
 from synthstream.kernel.sampling import Entropy, discrete_gaussian, discrete_laplace
+from synthstream.kinds import Noise
 from synthstream.workload import FloatArray, IntArray
 
 # Larger values are clipped before noise is added. Noise is never larger than 2^62 - 1 (kernel/sampling.py),
@@ -142,6 +143,10 @@ class Gate(ABC):
         Cost: epsilon = sum over elements of |change| / scale (theorem ``discrete-laplace``).
         """
         return self.answer(Laplace(value, scale))
+
+    def noisy(self, value: IntArray, *, noise: Noise, scale: Scale) -> IntArray:
+        """``value`` plus noise of a law: see :meth:`gaussian` and :meth:`laplace`."""
+        return self.gaussian(value, sigma=scale) if noise == "gaussian" else self.laplace(value, scale=scale)
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
         """Position of one candidate, those of large score more likely.

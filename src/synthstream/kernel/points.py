@@ -5,24 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
-from typing import ClassVar, Literal
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
-from synthstream.kernel.counters.base import Noise, clip, inner, outer, refuse_beyond
+from synthstream.kernel.counters.base import clip, inner, outer, refuse_beyond
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.plans import checked_nodes, checked_parts
-from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
+from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Planner, Shape
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity, least_of
+from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences
+from synthstream.privacy import WIDER, Claim, least_of
+from synthstream.strategies.shares import of_points
+from synthstream.strategies.times import NumberTimes
+from synthstream.strategies.variances import variance_of
 from synthstream.workload import IntArray
-
-# Parts of the budget: the number of events, if it is private; an epoch.
-_PARTS = (0.04, 0.96)
 
 # Where each node is planned by itself, so many more levels may be measured: mass that lies close together bears them.
 _DEEPER = 2
@@ -32,7 +32,7 @@ _LARGEST_SUM = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
-class Points:
+class Points(Mechanism):
     """The number of events at every tick; left minus right in the nodes of a partition, afresh in every epoch.
 
     An epoch ends when the number of events, as released, has grown by a public factor: with one epoch a doubling, when
@@ -62,40 +62,34 @@ class Points:
         ValueError: the budget is too small.
 
     Example:
-        >>> from synthstream.synthesizers.schedule import Schedule
+        >>> from synthstream.privacy import Budget
+        >>> from synthstream.strategies.levels import Schedule
         >>> box, budget = Partition(dimension=2, depth=12), Budget(epsilon=1.0, delta=0.0)
         >>> mechanism = Points(partition=box, budget=budget, horizon=100, schedule=Schedule(dimension=2))
         >>> 0.999999 < float(mechanism.claim().pure) <= 1
         True
-        >>> [mechanism.epoch_of(total) for total in (0, 3, 4, 1000)]
+        >>> [mechanism.times.epoch_of(total) for total in (0, 3, 4, 1000)]
         [0, 3, 4, 19]
     """
 
     theorem: ClassVar[str] = "points"
 
     partition: Partition
-    budget: Budget
-    horizon: int | None
-    unit: Unit = EVENT
-    neighbours: Neighbours = "add-remove"
     schedule: Planner
 
     def __post_init__(self) -> None:
         # Every draw must be possible, or no stream begins: a failure within a tick would reveal earlier draws.
-        whole = [(how, self.scale(self.parts[1], LEAST)) for how in self._level_counters]
-        whole += [] if self.total is None else [(self.total, self.scale(self.parts[0]))]
-        last = self.scale(self.parts[1], LEAST)  # of a reading at the end of an epoch
-        if not (last < LARGEST_SCALE and all(how.draws(multiplier) for how, multiplier in whole)):
-            raise ValueError(
-                f"epsilon = {self.budget.epsilon:g} is too small for points: the noise would be wider than can be drawn"
-            )
+        last = self.scale(self.parts[1], LEAST)  # of a level that gets the least
+        each = [self.scale(self.parts[0]) if how is self.total else last for how in self._counters]
+        fits = last < LARGEST_SCALE and all(how.draws(m) for how, m in zip(self._counters, each, strict=True))
+        self.refuse_unless(fits, "points")
 
     # -- public facts -------------------------------------------------------------------------------------------
 
     @property
-    def noise(self) -> Literal["laplace", "gaussian"]:
-        """Law of the noise."""
-        return "laplace" if self.budget.pure else "gaussian"
+    def squared(self) -> int:
+        """See :class:`Mechanism`: a replaced event may move one number by two."""
+        return self.changed**2
 
     @property
     def number_is_public(self) -> bool:
@@ -105,11 +99,9 @@ class Points:
     @cached_property
     def parts(self) -> tuple[float, float]:
         """Cost of the number of events, and of an epoch: in epsilon (pure) or rho, rounded down."""
-        parts = np.array(_PARTS) * [not self.number_is_public, 1]
-        parts = parts / parts.sum()
-        whole = self.budget.epsilon if self.budget.pure else float(self.budget.spendable(self._least(*parts.tolist())))
-        number, epoch = (parts * whole * (1 - 1e-9)).tolist()
-        return number, epoch
+        number, epoch = of_points(number_is_public=self.number_is_public)
+        whole = self.whole(self._least(number, epoch))
+        return number * whole * (1 - 1e-9), epoch * whole * (1 - 1e-9)
 
     def _least(self, number: float, epoch: float) -> Fraction | None:
         """Least variance of any draw, if the number of events and an epoch cost so much; ``None`` for Laplace noise.
@@ -118,87 +110,59 @@ class Points:
         """
         if self.budget.pure:
             return None
-        found = [how.least(self.scale(epoch)) for how in self._level_counters]
+        found = [how.least(self.scale(epoch)) for how in self._levels.values()]
         found += [] if self.total is None else [self.total.least(self.scale(number))]
         return least_of([Fraction(self.scale(epoch)) ** 2, *found])
 
     def scale(self, cost: float, units: int = WHOLE) -> float:
         """Scale or sigma, per unit of sensitivity, of what may cost ``cost * units / WHOLE``; rounded up."""
-        moved = l1_sensitivity(self.neighbours)
-        exact = moved * (WHOLE / units) / cost if self.budget.pure else moved * math.sqrt(WHOLE / units / cost / 2)
-        return exact * WIDER
+        moved = WHOLE / units / cost if self.budget.pure else math.sqrt(WHOLE / units / cost / 2)
+        return self.changed * moved * WIDER
 
     @cached_property
     def total(self) -> Counter | None:
         """The counter of the number of events; ``None`` if that is public."""
         return None if self.number_is_public else counter("auto", horizon=self.horizon, noise=self.noise)
 
-    def epoch_of(self, total: float) -> int:
-        """The epoch in which a number of events lies: the largest e with ``begin_of(e)`` at most that, or 0."""
-        mantissa, exponent = math.frexp(self.budget.epsilon * max(total, 0.0))
-        number = self.schedule.epochs
-        within = sum(2 * mantissa >= float(2.0 ** (part / number)) for part in range(1, number))
-        return max(0, (int(exponent) - 1) * number + within)
-
-    def begin_of(self, epoch: int) -> float:
-        """Number of events at which an epoch begins; not the first one, which begins with none."""
-        doublings, part = divmod(epoch, self.schedule.epochs)
-        return float(2.0**doublings * 2.0 ** (part / self.schedule.epochs) / self.budget.epsilon)
+    @cached_property
+    def times(self) -> NumberTimes:
+        """When epochs begin."""
+        return NumberTimes(self.budget.epsilon, self.schedule.epochs)
 
     def depth_of(self, total: float) -> int:
         """Number of levels that are measured, at most, when ``total`` events have come."""
-        epoch, more = self.epoch_of(total), _DEEPER if self.schedule.by_node else 0
+        epoch, more = self.times.epoch_of(total), _DEEPER if self.schedule.by_node else 0
         return min(epoch // self.schedule.epochs + (more if epoch else 0), self.partition.depth)
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
-        moved = l1_sensitivity(self.neighbours)
-        cost = Fraction(self.parts[1])
-        if self.total is not None:
-            exact = Fraction(self.scale(self.parts[0]))
-            cost += moved / exact if self.budget.pure else moved**2 / (2 * exact * exact)
-        theorems = [self.theorem, *sorted({c.theorem for c in self._possible_counters()})]
+        number = [] if self.total is None else [self.scale(self.parts[0])]
+        cost, theorems = Fraction(self.parts[1]) + self.cost_of(number), {how.theorem for how in self._counters}
         public = "the number of events of every tick, " if self.number_is_public else ""
-        return Claim(
-            unit=self.unit,
-            neighbours=self.neighbours,
-            rho=cost * cost / 2 if self.budget.pure else cost,
-            pure=cost if self.budget.pure else None,
-            least=self._least(*self.parts),
-            horizon=self.horizon,
-            theorems=tuple(theorems),
-            trusts=(f"{public}box, partition, clock and budget split are public",),
-        )
-
-    def _possible_counters(self) -> list[Counter]:
-        found = [] if self.total is None else [self.total]
-        return found + self._level_counters
+        facts = f"{public}box, partition, clock and budget split"
+        return self.claimed(cost, sorted(theorems), public=facts, least=self._least(*self.parts))
 
     @cached_property
-    def _level_counters(self) -> list[Counter]:
-        """Every counter that a level may have."""
-        return [self._counter(steps) for steps in self._steps]
+    def _counters(self) -> list[Counter]:
+        """Every counter that there may be: of the number of events, and of levels in an open epoch."""
+        return [*([] if self.total is None else [self.total]), *self._levels.values()]
 
     @cached_property
-    def _steps(self) -> tuple[int, ...]:
-        """How often a level may be measured in an epoch, where it is more than once: the claim names their counters."""
-        return tuple(self.schedule.possible_steps(self.partition.depth))
+    def _levels(self) -> dict[int, Counter]:
+        """By how often a level may be measured in an epoch, where it is more than once, the counter of such a level."""
+        often = self.schedule.possible_steps(self.partition.depth)  # the last step is the epoch's end
+        return {steps: counter("auto", horizon=steps - 1, noise=self.noise) for steps in often}
 
     def variance(self, units: int) -> float:
         """Noise variance of a reading at the end of an epoch that may cost ``units`` parts of its budget. Public."""
-        scale = self.scale(self.parts[1], units)
-        return laplace_variance(scale) if self.budget.pure else gaussian_variance(scale)
+        return variance_of(self.noise, self.scale(self.parts[1], units))
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
-        facts += [
-            *self.schedule.facts(),
-            self.neighbours,
-            self.unit.signed,
-            *([_DEEPER] if self.schedule.by_node else []),
-        ]
-        facts += [LEAST, [how.facts() for how in self._possible_counters()]]
+        facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
+        facts += [_DEEPER] if self.schedule.by_node else []
+        facts += [LEAST, [how.facts() for how in self._counters]]
         return fingerprint_of(facts)
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -206,14 +170,9 @@ class Points:
     def init(self) -> State:
         """The state before the first tick."""
         state = {} if self.total is None else outer(self.total.init(1), "total.")
-        return state | {
-            "t": np.array(0),
-            "total": np.array(0.0),
-            "begun": np.array(0.0),
-            "cells": np.zeros(self.partition.cells_number, dtype=np.int64),
-            "planned": np.array(False),
-            "ends": np.zeros(0, dtype=np.int64),
-        }
+        state |= {"t": np.array(0), "total": np.array(0.0), "begun": np.array(0.0), "planned": np.array(False)}
+        cells = np.zeros(self.partition.cells_number, dtype=np.int64)
+        return state | {"cells": cells, "ends": np.zeros(0, dtype=np.int64)}
 
     def step(self, state: State, counts: Counts, gate: Gate, shape: Shape) -> tuple[State, TreeMeasured]:
         """Close one tick.
@@ -236,18 +195,15 @@ class Points:
         cells = state["cells"]  # in place: there may be a million
         cells[counts.cells] = _clipped(cells[counts.cells] + counts.numbers, cells.size)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
-        closing = self.epoch_of(total) > self.epoch_of(begun)
-        needs = self._needs(after)
+        closing = self.times.epoch_of(total) > self.times.epoch_of(begun)
+        read = after["plan.ticks"]  # beside this tick's blocks an estimate needs those of these ticks
+        needs = tuple(sorted({*after["ends"].tolist(), *read[read >= 0].tolist()}))
         if closing:
             left = WHOLE - sum(after["plan.units"].tolist())
             blocks = self._end(cells, total, total - begun, left, gate, shape)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
-            after |= {
-                "cells": np.zeros_like(cells),
-                "begun": np.array(total),
-                "planned": np.array(False),
-                "ends": np.append(state["ends"], tick),
-            }
+            after |= {"cells": np.zeros_like(cells), "begun": np.array(total), "planned": np.array(False)}
+            after["ends"] = np.append(state["ends"], tick)
         else:
             blocks = self._open(after, counts, total - begun, gate)
         return after, TreeMeasured(
@@ -273,9 +229,11 @@ class Points:
         if bool(state["planned"]):
             return dict(state)
         begun = float(state["begun"])
-        plan = self.schedule.within(shape, self._length(begun), self.depth_of(2 * begun), self.scale(self.parts[1]))
+        plan = self.schedule.within(
+            shape, self.times.length(begun), self.depth_of(2 * begun), self.scale(self.parts[1])
+        )
         often = np.array(plan.steps)
-        known = often.dtype == np.int64 and often.ndim == 1 and {1, *self._steps}.issuperset(often.tolist())
+        known = often.dtype == np.int64 and often.ndim == 1 and {1, *self._levels}.issuperset(often.tolist())
         if not known or often.size > self.partition.depth:
             raise ValueError("a plan measures other levels, or measures them more often, than the claim knows of")
         units = checked_parts(plan.units, often.size, WHOLE)
@@ -284,28 +242,20 @@ class Points:
         after["plan.nodes"] = np.zeros(2**often.size, dtype=np.int64)
         for level, steps in enumerate(often.tolist()):
             if steps > 1:
-                after |= outer(self._counter(steps).init(2**level), f"level{level}.")
+                after |= outer(self._levels[steps].init(2**level), f"level{level}.")
                 after[f"level{level}.seen"] = np.zeros(2**level, dtype=np.int64)
         return after
 
-    def _length(self, begun: float) -> float:
-        """Number of events that an epoch should have, of which ``begun`` came before."""
-        # At least 1: if the next event ends the epoch, rounding could leave 0.
-        return max(self.begin_of(self.epoch_of(begun) + 1) - max(begun, 0.0), 1.0)
-
-    def _counter(self, steps: int) -> Counter:
-        return _level_counter(steps - 1, self.noise)  # the last step is the epoch's end
-
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
-        plan = EpochPlan(units=after["plan.units"], steps=after["plan.steps"])
+        units, often = after["plan.units"], after["plan.steps"]
         # These sums are not clipped: otherwise an event could be counted at one reading and taken out at another. If
         # they leave 64 bits they wrap around, and their differences are right all the same.
         upper = after["plan.nodes"]
-        np.add.at(upper, counts.cells >> self.partition.depth - plan.steps.size, counts.numbers)
-        length = self._length(float(after["begun"]))
-        due = np.minimum(np.floor(max(events, 0.0) / length * plan.steps), plan.steps - 1).astype(np.int64)
-        levels = np.flatnonzero((due > after["plan.done"]) & (plan.steps > 1)).tolist()
+        np.add.at(upper, counts.cells >> self.partition.depth - often.size, counts.numbers)
+        length = self.times.length(float(after["begun"]))
+        due = np.minimum(np.floor(max(events, 0.0) / length * often), often - 1).astype(np.int64)
+        levels = np.flatnonzero((due > after["plan.done"]) & (often > 1)).tolist()
         if not levels:
             return ()
         exact = differences(upper, levels[-1] + 1)
@@ -313,8 +263,8 @@ class Points:
         for level in levels:
             own = inner(after, f"level{level}.")
             seen = own.pop("seen")
-            multiplier = self.scale(self.parts[1], int(plan.units[level]))
-            how = self._counter(int(plan.steps[level]))
+            multiplier = self.scale(self.parts[1], int(units[level]))
+            how = self._levels[int(often[level])]
             step = int(own["t"])
             own, values = how.step(own, exact[level] - seen, gate, multiplier=np.full(2**level, multiplier))
             after |= outer(own | {"seen": exact[level]}, f"level{level}.")
@@ -331,14 +281,15 @@ class Points:
         if self.schedule.by_node:
             return self._end_by_node(cells, depth, events, left, gate)
         planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
-        units = checked_parts(planned, depth, left)
-        blocks = []
-        for level, exact in enumerate(differences(cells, depth)):
-            scale = self.scale(self.parts[1], int(units[level]))
-            noisy = gate.laplace(exact, scale=scale) if self.budget.pure else gate.gaussian(exact, sigma=scale)
-            variance = self.variance(int(units[level]))
-            blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=variance))
-        return tuple(blocks)
+        units = checked_parts(planned, depth, left).tolist()
+        return tuple(
+            self._read(level, exact, units[level], gate) for level, exact in enumerate(differences(cells, depth))
+        )
+
+    def _read(self, level: int, exact: IntArray, units: int, gate: Gate) -> Block:
+        """A reading of all nodes of a level."""
+        noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units))
+        return Block(level=level, values=noisy.astype(np.float64), variance=self.variance(units))
 
     def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
         """Readings at the end of an epoch, level by level: each is planned from those above it."""
@@ -352,31 +303,13 @@ class Points:
             parts, kind = np.unique(units[measured], return_inverse=True)
             scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
             exact = exact[measured]
-            noisy = gate.laplace(exact, scale=scale) if self.budget.pure else gate.gaussian(exact, sigma=scale)
+            noisy = gate.noisy(exact, noise=self.noise, scale=scale)
             values, variance = np.zeros(units.size), np.full(units.size, np.inf)
             values[measured] = noisy
             variance[measured] = np.array([self.variance(part) for part in parts.tolist()])[kind]
             blocks.append(Block(level=level, values=values, variance=variance))
             room = np.repeat(room - units, 2)
         return tuple(blocks)
-
-    def _needs(self, after: State) -> tuple[int, ...]:
-        """Ticks whose blocks an estimate needs beside those of the tick that is being closed."""
-        ticks = after["plan.ticks"]
-        return tuple(sorted({*after["ends"].tolist(), *ticks[ticks >= 0].tolist()}))
-
-
-def differences(cells: IntArray, depth: int) -> list[IntArray]:
-    """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
-    if depth == 0:
-        return []
-    nodes = cells.reshape(2**depth, -1).sum(axis=1)
-    found = []
-    for _ in range(depth):
-        left, right = nodes[0::2], nodes[1::2]
-        found.append(left - right)
-        nodes = left + right
-    return found[::-1]
 
 
 def _clipped(counts: IntArray, cells: int) -> IntArray:
@@ -385,7 +318,28 @@ def _clipped(counts: IntArray, cells: int) -> IntArray:
     return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
 
 
-@cache
-def _level_counter(horizon: int, noise: Noise) -> Counter:
-    """The counter of a level. Cached: a counter computes its parameters when it is first used."""
-    return counter("auto", horizon=horizon, noise=noise)
+def checked_parts(units: IntArray, levels: int, left: int) -> IntArray:
+    """A copy of the parts of a budget that a planner gives to each level: it may use its array again.
+
+    Raises ``ValueError`` unless they are whole numbers, one for each level, each at least ``LEAST``, that add up to at
+    most ``left``.
+    """
+    kept = np.array(units)
+    whole = kept.dtype == np.int64 and kept.shape == (levels,) and all(part >= LEAST for part in kept.tolist())
+    if not whole or sum(kept.tolist()) > left:
+        raise ValueError(f"a plan has no parts for each of {levels} levels, or they add up to more than is left")
+    return kept
+
+
+def checked_nodes(units: IntArray, left: IntArray) -> IntArray:
+    """A copy of the parts of a budget that a planner gives to each node of a level: it may use its array again.
+
+    Raises ``ValueError`` unless they are whole numbers, one for each node, each 0 or at least ``LEAST``, and none above
+    what is left below its ancestors.
+    """
+    kept = np.array(units)
+    if kept.dtype != np.int64 or kept.shape != left.shape or np.any((kept < LEAST) & (kept != 0)):
+        raise ValueError(f"a plan has no parts for each of {left.size} nodes")
+    if np.any(kept > left):
+        raise ValueError("a plan's parts add up to more than is left on the way to a node")
+    return kept

@@ -99,32 +99,6 @@ def discrete_gaussian(sigma: float | FloatArray, size: int, *, entropy: Entropy)
     return _draw(_GAUSSIAN, _checked("sigma", sigma, size), size, entropy)
 
 
-def laplace_variance(scale: float) -> float:
-    """Variance of the discrete Laplace law: 2 p / (1 - p)^2 with p = exp(-1 / scale).
-
-    Example:
-        >>> round(laplace_variance(1.0), 4)
-        1.8413
-    """
-    return 2 * math.exp(-1 / scale) / math.expm1(-1 / scale) ** 2
-
-
-def gaussian_variance(sigma: float) -> float:
-    """Variance of the discrete Gaussian law; at most sigma^2 (Canonne, Kamath, Steinke 2020, Corollary 9).
-
-    From sigma = 2 on sigma^2 itself: by Poisson summation the difference is below 10^-30.
-
-    Example:
-        >>> gaussian_variance(100.0), round(gaussian_variance(0.5), 4)
-        (10000.0, 0.215)
-    """
-    if sigma >= 2:
-        return sigma * sigma
-    weights = [math.exp(-x * x / 2 / sigma / sigma) for x in range(1, 25)]
-    total = 1 + 2 * math.fsum(weights)
-    return min(2 * math.fsum(x * x * w for x, w in enumerate(weights, 1)) / total, sigma * sigma)
-
-
 # -- the loop over trials ------------------------------------------------------------------------------------
 
 
@@ -278,10 +252,7 @@ def _bounds(digits: int, bits: int, entropy: Entropy) -> Iterator[tuple[Fraction
     correctly rounded, moved outwards by one unit.
     """
     while True:
-        down, up = (
-            Context(prec=bits + 20, rounding=rounding, Emin=MIN_EMIN, Emax=MAX_EMAX)
-            for rounding in (ROUND_FLOOR, ROUND_CEILING)
-        )
+        down, up = (Context(bits + 20, rounding, MIN_EMIN, MAX_EMAX) for rounding in (ROUND_FLOOR, ROUND_CEILING))
         one, high = Decimal(2**bits), None
         low = max(Decimal(0), down.next_minus(down.ln(down.divide(one, Decimal(digits + 1)))))
         if digits:

@@ -90,12 +90,7 @@ class Turnstile:
         Raises:
             HorizonExhausted: all ticks have been released.
         """
-        number, tick = self.side.partition.cells_number, state["t"]
-        border = np.searchsorted(counts.cells, number)
-        parts = (
-            Counts(counts.cells[:border], counts.numbers[:border]),
-            Counts(counts.cells[border:] - number, counts.numbers[border:]),
-        )
+        tick, parts = state["t"], counts.split(self.side.partition.cells_number)
         after, found = {"t": np.array(int(tick) + 1)}, []
         # Both sides are planned before either draws: a plan that is refused is refused before any draw.
         sides = [self.side.planned(inner(state, f"{name}.") | {"t": tick}, shape) for name in _SIDES]

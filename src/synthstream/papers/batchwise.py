@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.counters.base import clip
-from synthstream.kernel.counters.simple import Simple
+from synthstream.kernel.counters.written import Simple
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
 from synthstream.papers.rounds import Fitting, InRounds
@@ -53,7 +53,7 @@ class Batchwise(InRounds):
     @cached_property
     def counter(self) -> Counter:
         """Begun anew for every measurement: one call of it is one draw."""
-        return Simple(horizon=self.horizon, noise="laplace" if self.budget.pure else "gaussian")
+        return Simple(horizon=self.horizon, noise=self.noise)
 
     @override
     def variance(self, tick: int) -> FloatArray:

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.kernel.choosing import GRID, distances, l1_scores
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
-from synthstream.kernel.select import GRID, distances, expected_distances, l1_scores
+from synthstream.kernel.tables import TableMechanism
 from synthstream.kinds import Queries, Score
 from synthstream.measured import Measured, fingerprint_of, pack_tables, unpack_tables
-from synthstream.privacy import CHEAPER, EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity
+from synthstream.privacy import CHEAPER, WIDER, Claim
 from synthstream.workload import Candidates, FloatArray, IntArray, Workload
 
 # Part of the budget for the number of rows; choices and measurements have half of the rest each.
@@ -42,7 +43,7 @@ class Fitting(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InRounds(ABC):
+class InRounds(TableMechanism, ABC):
     """A mechanism that measures a private total and ``picks`` chosen candidates at every tick, fitting in between.
 
     Args:
@@ -58,13 +59,6 @@ class InRounds(ABC):
         ValueError: an argument is out of range, or the budget is too small.
     """
 
-    theorem: ClassVar[str]
-
-    workload: Workload
-    budget: Budget
-    horizon: int | None
-    unit: Unit = EVENT
-    neighbours: Neighbours = "add-remove"
     picks: int
     queries: Queries = "workloads"
     score: Score = "corrected"
@@ -77,11 +71,8 @@ class InRounds(ABC):
             most = len(self.candidates)
             raise ValueError(f"picks = {self.picks} must be between 1 and {most}: there are so many {what} to select")
         widest = max(self.total_multiplier, self.multiplier)
-        if not widest < LARGEST_SCALE or not all(counter.draws(widest) for counter in self._counters):
-            raise ValueError(
-                f"epsilon = {self.budget.epsilon:g} is too small for {self.picks} picks: the noise would be wider than "
-                "can be drawn. Pick fewer, or allow more."
-            )
+        fits = widest < LARGEST_SCALE and all(counter.draws(widest) for counter in self._counters)
+        self.refuse_unless(fits, f"{self.picks} picks", ". Pick fewer, or allow more.")
 
     # -- public facts -------------------------------------------------------------------------------------------
 
@@ -99,9 +90,9 @@ class InRounds(ABC):
         return build(self.workload, largest)
 
     @property
-    def changed(self) -> int:
-        """How far one unit moves a table, as a sum over its cells: 1 if a row comes or goes, 2 if it is replaced."""
-        return l1_sensitivity(self.neighbours)
+    def squared(self) -> int:
+        """See :class:`Mechanism`: a changed row moves one cell by at most two, or two by one; this covers both."""
+        return self.changed**2
 
     @cached_property
     def choice_epsilon(self) -> float:
@@ -129,25 +120,11 @@ class InRounds(ABC):
 
     def claim(self) -> Claim:
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
-        total, each = Fraction(self.total_multiplier), Fraction(self.multiplier)
         choice = Fraction(self.choice_epsilon)
-        pure: Fraction | None = None
-        if self.budget.pure:
-            pure = self.changed / total + self.picks * (choice + self.changed / each)
-            rho = pure * pure / 2
-        else:
-            # A changed row moves one cell by at most two, or two by one: the square of the sum covers both.
-            square = self.changed**2
-            rho = square / (2 * total * total) + self.picks * (choice * choice / 2 + square / (2 * each * each))
-        return Claim(
-            unit=self.unit,
-            neighbours=self.neighbours,
-            rho=rho,
-            pure=pure,
-            horizon=self.horizon,
-            theorems=tuple(dict.fromkeys([self.theorem, "choose", *(c.theorem for c in self._counters)])),
-            trusts=("schema, workload, clock, number of picks and budget split are public",),
-        )
+        each = self.cost_of([self.multiplier]) + (choice if self.budget.pure else choice * choice / 2)
+        cost = self.cost_of([self.total_multiplier]) + self.picks * each
+        theorems = ["choose", *(c.theorem for c in self._counters)]
+        return self.claimed(cost, theorems, public="schema, workload, clock, number of picks and budget split")
 
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise: SHA-256, hexadecimal."""
@@ -168,10 +145,6 @@ class InRounds(ABC):
     def selectable(self) -> NDArray[np.bool_]:
         """Which tables of the workload hold candidates, shape ``(marginals,)``."""
         return np.isin(np.arange(len(self.workload.marginals)), self.candidates.tables)
-
-    @abstractmethod
-    def variance(self, tick: int) -> FloatArray:
-        """Noise variance of a cell of each table that is measured at a tick, shape ``(marginals,)``; NaN if unknown."""
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
@@ -195,7 +168,7 @@ class InRounds(ABC):
             Values of each selected candidate, in the order of selection, and the mean of all fitted tables.
         """
         tables, before = first
-        bias = expected_distances(self.candidates, tables - before, noise)
+        bias = self.candidates.expected_distances(tables - before, noise)
         measured: dict[int, FloatArray] = {}
         fitted = np.zeros(self.workload.cells)
         while len(measured) < self.picks:
@@ -262,13 +235,7 @@ class InRounds(ABC):
         return 1
 
     def _unpacked(self, tick: int, positions: list[int], values: FloatArray, *, since: int) -> Measured:
-        return Measured(
-            tick=tick,
-            workload=self.workload.only(positions),
-            values=values,
-            variance=self.variance(tick)[positions],
-            since=np.full(len(positions), since, dtype=np.int64),
-        )
+        return self.measured(tick, positions, values, since=np.full(len(positions), since, dtype=np.int64))
 
     def pack(self, measured: Measured) -> IntArray:
         """What passed the gate at one tick as integers, for the store."""

@@ -61,13 +61,13 @@ class Selective(InRounds):
     @cached_property
     def total_counter(self) -> Counter:
         """The counter of the total."""
-        return counter("auto", horizon=self.horizon, noise="laplace" if self.budget.pure else "gaussian")
+        return counter("auto", horizon=self.horizon, noise=self.noise)
 
     @cached_property
     def counter(self) -> Counter:
         """The counter of every candidate."""
         kind = "simple" if self.kind == "auto" else self.kind
-        return counter(kind, horizon=self.horizon, noise="laplace" if self.budget.pure else "gaussian")
+        return counter(kind, horizon=self.horizon, noise=self.noise)
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of the total, shape ``(marginals,)``; NaN for all others. Public."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.ledger import Ledger
+from synthstream.kernel.spending import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Sink
 from synthstream.publish.outlets import as_begun
 from synthstream.state.store import Store
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.succession import promise_of
 
 # A public setting of a state: the first tick from which on the claim names the theorem of segments.
@@ -34,6 +35,11 @@ _KINDS_OF_RUN = {
 def system_gate(tick: int) -> Gate:  # noqa: ARG001
     """Real noise, for any tick."""
     return SystemGate()
+
+
+def seeded_gates(seed: int) -> Callable[[int], Gate]:
+    """The gate of every tick of a simulated run: it protects nobody, and every release says so."""
+    return lambda tick: SeededGate(f"{seed}/{tick}")
 
 
 def builder_from(config: StreamConfig, store: Store, *, secure: bool) -> Builder:

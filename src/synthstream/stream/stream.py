@@ -21,7 +21,6 @@ from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, is_secure
-from synthstream.kernel.seeded import SeededGate
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import heads_of
@@ -48,6 +47,7 @@ from synthstream.stream.opening import (
     refuse_lost_state,
     refuse_other_settings,
     refuse_unsound,
+    seeded_gates,
     system_gate,
 )
 from synthstream.stream.turns import alone
@@ -70,7 +70,7 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
     if simulate is None:
         return Stream(config, unchecked=unchecked)
     config = simulated(config)
-    return Stream(config, gates=lambda tick: SeededGate(f"{simulate}/{tick}"), seed=simulate, unchecked=unchecked)
+    return Stream(config, gates=seeded_gates(simulate), seed=simulate, unchecked=unchecked)
 
 
 class Stream:

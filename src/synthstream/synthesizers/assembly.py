@@ -14,10 +14,9 @@ from synthstream.constraints import Group
 from synthstream.errors import ConfigError
 from synthstream.kernel.counters import counter
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.participation import participation_factor
 from synthstream.kernel.points import Points
-from synthstream.kernel.refreshed import Refreshed
+from synthstream.kernel.spending import participation_factor
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.kinds import NEWEST, SYNTHESIZERS, Edition, SynthesizerKind
 from synthstream.papers.batchwise import Batchwise
@@ -27,12 +26,12 @@ from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
 from synthstream.schema.coordinates import Coordinate
+from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.bounds import picks_rule
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.synthesizers.points import FromBothSides, FromNodes, FromSparseCounts
-from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.tables import AtRefreshes, Continual
 from synthstream.workload import Workload
 

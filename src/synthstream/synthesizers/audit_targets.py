@@ -17,9 +17,8 @@ from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import Counter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
-from synthstream.kernel.marginals import Marginals
 from synthstream.kernel.points import Points
-from synthstream.kernel.refreshed import Refreshed
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
 from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.hypercube import Hypercube

@@ -39,11 +39,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthstream.kernel.counters import Counter
-from synthstream.kernel.counters.base import Noise
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.refreshed import Refreshed
-from synthstream.kernel.sampling import gaussian_variance, laplace_variance
+from synthstream.kernel.tables import Marginals, Refreshed
+from synthstream.kinds import Noise
+from synthstream.strategies.variances import gaussian_variance, laplace_variance
 
 # How often a release may break the bound that `plan` prints.
 BETA = 0.05

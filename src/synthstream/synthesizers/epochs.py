@@ -56,10 +56,10 @@ class InEpochs(OfTables):
 
     def unpack(self, tick: int, released: IntArray) -> Measured:
         if self.mechanism.edition == 1:
-            return self.mechanism.measured(tick, *unpack_tables(released))
+            return self.mechanism.described(tick, *unpack_tables(released))
         first = 1 + self.mechanism.counts_rows
         rows = float(released[1]) if self.mechanism.counts_rows else None
-        return self.mechanism.measured(tick, *unpack_tables(released[first:]), since=int(released[0]), rows=rows)
+        return self.mechanism.described(tick, *unpack_tables(released[first:]), since=int(released[0]), rows=rows)
 
     @property
     def caveat(self) -> str:
@@ -76,7 +76,7 @@ class InEpochs(OfTables):
         Of larger tables some are chosen in each epoch: each is taken to be measured in its share of the epochs.
         """
         measures = self.mechanism
-        ends = measures.ended(tick + 1)
+        ends = measures.times.ended(tick + 1)
         weight = np.full(measures.order.size, float(np.sum(np.diff([0, *ends]) ** 2)) / (tick + 1) ** 2)
         if measures.counts_rows:  # in parts that grow by a tenth, in the long run
             weight = np.where(measures.order == 1, np.minimum(weight, 0.1 / 2.1), weight)
@@ -121,13 +121,13 @@ class InEpochs(OfTables):
         for marginal, known in zip(measures.workload.marginals, measures.variance(tick), strict=True):
             if len(marginal) == 1:
                 variance[marginal[0]] = known
-        begun = measures.begin(tick)
+        begun = measures.times.begin(tick)
         return Ahead(
             workload=measures.workload,
             rows=last,
             known=partial(self._parts, models) if models and np.isfinite(variance).any() else None,
             begun=begun,
-            before=measures.begin(begun - 1) if begun else 0,
+            before=measures.times.begin(begun - 1) if begun else 0,
             variance=variance,
         )
 
@@ -149,7 +149,7 @@ class InEpochs(OfTables):
     def known(self, tick: int, history: History[Measured], models: Models) -> Measured:
         """Estimate of all running tables after a tick, from all epochs together."""
         first = self.mechanism.edition == 1
-        ends = [end - 1 for end in self.mechanism.ended(tick + 1)] if first else sorted(map(int, models))
+        ends = [end - 1 for end in self.mechanism.times.ended(tick + 1)] if first else sorted(map(int, models))
         ends = [*(t for t in ends if t != tick), tick]
         covariance = None if first else self._covariance(ends)
         found = [history(t) for t in ends]

@@ -24,9 +24,9 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import WHOLE, Partition, Shape
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
+from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Piece, R, Synthesizer
-from synthstream.synthesizers.schedule import Schedule
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -273,7 +273,7 @@ def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
     Shape ``(depth of the last epoch that ended,)``. What is not worth a reading is even but for chance.
     """
     found, whole = np.zeros(mechanism.depth_of(events)), mechanism.scale(mechanism.parts[1])
-    begins = [0.0, *(mechanism.begin_of(epoch) for epoch in range(1, mechanism.epoch_of(events) + 1))]
+    begins = [0.0, *(mechanism.times.begin_of(epoch) for epoch in range(1, mechanism.times.epoch_of(events) + 1))]
     for before, total in pairwise(begins):
         depth, left, even = mechanism.depth_of(total), WHOLE * 3 // 4, Shape(np.ones(1), 0.0)
         if mechanism.schedule.by_node:

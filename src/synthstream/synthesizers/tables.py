@@ -15,8 +15,7 @@ from synthstream.fit.aims import Earlier
 from synthstream.fit.population import Population, fit
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.refreshed import Refreshed
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
 from synthstream.release.models import RowModel
@@ -121,7 +120,7 @@ class Continual(Running):
         return np.rint(measured.values / self.mechanism.resolution).astype(np.int64)
 
     def unpack(self, tick: int, released: IntArray) -> Measured:
-        return self.mechanism.measured(tick, released)
+        return self.mechanism.unpacked(tick, released)
 
     def error_bound(self, tick: int, *, beta: float) -> float:
         """See :class:`Synthesizer`: of every running count after that tick."""
@@ -165,7 +164,7 @@ class AtRefreshes(Running):
     @override
     def whole(self, tick: int, history: History[Measured]) -> Measured:
         """See :class:`Synthesizer`: larger tables as they were measured at the last refresh."""
-        now, last = history(tick), self.mechanism.refreshed(tick)
+        now, last = history(tick), self.mechanism.times.last(tick)[0]
         known = now if last == tick else history(last)
         values, at = known.values.copy(), np.full(len(known.workload.marginals), last)
         for q, marginal in enumerate(known.workload.marginals):
@@ -179,8 +178,8 @@ class AtRefreshes(Running):
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        known, fresh = self.whole(tick, history), self.mechanism.refreshes(tick)
-        last_refresh = self.mechanism.refreshed(tick)
+        known, fresh = self.whole(tick, history), self.mechanism.times.comes(tick)
+        last_refresh = self.mechanism.times.last(tick)[0]
         shared = self.mechanism.covariance(last_refresh, tick)
         then = None if fresh else Earlier(history(last_refresh), shared, self.mechanism.unit.signed)
         return fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then, **self.how._asdict())

@@ -17,7 +17,7 @@ from synthstream.fit.pooling import pooled
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import targets
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.refreshed import Refreshed
+from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.synthesizers.contract import Past, Synthesizer, Windowed
@@ -95,7 +95,7 @@ def between_refreshes(
     if first < past.cut:
         return _across_a_cut(past, first, last, seed=seed, how=how)
     at, workload = past.start, mechanism.workload
-    ends = [tick for tick in range(newest - at + 1) if mechanism.refreshes(tick)]
+    ends = [tick for tick in range(newest - at + 1) if mechanism.times.comes(tick)]
     until = next((end for end in ends if at + end >= last), ends[-1])
     after = max((end for end in ends if at + end < first and end < until), default=-1)
     values, variance = past.own(at + until).values, mechanism.variance(until)
@@ -139,7 +139,7 @@ def of_epochs(
     inside = [known for known in history if known.tick >= begun]
     base: Measured | None = past.own(first - 1) if begun else None
     variance = dict(zip(mechanism.workload.marginals, past.variance(first, last).tolist(), strict=True))
-    ends = [known for known in inside if mechanism.ends(known.tick)]
+    ends = [known for known in inside if mechanism.times.ends(known.tick)]
     shared = (m for m in mechanism.workload.marginals if all(m in known.workload.marginals for known in ends))
     marginals = sorted(shared, key=len)
     values = []
@@ -219,9 +219,9 @@ def _rows(own: Measured, all_of_it: Measured | None, *, seed: int, how: Fitting)
 def _refuse_broken_epochs(mechanism: Epochs, past: Past, first: int, last: int, newest: int) -> None:
     """Raise unless ticks are whole epochs of one segment: all tables but the total were measured over epochs alone."""
     at = past.start
-    if first >= at and mechanism.begin(first - at) == first - at and mechanism.ends(last - at):
+    if first >= at and mechanism.times.begin(first - at) == first - at and mechanism.times.ends(last - at):
         return
-    begins = [at + t for t in range(newest - at + 2) if mechanism.begin(t) == t]
+    begins = [at + t for t in range(newest - at + 2) if mechanism.times.begin(t) == t]
     dates = ", ".join(past.begins(tick) for tick in begins[-_NAMED:])
     raise NotReleased(
         "between: with delta = 0 this stream measures its tables once an epoch, so a window must begin and end with "

@@ -14,11 +14,11 @@ from synthstream.ingest import persons as contributions
 from synthstream.ingest.bounding import arrivals
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.persons import Contributions
-from synthstream.kernel import marginals
 from synthstream.kernel.counters import Kary, Simple, State, Toeplitz
 from synthstream.kernel.counters.base import Encoded, MatrixCounter
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate, Question
+from synthstream.kernel.tables import Marginals
 from synthstream.papers.counters import Binary
 from synthstream.papers.counters.binary import dyadic
 from synthstream.papers.counters.nodes import NodeCounter, Span
@@ -131,10 +131,8 @@ class _Half(TracingGate):
 @seen_by("audit of streams")
 def tables_with_half_of_their_noise(patch: Patch) -> None:
     """Every table is measured with half of the noise that the claim is about."""
-    honest = marginals.Marginals.step
-    patch.setattr(
-        marginals.Marginals, "step", lambda self, state, counts, gate: honest(self, state, counts, _Half(gate))
-    )
+    honest = Marginals.step
+    patch.setattr(Marginals, "step", lambda self, state, counts, gate: honest(self, state, counts, _Half(gate)))
 
 
 @seen_by("audit of streams")
@@ -149,20 +147,20 @@ def epochs_with_half_of_their_noise(patch: Patch) -> None:
 @seen_by("sensitivity of tables")
 def a_replaced_row_counted_as_one(patch: Patch) -> None:
     """A row in the place of another moves two cells; the noise is made for one."""
-    honest = marginals.Marginals.multipliers.func  # type: ignore[attr-defined]
+    honest = Marginals.multipliers.func  # type: ignore[attr-defined]
 
-    def broken(self: marginals.Marginals) -> FloatArray:
+    def broken(self: Marginals) -> FloatArray:
         return np.asarray(honest(self) / (2 if self.neighbours == "replace-one" else 1))
 
-    claim = marginals.Marginals.claim
+    claim = Marginals.claim
 
-    def claimed(self: marginals.Marginals) -> Any:
+    def claimed(self: Marginals) -> Any:
         with Patch.context() as honestly:
-            honestly.setattr(marginals.Marginals, "multipliers", property(honest))
+            honestly.setattr(Marginals, "multipliers", property(honest))
             return claim(self)
 
-    patch.setattr(marginals.Marginals, "multipliers", property(broken))
-    patch.setattr(marginals.Marginals, "claim", claimed)
+    patch.setattr(Marginals, "multipliers", property(broken))
+    patch.setattr(Marginals, "claim", claimed)
 
 
 @seen_by("sensitivity of tables")

@@ -11,8 +11,8 @@ import numpy as np
 
 from synthstream.kernel import gate
 from synthstream.kernel.gate import Gaussian, Laplace, Question, SystemGate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.stream import stream
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray
 from tests.audit import suites
 from tests.audit.broken import Patch, seen_by
@@ -139,6 +139,8 @@ def another_source_of_noise(patch: Patch) -> None:
     """A counter that draws its noise by itself, from NumPy."""
     honest = suites.kernel_sources()
     line = 'total: FloatArray = state["sum"] + released'
-    assert line in honest["counters/simple.py"]
-    broken = honest["counters/simple.py"].replace(line, line + " + np.random.default_rng().laplace(size=released.size)")
-    patch.setattr(suites, "kernel_sources", lambda: honest | {"counters/simple.py": broken})
+    assert line in honest["counters/written.py"]
+    broken = honest["counters/written.py"].replace(
+        line, line + " + np.random.default_rng().laplace(size=released.size)"
+    )
+    patch.setattr(suites, "kernel_sources", lambda: honest | {"counters/written.py": broken})

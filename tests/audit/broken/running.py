@@ -15,11 +15,11 @@ from synthstream.ingest import counting
 from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import SystemGate
-from synthstream.kernel.seeded import SeededGate
 from synthstream.measured import Committed
 from synthstream.release.release import Release
 from synthstream.state import database
 from synthstream.state.store import Store
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.audit.broken import Patch, seen_by
 
 

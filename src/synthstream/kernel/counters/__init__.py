@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from synthstream.kernel.counters.base import Counter, Noise, State
+from synthstream.kernel.counters.base import Counter, State
 from synthstream.kernel.counters.blt import Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.counters.restarted import Restarted
-from synthstream.kernel.counters.simple import Simple
-from synthstream.kernel.counters.toeplitz import Toeplitz
-from synthstream.kinds import COUNTERS
+from synthstream.kernel.counters.written import Simple, Toeplitz
+from synthstream.kinds import COUNTERS, Noise
+from synthstream.strategies.matrices import best_counter
 
 __all__ = ["Blt", "Counter", "Kary", "Restarted", "Served", "Simple", "State", "Toeplitz", "counter", "register"]
-
-# Below these horizons the plainer counter is as good or better (docs/decisions/0002-counters.md).
-_SIMPLE_PURE, _TOEPLITZ = 24, 32
 
 
 class Served(NamedTuple):
@@ -71,7 +68,7 @@ def counter(kind: str, *, horizon: int | None, noise: Noise) -> Counter:
         'Restarted'
     """
     if kind == "auto":
-        kind = _best(horizon, noise)
+        kind = best_counter(horizon, noise)
     if kind not in _SERVED:
         COUNTERS.load(kind)
     if kind not in _SERVED:
@@ -83,9 +80,3 @@ def counter(kind: str, *, horizon: int | None, noise: Noise) -> Counter:
     if horizon is None and served.instead is not None:
         raise ValueError(f"counter {kind!r} needs a horizon in ticks; use {served.instead!r} for an unbounded stream")
     return served.make(horizon, noise)
-
-
-def _best(horizon: int | None, noise: Noise) -> str:
-    if noise == "laplace":
-        return "simple" if horizon is not None and horizon <= _SIMPLE_PURE else "kary"
-    return "toeplitz" if horizon is not None and horizon < _TOEPLITZ else "blt"

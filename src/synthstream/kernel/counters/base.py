@@ -10,18 +10,20 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from synthstream.errors import HorizonExhausted
 from synthstream.kernel.gate import Gate
-from synthstream.kernel.sampling import LARGEST_SCALE, gaussian_variance, laplace_variance
+from synthstream.kernel.sampling import LARGEST_SCALE
+from synthstream.kinds import Noise
+from synthstream.strategies.variances import variance_of
 from synthstream.workload import FloatArray, IntArray
 
+Real = TypeVar("Real", float, FloatArray)
 State = dict[str, NDArray[Any]]
-Noise = Literal["gaussian", "laplace"]
 
 # A tick's count of one cell is clipped to this size before it is encoded, so that no sum can leave 64 bits.
 # One event changes a clipped count by at most one, as it does the count itself.
@@ -107,7 +109,7 @@ class Counter(ABC):
 
     def widest(self, t: int, *, multiplier: float) -> float:
         """Scale of the widest draw of noise in the value after tick ``t`` of a cell, in counts. Public."""
-        return float(rounded_up(np.array(self.sensitivity(t) * multiplier)))
+        return rounded_up(self.reach(t) / 2.0**self.grid_bits * multiplier)
 
     def draws(self, multiplier: float) -> bool:
         """Whether all noise of the stream's whole life has scales that the sampler can draw. Public.
@@ -115,7 +117,7 @@ class Counter(ABC):
         This is checked before a stream begins: a draw refused in the middle would reveal how far the stream has come.
         """
         last = LAST_TICK if self.horizon is None else self.horizon - 1
-        return bool(rounded_up(np.array(self.reach(last) * multiplier)) <= LARGEST_SCALE)
+        return rounded_up(self.reach(last) * multiplier) <= LARGEST_SCALE
 
     def reach(self, last: int) -> float:
         """Scale of the widest draw up to tick ``last`` for a multiplier of 1, as it is asked of the gate. Public."""
@@ -127,7 +129,7 @@ class Counter(ABC):
 
     def noise_variance(self, scale: float) -> float:
         """Variance of one draw of this counter's noise."""
-        return laplace_variance(scale) if self.noise == "laplace" else gaussian_variance(scale)
+        return variance_of(self.noise, scale)
 
     def tick_of(self, state: State) -> int:
         """Number of ticks closed so far; raises ``HorizonExhausted`` if there is none left."""
@@ -169,53 +171,29 @@ class MatrixCounter(Counter):
         t = self.tick_of(state)
         encoded = self.encode(state, clip(counts))
         scale = rounded_up(self.sensitivity(t) * 2.0**self.grid_bits * multiplier)
-        if self.noise == "gaussian":
-            released = gate.gaussian(encoded.value, sigma=scale)
-        else:
-            released = gate.laplace(encoded.value, scale=scale)
+        released = gate.noisy(encoded.value, noise=self.noise, scale=scale)
         after, estimate = self.decode(encoded.state, released)
         after["t"] = np.array(t + 1)
         return after, estimate
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToeplitzCounter(MatrixCounter):
-    """A matrix counter for Gaussian noise over a bounded horizon whose B and C are Toeplitz, on a grid of 2^-20."""
+class GaussianCounter(MatrixCounter):
+    """A matrix counter for Gaussian noise, all of whose draws have one standard deviation."""
 
-    longest: ClassVar[int]
-    horizon: int
     noise: Noise = "gaussian"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.horizon <= self.longest:
-            raise ValueError(
-                f"counter {self.theorem!r} serves horizons from 1 to {self.longest} ticks, not {self.horizon}; "
-                'longer streams use horizon = "unbounded"'
-            )
         if self.noise != "gaussian":
             raise ValueError(f"counter {self.theorem!r}: noise must be gaussian")
 
-    @property
-    def grid_bits(self) -> int:
-        return 20
-
-    @property
-    @abstractmethod
-    def decoder(self) -> FloatArray:
-        """First column of B, shape ``(horizon,)``."""
-
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        sigma = float(rounded_up(np.array(self.sensitivity() * multiplier)))
-        s, t = min(s, t), max(s, t)
-        return sigma**2 * math.fsum(self.decoder[: s + 1] * self.decoder[t - s : t + 1])
+        (s, t), sigma = sorted((s, t)), rounded_up(self.sensitivity() * multiplier)
+        return sigma**2 * self.shared(s, t)
 
-
-def too_wide(epsilon: float, tables: int) -> ValueError:
-    """What is raised where the noise of so many tables cannot be drawn."""
-    return ValueError(
-        f"epsilon = {epsilon:g} is too small for {tables} tables, the total among them: the noise would be wider than "
-        "can be drawn. Measure fewer tables, or allow more."
-    )
+    @abstractmethod
+    def shared(self, s: int, t: int) -> float:
+        """Inner product of the rows of B after ticks ``s`` and ``t``, ``s`` at most ``t``."""
 
 
 def outer(state: State, prefix: str) -> State:
@@ -253,6 +231,6 @@ def root_above(square: Fraction) -> Fraction:
     return Fraction(math.isqrt(math.ceil(square * unit**2)) + 1, unit)
 
 
-def rounded_up(value: FloatArray) -> FloatArray:
+def rounded_up(value: Real) -> Real:
     """A little above ``value``: covers the rounding of the two products that make a noise scale."""
     return value * (1 + 2.0**-50)

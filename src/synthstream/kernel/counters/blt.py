@@ -8,12 +8,12 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numba
 import numpy as np
-from scipy.optimize import brentq
 
-from synthstream.kernel.counters.base import Encoded, State, ToeplitzCounter
-from synthstream.kernel.counters.blt_parameters import PARAMETERS
-from synthstream.kernel.counters.fixed import advance
+from synthstream.kernel.counters.base import Encoded, State
+from synthstream.kernel.counters.written import ToeplitzCounter
+from synthstream.strategies.matrices import leaky_column, leaky_decoder, leaky_encoder
 from synthstream.workload import FloatArray, IntArray
 
 # The longest span one factorisation serves; longer streams restart it (see restarted.py).
@@ -45,27 +45,12 @@ class Blt(ToeplitzCounter):
     @cached_property
     def _b(self) -> tuple[FloatArray, FloatArray]:
         """Weights w_k and decays lambda_k of B for this horizon."""
-        nearest = min(PARAMETERS, key=lambda size: abs(math.log(size / self.horizon)))
-        times, weights = PARAMETERS[nearest]
-        decays = np.array([*(math.exp(-1 / time) for time in times), 1.0])
-        order = np.argsort(decays)
-        return np.array(weights)[order], decays[order]
+        return leaky_decoder(self.horizon)
 
     @cached_property
     def _c(self) -> tuple[NDArrayU64, NDArrayU64]:
         """Weights r_i and decays mu_i of C, each a multiple of 2^-64, in those units."""
-        w, lam = self._b
-
-        def b_at(y: float) -> float:
-            """b(1 / y); its zeros are the decays of C, one below each decay of B."""
-            return float(1 + np.sum(w * y / (y - lam)))
-
-        edge = 8 * np.finfo(float).eps  # keeps the search off the poles
-        lower = [0.0, *lam[:-1]]
-        mu = np.array([brentq(b_at, a + edge, b - edge, xtol=1e-300) for a, b in zip(lower, lam, strict=True)])
-        x = 1 / mu
-        slope = np.array([np.sum(w * lam / (1 - lam * at) ** 2) for at in x])
-        r = -mu / ((1 - x) * slope)
+        r, mu = leaky_encoder(*self._b)
         if not (np.all(r > 0) and np.all((mu > 0) & (mu < 1))):
             raise ArithmeticError("blt parameters give a strategy that is not completely monotone")
         return _fractions(r), _fractions(mu)
@@ -118,20 +103,11 @@ class Blt(ToeplitzCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """First column of B, shape ``(horizon,)``."""
-        w, lam = self._b
-        j = np.arange(self.horizon, dtype=np.float64)
-        column = np.asarray(np.sum(w[:, None] * lam[:, None] ** j, axis=0))
-        column[0] += 1
-        return column
+        return leaky_column(*self._b, self.horizon)
 
     def init(self, cells: int) -> State:
-        buffers = self._b[0].size
-        return {
-            "t": np.array(0),
-            "hi": np.zeros((buffers, cells), dtype=np.int64),
-            "lo": np.zeros((buffers, cells), dtype=np.uint64),
-            "decoded": np.zeros((buffers, cells)),
-        }
+        sums = np.zeros((self._b[0].size, cells))
+        return {"t": np.array(0), "hi": sums.astype(np.int64), "lo": sums.astype(np.uint64), "decoded": sums}
 
     def encode(self, state: State, counts: IntArray) -> Encoded:
         r, mu = self._c
@@ -152,3 +128,65 @@ NDArrayU64 = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
 def _fractions(values: FloatArray) -> NDArrayU64:
     """Numbers in (0, 1) as multiples of 2^-64."""
     return np.array([int(value * 2.0**64) for value in values], dtype=np.uint64)
+
+
+# -- fixed-point arithmetic on 64 + 64 bits: exact enough to bound, fast enough for every tick -----------------
+#
+# A number is hi + lo / 2^64, with hi a signed and lo an unsigned 64-bit integer. A factor in [0, 1) is m / 2^64. A
+# product is cut off below 2^-64: its error is in [0, 2^-64), whatever its size.
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+@numba.njit(cache=True, inline="always")
+def _high(a, b):  # type: ignore[no-untyped-def]
+    """Upper 64 bits of the 128-bit product of two unsigned integers."""
+    a1, a0 = a >> _HALF, a & _LOW
+    b1, b0 = b >> _HALF, b & _LOW
+    mid = a1 * b0 + ((a0 * b0) >> _HALF)
+    other = a0 * b1 + (mid & _LOW)
+    return a1 * b1 + (mid >> _HALF) + (other >> _HALF)
+
+
+@numba.njit(cache=True, inline="always")
+def scaled(hi, lo, m):  # type: ignore[no-untyped-def]
+    """(hi + lo / 2^64) m / 2^64, rounded down to 2^-64: returns (hi, lo)."""
+    bits = np.uint64(hi)
+    top = np.int64(_high(bits, m))
+    if hi < 0:
+        top -= np.int64(m)
+    low = bits * m
+    total = low + _high(lo, m)
+    if total < low:
+        top += np.int64(1)
+    return top, total
+
+
+@numba.njit(cache=True, nogil=True)
+def advance(hi, lo, decay, weight, counts, grid_bits, value):  # type: ignore[no-untyped-def]
+    """One tick of leaky sums: Z_i <- decay_i Z_i + x; value = floor(2^grid_bits sum_i weight_i Z_i). In place.
+
+    Args:
+        hi, lo: the sums, int64 and uint64, shape ``(buffers, cells)``.
+        decay, weight: factors in units of 2^-64, uint64, shape ``(buffers,)``.
+        counts: int64, shape ``(cells,)``.
+        value: int64, shape ``(cells,)``; overwritten.
+    """
+    up = np.uint64(grid_bits)
+    down = np.uint64(64 - grid_bits)
+    for cell in range(counts.size):
+        sum_hi = np.int64(0)
+        sum_lo = np.uint64(0)
+        for i in range(decay.size):
+            z_hi, z_lo = scaled(hi[i, cell], lo[i, cell], decay[i])
+            z_hi += counts[cell]
+            hi[i, cell] = z_hi
+            lo[i, cell] = z_lo
+            p_hi, p_lo = scaled(z_hi, z_lo, weight[i])
+            sum_hi += p_hi
+            before = sum_lo
+            sum_lo += p_lo
+            if sum_lo < before:
+                sum_hi += np.int64(1)
+        value[cell] = sum_hi * (np.int64(1) << np.int64(up)) + np.int64(sum_lo >> down)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
+from synthstream.kernel.counters.base import Counter, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
+from synthstream.kinds import Noise
+from synthstream.strategies.matrices import best_arity
 from synthstream.workload import FloatArray, IntArray
 
 N = TypeVar("N", int, IntArray)
@@ -47,7 +49,7 @@ class Kary(Counter):
     @cached_property
     def arity(self) -> int:
         """k, odd: the one with the smallest mean variance over the horizon."""
-        return _best_arity(self.horizon)
+        return best_arity(self.horizon, _digits, _levels)
 
     @cached_property
     def levels(self) -> int:
@@ -85,7 +87,9 @@ class Kary(Counter):
             if new == old:
                 break  # digits above the last carry do not change
             self._move(level, new, left, right, gate, scale)
-        noise = sum((_signed_noise(left, right, level, d) for level, d in enumerate(after)), np.zeros_like(total))
+        noise = np.zeros_like(total)
+        for level, d in enumerate(after):
+            noise += left[level] if d > 0 else -right[level].sum(axis=0)
         released = gate.perturb(total, noise)
         next_state = {"t": np.array(t + 1), "sum": total, "left": left, "right": right}
         return next_state, np.asarray(released, dtype=np.float64)
@@ -103,22 +107,17 @@ class Kary(Counter):
         right[level, : r + digit] = 0  # these spans are behind the prefix now
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        scale = float(rounded_up(np.array(self.levels * multiplier)))
+        scale = rounded_up(self.levels * multiplier)
         return len(self._nodes(s + 1) & self._nodes(t + 1)) * self.noise_variance(scale)
 
     def _nodes(self, n: int) -> set[tuple[int, int]]:
         """Nodes whose noise the prefix of ``n`` ticks carries; a node's sign never changes, so this is enough."""
-        k = self.arity
-        nodes = set()
+        nodes = set[tuple[int, int]]()
         for level, d in enumerate(self.digits(n)):
-            boundary = (n - sum(e * k**i for i, e in enumerate(self.digits(n)[: level + 1]))) // k**level
-            nodes |= {(level, boundary + j) for j in (range(d) if d > 0 else range(d, 0))}
+            n -= d  # in nodes of this level, where the boundary is
+            nodes |= {(level, n + j) for j in range(min(d, 0), max(d, 0))}
+            n //= self.arity
         return nodes
-
-
-def _signed_noise(left: IntArray, right: IntArray, level: int, digit: int) -> IntArray:
-    """What one level adds to the exact prefix."""
-    return np.asarray(left[level] if digit > 0 else -right[level].sum(axis=0))
 
 
 def _digits(n: N, k: int, levels: int) -> list[N]:
@@ -136,18 +135,3 @@ def _levels(k: int, horizon: int) -> int:
     while k**h // 2 < horizon:
         h += 1
     return h
-
-
-@cache
-def _best_arity(horizon: int) -> int:
-    """Odd k in 3..59 with the smallest mean variance, which grows as h^2 mean_n sum_l |d_l(n)|.
-
-    The mean is taken over at most 4,096 evenly spread prefixes.
-    """
-    prefixes = np.unique(np.linspace(1, horizon, 4096).astype(np.int64))
-
-    def mean_variance(k: int) -> float:
-        h = _levels(k, horizon)
-        return h * h * sum(float(np.abs(d).mean()) for d in _digits(prefixes, k, h))
-
-    return min(range(3, 61, 2), key=mean_variance)

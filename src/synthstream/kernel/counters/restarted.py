@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters.base import Counter, Noise, State, inner, outer
+from synthstream.kernel.counters.base import Counter, State, inner, outer
 from synthstream.kernel.counters.blt import LONGEST, Blt
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
+from synthstream.kinds import Noise
 from synthstream.workload import FloatArray, IntArray
 
 # Kary segments: 15 ticks, then ten times as many each time (figures in docs/theorems/restarted.md).
@@ -71,12 +72,8 @@ class Restarted(Counter):
         return self.inner(0).participation(ticks) if self.noise == "gaussian" and 3 * ticks <= self.length(0) else None
 
     def init(self, cells: int) -> State:
-        return {
-            "t": np.array(0),
-            "carried": np.zeros(cells),
-            "last": np.zeros(cells),
-            **outer(self.inner(0).init(cells), "inner/"),
-        }
+        none = np.zeros(cells)
+        return {"t": np.array(0), "carried": none, "last": none, **outer(self.inner(0).init(cells), "inner/")}
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
         """Close one tick. See :meth:`Counter.step`."""
@@ -99,14 +96,6 @@ class Restarted(Counter):
         closed = sum(self.inner(i).variance(self.length(i) - 1, multiplier=multiplier) for i in range(first))
         end = t if first == last else self.length(first) - 1
         return closed + self.inner(first).covariance(s, end, multiplier=multiplier)
-
-    def widest(self, t: int, *, multiplier: float) -> float:
-        """See :meth:`Counter.widest`. Longer segments have wider draws."""
-        segment, within = self.locate(t)
-        return max(
-            self.inner(i).widest(within if i == segment else self.length(i) - 1, multiplier=multiplier)
-            for i in range(segment + 1)
-        )
 
 
 @cache

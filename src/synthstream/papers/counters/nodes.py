@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from synthstream.kernel.counters.base import Counter, Noise, State, clip, rounded_up
+from synthstream.kernel.counters.base import Counter, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
+from synthstream.kinds import Noise
 from synthstream.workload import FloatArray, IntArray
 
 
@@ -78,11 +79,11 @@ class NodeCounter(Counter):
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
         common = set(self.cover(s + 1)) & set(self.cover(t + 1))
-        scales = [float(rounded_up(np.array(span.factor * multiplier))) for span in common]
+        scales = [rounded_up(span.factor * multiplier) for span in common]
         return float(sum(self.noise_variance(scale) for scale in scales))
 
     def reach(self, last: int) -> float:
         return float(self.factor(last + 1))
 
     def widest(self, t: int, *, multiplier: float) -> float:
-        return float(rounded_up(np.array(max(span.factor for span in self.cover(t + 1)) * multiplier)))
+        return rounded_up(max(span.factor for span in self.cover(t + 1)) * multiplier)

@@ -14,12 +14,12 @@ import numpy as np
 from synthstream.accounting.zcdp import delta_for
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
-from synthstream.kernel.seeded import SeededGate
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
 from synthstream.synthesizers.contract import History
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import Clusters
 from synthstream.synthesizers.simulation.transport import w1
 from synthstream.workload import FloatArray, IntArray

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.refreshed import Refreshed
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.partition import Partition
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers.contract import Piece, RowErrors

@@ -15,12 +15,11 @@ from synthstream.fit.aims import Earlier
 from synthstream.fit.population import Population, fit
 from synthstream.fit.targets import MEMORY
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.marginals import Marginals
-from synthstream.kernel.refreshed import Refreshed
-from synthstream.kernel.seeded import SeededGate
+from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesizers.contract import Models, RowErrors
+from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import LatentClasses
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -131,12 +130,12 @@ def at_refreshes(
 
     Rows follow the newest measurement, so the last two refreshes and this tick are simulated alone.
     """
-    last = mechanism.refreshed(tick)
-    ticks = sorted({mechanism.refreshed(max(last - 1, 0)), last, tick})
+    last = mechanism.times.last(tick)[0]
+    ticks = sorted({mechanism.times.last(max(last - 1, 0))[0], last, tick})
     covariance = np.array([[mechanism.covariance(s, t) for t in ticks] for s in ticks])
 
     def fitted(history: list[Measured], rows: Population | None, seed: int) -> Population:
-        now, fresh = history[-1], mechanism.refreshes(history[-1].tick)
+        now, fresh = history[-1], mechanism.times.comes(history[-1].tick)
         then = None
         if not fresh:
             before = history[-2]
@@ -144,7 +143,7 @@ def at_refreshes(
             then = Earlier(before, mechanism.covariance(before.tick, now.tick) * scale, mechanism.unit.signed)
         return fit(now, start=rows, seed=seed, memory=0.0, fresh=fresh, then=then)
 
-    counted = {t: mechanism.refreshed(t) for t in ticks}
+    counted = {t: mechanism.times.last(t)[0] for t in ticks}
     return _simulated(mechanism.workload, covariance, counted, shape, fitted, events, draws)
 
 
@@ -269,9 +268,9 @@ def _stepped(mechanism: Epochs, ticks: int) -> list[int]:
 
     Where shares do not change all other epochs have one part. Rows that come evenly end a part by growing by a tenth.
     """
-    ends = mechanism.ended(ticks)
+    ends = mechanism.times.ended(ticks)
     if mechanism.counts_rows:
-        ends = sorted({*ends, *replace(mechanism, growth=1.1).ended(ticks)})
+        ends = sorted({*ends, *replace(mechanism, growth=1.1).times.ended(ticks)})
     return ends
 
 

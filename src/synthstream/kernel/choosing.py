@@ -1,4 +1,4 @@
-"""One of several candidates, the better ones more likely: the largest of scores with exponential noise, exactly.
+"""One of several candidates: scores in whole numbers, and the largest of them with exponential noise, exactly.
 
 The winner is decided from the first 63 binary digits of each uniform number wherever these, and a float's proven
 error band, leave one candidate; further digits are drawn only for candidates that are too close, in the interval
@@ -13,10 +13,12 @@ import numba
 import numpy as np
 
 from synthstream.kernel.sampling import _BAND, Entropy, _bounds, _minus_log, _request
-from synthstream.workload import FloatArray, IntArray
+from synthstream.workload import Candidates, FloatArray, IntArray
 
 # Larger scores are clipped, which moves no two of them further apart, so that differences stay within 64 bits.
 LARGEST_SCORE = 2**60
+# Guesses are rounded to this fraction of an event, so that scores are exact integers.
+GRID = 2**10
 
 
 def noisy_max(scores: IntArray, *, rate: Fraction, entropy: Entropy) -> int:
@@ -77,3 +79,24 @@ def _closest(left: IntArray | FloatArray, gaps: IntArray, words: IntArray, rate:
         best = max(below for below, _ in reach.values())
         racing = {i: racing[i] for i, (_, above) in reach.items() if above is None or above >= best}
     return next(iter(racing))
+
+
+def distances(candidates: Candidates, exact: IntArray, guess: FloatArray) -> IntArray:
+    """Sum of absolute differences over each candidate's cells, in units of 1 / ``GRID``; shape ``(candidates,)``.
+
+    One cell that changes by one moves a distance by at most ``GRID``, whatever the guess: exact counts and rounded
+    guesses are limited, which brings no two counts further apart, and a guess that is no number counts as 0.
+    """
+    limit = 2**59 // (GRID * int(candidates.lengths.max()))  # no sum of a candidate leaves 64 bits
+    rounded = np.rint(np.clip(np.nan_to_num(guess, nan=0.0), -limit, limit) * GRID).astype(np.int64)
+    gaps = np.abs(np.clip(exact, -limit, limit) * GRID - rounded)
+    return candidates.sums(gaps)
+
+
+def l1_scores(candidates: Candidates, exact: IntArray, guess: FloatArray, *, bias: FloatArray) -> IntArray:
+    """How much measuring each candidate would tell: its distance from the guess, less ``bias``, the expected distance.
+
+    In units of 1 / ``GRID``. Sensitivity: ``GRID`` times the sum over a candidate's cells of the change one unit makes.
+    """
+    units = np.rint(np.clip(np.nan_to_num(bias, nan=0.0), 0, 2.0**50 / GRID) * GRID).astype(np.int64)
+    return np.asarray(distances(candidates, exact, guess) - units)

@@ -1,0 +1,98 @@
+"""How a budget is divided among tables. The kernel makes noise of the parts, and adds up what that noise costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthstream.kinds import Edition, Split
+from synthstream.workload import FloatArray, Workload
+
+# At every tick: parts of a by-order budget for the total, marginals of one column, and larger ones.
+_BY_ORDER = (0.02, 0.58, 0.40)
+# At refreshes: the total and tables of one column at every tick; tables of one column and larger ones at refreshes.
+# Tables of one column get shares of a part in proportion to their cells to the one power at every tick, and to the
+# other at refreshes.
+_REFRESHED, _POWERS = (0.02, 0.11, 0.22, 0.65), (0.0, 0.6)
+# In epochs: the total, tables of one column, the choice of larger ones, and these, by edition.
+_EPOCHS = {1: (0.12, 0.40, 0.08, 0.40), 2: (0.05, 0.50, 0.06, 0.39)}  # 2: and later
+# Of points: the number of events, if it is private; an epoch.
+_POINTS = (0.04, 0.96)
+
+
+def of_points(*, number_is_public: bool) -> tuple[float, float]:
+    """Shares of the number of events, and of an epoch; they add up to 1."""
+    parts = np.array(_POINTS) * [not number_is_public, 1]
+    number, epoch = (parts / parts.sum()).tolist()
+    return number, epoch
+
+
+def _all(workload: Workload, weights: Sequence[float] | None) -> FloatArray:
+    return np.ones(workload.order.size) if weights is None else np.array(weights)
+
+
+def at_every_tick(workload: Workload, split: Split, *, pure: bool, weights: Sequence[float] | None) -> FloatArray:
+    """Share of the budget of each marginal, shape ``(marginals,)``; they add up to 1.
+
+    Args:
+        split, weights: see ``Marginals``.
+        pure: whether noise is Laplace.
+    """
+    if split == "auto":
+        split = "by-order" if pure else "equal"
+    each = _all(workload, weights)
+    roots = np.sqrt(workload.lengths) * each
+    if split == "equal":
+        key = each
+    elif split == "sqrt-cells":
+        key = roots
+    else:
+        order = workload.order
+        within = np.where(order == 2, each, roots)
+        key = np.array([_BY_ORDER[k] for k in order]) * within / np.bincount(order, within)[order]
+    return np.asarray(key / key.sum())
+
+
+def at_refreshes(workload: Workload, *, weights: Sequence[float] | None) -> tuple[FloatArray, FloatArray]:
+    """Shares of each table at every tick, and at refreshes, shape ``(marginals,)`` each; together they add up to 1."""
+    order, known = workload.order, _all(workload, weights)
+    cells = [np.where(order == 1, known * workload.lengths**power, 0.0) for power in _POWERS]
+    often, singles = (each / (each.sum() or 1.0) for each in cells)
+    larger = np.where(order == 2, known / known[order == 2].sum(), 0.0)
+    ticks = np.where(order == 0, _REFRESHED[0], _REFRESHED[1] * often)
+    refreshes = _REFRESHED[2] * singles + _REFRESHED[3] * larger
+    whole = ticks.sum() + refreshes.sum()
+    return ticks / whole, refreshes / whole
+
+
+class EpochShares(NamedTuple):
+    """Shares of what is measured in epochs.
+
+    Args:
+        running: of each count at every tick.
+        choices: of all choices of an epoch together.
+        tables: of each table in an epoch, if it is measured, shape ``(marginals,)``; 0 for the total.
+    """
+
+    running: float
+    choices: float
+    tables: FloatArray
+
+
+def in_epochs(workload: Workload, *, running: int, larger: int, choices: bool, edition: Edition) -> EpochShares:
+    """Shares for so many counts at every tick and so many larger tables in an epoch; all that is drawn adds up to 1."""
+    order, parts = workload.order, np.array(_EPOCHS[min(edition, 2)])
+    parts[0] *= running
+    if not np.any(order == 1):
+        parts[1] = 0.0
+    if not np.any(order == 2):
+        parts[2:] = 0.0
+    elif not choices:
+        parts[2] = 0.0
+    parts /= parts.sum()
+    roots = np.where(order == 1, np.sqrt(workload.lengths), 0.0)
+    tables = np.where(order == 1, parts[1] * roots / max(roots.sum(), 1.0), 0.0)
+    tables = np.where(order == 2, parts[3] / max(larger, 1), tables)
+    return EpochShares(float(parts[0]) / running, float(parts[2]), tables)

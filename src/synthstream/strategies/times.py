@@ -1,0 +1,157 @@
+"""When tables are measured that are not measured at every tick: from the number of the tick alone."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Protocol
+
+from synthstream.workload import FloatArray
+
+
+def grown(age: int, growth: float) -> int:
+    """The age in ticks at which a stream is ``growth`` times as old, and at least a tick older."""
+    return max(age + 1, math.ceil(age * growth))
+
+
+class EpochPlanner(Protocol):
+    """What released values say of an epoch. A function of these alone."""
+
+    def parts(self) -> int:
+        """In how many parts tables of one column are measured in the epoch that begins now."""
+
+    def guess(self, events: float, singles: FloatArray) -> FloatArray:
+        """Expected counts of the epoch that ends now over all cells of the workload.
+
+        Args:
+            events: of the epoch, by the noisy total.
+            singles: what was released of its last part just now: all tables of one column, one after the other.
+        """
+
+
+@dataclass(frozen=True)
+class EpochTimes:
+    """Epochs that end when the stream is ``growth`` times as old as at the end of the one before.
+
+    Example:
+        >>> EpochTimes(1.5).ended(100)
+        [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93]
+    """
+
+    growth: float
+
+    def span(self, tick: int) -> tuple[int, int]:
+        """First tick of the epoch that holds this one, and that of the next epoch."""
+        begin, end = 0, 1
+        while end <= tick:
+            begin, end = end, grown(end, self.growth)
+        return begin, end
+
+    def begin(self, tick: int) -> int:
+        """First tick of the epoch that holds this one."""
+        return self.span(tick)[0]
+
+    def ends(self, tick: int) -> bool:
+        """Whether an epoch ends with this tick."""
+        return self.span(tick)[1] == tick + 1
+
+    def part_ends(self, tick: int, parts: int) -> bool:
+        """Whether one of ``parts`` equal parts of an epoch ends with this tick."""
+        begin, end = self.span(tick)
+        return (tick + 1 - begin) * parts // (end - begin) > (tick - begin) * parts // (end - begin)
+
+    def ended(self, ticks: int) -> list[int]:
+        """Numbers of ticks, up to ``ticks``, after which an epoch ends."""
+        ends, end = list[int](), self.begin(ticks)
+        while end > 0:
+            ends, end = [end, *ends], self.begin(end - 1)
+        return ends
+
+
+@dataclass(frozen=True)
+class RefreshTimes:
+    """Refreshes that come when the stream is ``growth`` times as old as at the one before, from the first tick on.
+
+    With a horizon they are set backwards from it: the last one is as near to it as to the next.
+
+    Example:
+        >>> [tick for tick in range(20) if RefreshTimes(1.1, 20).comes(tick)]
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 18]
+    """
+
+    growth: float
+    horizon: int | None
+
+    @cached_property
+    def ages(self) -> tuple[int, ...]:
+        """Ages in ticks at which tables are refreshed, up to the horizon."""
+        age, found = float(round((self.horizon or 1) / math.sqrt(self.growth))), {1}
+        while age >= 1:
+            found.add(round(age))
+            age /= self.growth
+        return tuple(sorted(found))
+
+    def comes(self, tick: int) -> bool:
+        """Whether tables are refreshed at the end of this tick."""
+        return self.last(tick)[0] == tick
+
+    def last(self, tick: int) -> tuple[int, int]:
+        """The newest refresh up to a tick: its tick, and its number from 0 on."""
+        if self.horizon is not None:
+            number = bisect_right(self.ages, tick + 1) - 1
+            return self.ages[number] - 1, number
+        age, number = 1, 0
+        while (after := grown(age, self.growth)) <= tick + 1:
+            age, number = after, number + 1
+        return age - 1, number
+
+    def weights(self, *, late: float, endless: int) -> tuple[float, ...]:
+        """How much the variance of each refresh counts: the ticks that it serves, times its age to the power ``late``.
+
+        Without a horizon, ``endless`` of them count the same.
+        """
+        if self.horizon is None:
+            return (1.0,) * endless
+        return tuple((end - begin) * float(begin) ** late for begin, end in pairwise([*self.ages, self.horizon + 1]))
+
+
+@dataclass(frozen=True)
+class NumberTimes:
+    """Epochs by the number of events: ``epochs`` of them, evenly by its logarithm, while it doubles.
+
+    Args:
+        epsilon: the first one ends near 1 / epsilon events.
+        epochs: number of epochs in a doubling.
+
+    Example:
+        >>> [NumberTimes(1.0, 2).epoch_of(total) for total in (0, 3, 4, 1000)]
+        [0, 3, 4, 19]
+    """
+
+    epsilon: float
+    epochs: int
+
+    def epoch_of(self, total: float) -> int:
+        """The epoch in which a number of events lies: the largest e with ``begin_of(e)`` at most that, or 0."""
+        mantissa, exponent = math.frexp(self.epsilon * max(total, 0.0))
+        within = sum(2 * mantissa >= float(2.0 ** (part / self.epochs)) for part in range(1, self.epochs))
+        return max(0, (int(exponent) - 1) * self.epochs + within)
+
+    def begin_of(self, epoch: int) -> float:
+        """Number of events at which an epoch begins; not the first one, which begins with none."""
+        doublings, part = divmod(epoch, self.epochs)
+        return float(2.0**doublings * 2.0 ** (part / self.epochs) / self.epsilon)
+
+    def length(self, begun: float) -> float:
+        """Number of events that the epoch should have of which ``begun`` is, the number before it."""
+        # At least 1: if the next event ends the epoch, rounding could leave 0.
+        return max(self.begin_of(self.epoch_of(begun) + 1) - max(begun, 0.0), 1.0)
+
+
+def refuse_growth(growth: float) -> None:
+    """Raise ``ValueError`` unless a factor by which ages grow is above 1, and not so large that nothing is measured."""
+    if not 1 < growth <= 100:
+        raise ValueError(f"growth must be above 1 and at most 100, not {growth}")
