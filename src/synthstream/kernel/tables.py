@@ -100,7 +100,7 @@ class Marginals(TableMechanism):
         >>> mechanism = Marginals(workload=workload, budget=Budget(epsilon=1.0, delta=1e-9), horizon=100)
         >>> mechanism.claim().rho <= mechanism.budget.rho
         True
-        >>> round(math.sqrt(mechanism.variance(99)[0]))
+        >>> round(mechanism.variance(99)[0] ** 0.5)
         26
     """
 
