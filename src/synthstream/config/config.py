@@ -175,7 +175,7 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
-            **{f"source.{key}": value for key, value in (self.log.form if self.log is not None else {}).items()},
+            **({"source.format": "debezium"} if self.log is not None and self.log.of_changes else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
             **({} if self.after is None else {"after": self.after.public()}),

@@ -6,7 +6,7 @@ import codecs
 import os
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr
@@ -206,7 +206,6 @@ class PostgresConfig(Section):
         return f"postgres {self.table}"
 
     of_changes: ClassVar[bool] = False
-    form: ClassVar[Mapping[str, Any]] = {}
 
 
 class KafkaConfig(Section):
@@ -232,44 +231,7 @@ class KafkaConfig(Section):
         """Whether messages are changes, which add rows and take them away."""
         return self.format == "debezium"
 
-    @property
-    def form(self) -> Mapping[str, Any]:
-        """Settings that say what a row is, and so can never change."""
-        return {"format": self.format} if self.of_changes else {}
-
-
-class DeltaConfig(Section):
-    """A Delta table that keeps change data.
-
-    Args:
-        path: a folder, or an address (``s3://...``).
-        changes: whether rows that are deleted or updated are taken away; otherwise only what is inserted counts.
-    """
-
-    kind: Literal["delta"]
-    path: Name
-    changes: bool = False
-
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-        return f"delta {PurePosixPath(self.path).name}"
-
-    @override
-    def within(self, base: Path) -> Self:
-        return self if "://" in self.path else self.model_copy(update={"path": str(base / self.path)})
-
-    @property
-    def of_changes(self) -> bool:
-        """Whether it adds rows and takes them away."""
-        return self.changes
-
-    @property
-    def form(self) -> Mapping[str, Any]:
-        """Settings that say what a row is, and so can never change."""
-        return {"changes": True} if self.changes else {}
-
 
 FilesConfig = ParquetFiles | CsvFiles | JsonFiles
-LogConfig = PostgresConfig | KafkaConfig | DeltaConfig
+LogConfig = PostgresConfig | KafkaConfig
 SourceConfig = Annotated[FilesConfig | LogConfig, Field(discriminator="kind")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.sources import DeltaConfig, LogConfig, PostgresConfig
+from synthstream.config.sources import LogConfig, PostgresConfig
 from synthstream.errors import ConfigError, SchemaError, SourceError
 from synthstream.ingest.changes import Changes
 from synthstream.ingest.counting import columns_of, files_of
@@ -17,7 +17,7 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
         ConfigError: a library that it needs is not installed.
     """
     columns = columns_of(config)
-    changes = Changes(op=config.op, time=config.clock.column) if config.op is not None and log.of_changes else None
+    extra = "postgres" if isinstance(log, PostgresConfig) else "kafka"
     try:
         if isinstance(log, PostgresConfig):
             from synthstream.ingest.postgres import PostgresSource
@@ -25,16 +25,13 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
             return PostgresSource(
                 table=log.table, sequence=log.sequence, columns=columns, service=log.service, moved=log.moved
             )
-        if isinstance(log, DeltaConfig):
-            from synthstream.ingest.delta import DeltaSource
-
-            return DeltaSource(path=log.path, name=log.name, columns=columns, changes=changes)
         from synthstream.ingest.kafka import KafkaSource
 
+        changes = Changes(op=config.op, time=config.clock.column) if config.op is not None and log.of_changes else None
         return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file, changes=changes)
     except ImportError:
         raise ConfigError(
-            f"source.kind = \"{log.kind}\" needs a library that is not installed: pip install 'synthstream[{log.kind}]'"
+            f"source.kind = \"{extra}\" needs a library that is not installed: pip install 'synthstream[{extra}]'"
         ) from None
 
 
