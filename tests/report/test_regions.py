@@ -78,6 +78,17 @@ def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path:
     ("content", "says"),
     [
         ({"type": "Topology"}, "is no GeoJSON file with a FeatureCollection"),
+        ({"type": "FeatureCollection", "features": [7]}, "is no GeoJSON file with a FeatureCollection"),
+        ({"type": "FeatureCollection", "features": [{"properties": []}]}, "no feature has one"),
+        ({"type": "FeatureCollection", "features": [{"properties": [1]}]}, "is no GeoJSON file"),
+        ({"type": "FeatureCollection", "features": [{"properties": {"zip": float("inf")}}]}, "region_key"),
+        (
+            {
+                "type": "FeatureCollection",
+                "features": [{"properties": {"number": 1}, "geometry": {"type": "Polygon", "coordinates": []}}],
+            },
+            "no Polygon or MultiPolygon",
+        ),
         ({"type": "FeatureCollection", "features": [{"properties": {"zip": "1"}}]}, "region_key .* 'zip'"),
         ({"type": "FeatureCollection", "features": [{"properties": {"number": 1}}]}, "no Polygon or MultiPolygon"),
     ],

@@ -93,6 +93,15 @@ def test_published_rows_lie_in_their_cells_and_stay_there() -> None:
     assert again[1::2].equals(rows[1::2])
 
 
+@pytest.mark.parametrize("value", [1.7e308, -1.7e308, float("inf"), 5e-324, "1e999"])
+@pytest.mark.parametrize("width", [1e-3, 5.0, 2.0**1020])
+def test_no_coordinate_is_so_large_that_it_is_told(value: object, width: float) -> None:
+    """A quotient that overflows would be a warning, and here warnings are errors."""
+    grid = view(1, bounds=((0.0, width), (-width, width)))
+    rows = pl.DataFrame({"lat": [value], "lon": [value]}, strict=False)
+    assert grid.labels[int(grid.read(rows)[0])] == ("other" if str(value) != "5e-324" else "1")
+
+
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_rows_of_a_cell_fill_it_evenly(dimension: int) -> None:
     grid = view(1, coordinates=("lat", "lon")[:dimension], bounds=BOUNDS[:dimension], located=True)
@@ -111,7 +120,8 @@ def test_rows_of_a_cell_fill_it_evenly(dimension: int) -> None:
         ({"bounds": ((32, 32), (-122, -114))}, "of 'lat', the lower end must be below the upper one"),
         ({"bounds": ((37, 32), (-122, -114))}, "found [37, 32]"),
         ({"bounds": ((32, 37), (-122, float("inf")))}, "of 'lon', the lower end must be below"),
-        ({"bounds": ((1.0, 1.0 + 1e-15), (0, 1))}, "the range of 'lat' is too narrow for so many cells"),
+        ({"bounds": ((32, 37), (-1.7e308, 1.7e308))}, "of 'lon' is too narrow or too wide"),
+        ({"bounds": ((1.0, 1.0 + 1e-15), (0, 1))}, "the range of 'lat' is too narrow"),
         ({"coordinates": ("lat", "lat")}, "name two columns"),
         ({"coordinates": ("a", "b", "c"), "bounds": ((0, 1),) * 3}, "or one"),
         ({"depth": 8}, "depth = 8: must be from 1 to 7"),

@@ -74,14 +74,19 @@ def _features(config: StreamConfig, where: str, path: str) -> list[dict[str, Any
         raise ConfigError(f"{where}: {words(error)}. Name a GeoJSON file, or leave regions out") from None
     except ValueError:
         data = None
-    if not isinstance(data, dict) or data.get("type") != "FeatureCollection" or not data.get("features"):
+    found = data.get("features") if isinstance(data, dict) and data.get("type") == "FeatureCollection" else None
+    if not (isinstance(found, list) and found and all(map(_is_feature, found))):
         raise ConfigError(f"{where}: is no GeoJSON file with a FeatureCollection")
-    return cast("list[dict[str, Any]]", data["features"])
+    return cast("list[dict[str, Any]]", found)
+
+
+def _is_feature(found: Any) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("properties") or {}, dict)
 
 
 def _text(value: object) -> str:
     """A property as a category is written: numbers by their text, whole ones without a point."""
-    return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _polygons(geometry: Any, where: str) -> list[list[FloatArray]]:
@@ -90,7 +95,9 @@ def _polygons(geometry: Any, where: str) -> list[list[FloatArray]]:
         single = {"Polygon": True, "MultiPolygon": False}[geometry["type"]]
         parts = [geometry["coordinates"]] if single else geometry["coordinates"]
         rings = [[np.array([point[:2] for point in ring], dtype=np.float64) for ring in part] for part in parts]
-        if not all(ring.ndim == 2 and (np.abs(ring) <= (180, 90)).all() for part in rings for ring in part):
+        if not (parts and all(parts)) or not all(
+            ring.ndim == 2 and (np.abs(ring) <= (180, 90)).all() for part in rings for ring in part
+        ):
             raise ValueError
     except (KeyError, TypeError, ValueError, IndexError):
         raise ConfigError(

@@ -22,6 +22,8 @@ from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Bits of the finest grid, at most.
 FINEST = 14
+# Wider boxes are refused: what lies as far outside again is still a number.
+_WIDEST = 2.0**1021
 # Between coordinates, where cells of a place are written.
 SIDES = " / "
 # Steps of a sequence that fills an interval, or a square, evenly: powers of the golden and of the plastic number.
@@ -75,8 +77,8 @@ class View(Category):
                     f"{here}: bounds: of {name!r}, the lower end must be below the upper one, and both finite; found "
                     f"[{low:g}, {high:g}]"
                 )
-            if not (high - low) / 2**self.depth > 4 * np.spacing(max(abs(low), abs(high))):
-                raise SchemaError(f"{here}: bounds: the range of {name!r} is too narrow for so many cells")
+            if not 4 * np.spacing(max(abs(low), abs(high))) < (high - low) / 2**self.depth <= _WIDEST / 2**self.depth:
+                raise SchemaError(f"{here}: bounds: the range of {name!r} is too narrow or too wide for so many cells")
         digits = [str(digit) for digit in range(2 ** len(self.coordinates))]
         object.__setattr__(self, "values", tuple(map("".join, product(digits, repeat=self.depth))))
 
@@ -160,8 +162,9 @@ class View(Category):
         return np.append(inside, len(coarser.values) + np.arange(2)).astype(np.int32)
 
     def _shares(self, values: FloatArray, k: int) -> FloatArray:
+        """How far values lie through the box; outside of it, below 0 or above 1: no cell may overflow, and be told."""
         low, high = self.bounds[k]
-        return np.asarray((values - low) / (high - low))
+        return np.asarray((np.clip(values, low - (high - low), high + (high - low)) - low) / (high - low))
 
     def _codes(self, shares: list[FloatArray]) -> IntArray:
         """Codes of points by their shares of the way through the box: bits of the coordinates by turns."""

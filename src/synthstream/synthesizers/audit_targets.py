@@ -269,13 +269,13 @@ def _nodes(mechanism: Points) -> DrawTarget:
         small.step(small.init(), sides[side], along, shape)
         return along.noted
 
-    path = answers(1, _Scales(), None)
-    before, after = (np.concatenate(answers(side, _Scales(), path)) for side in (0, 1))
+    path, first = answers(1, _Scales(), None), int(mechanism.total is not None)  # the total is a target of its own
+    before, after = (np.concatenate(answers(side, _Scales(), path)[first:]) for side in (0, 1))
     differ = np.flatnonzero(after - before)
     shift = (after - before)[differ]
 
     def draw(side: int, gate: Gate) -> FloatArray:
-        values = np.concatenate(answers(side, gate, path)) - before
+        values = np.concatenate(answers(side, gate, path)[first:]) - before
         return np.asarray(np.sign(shift) * values[differ], dtype=np.float64)
 
     scale = mechanism.scale(cost)  # of a level that has all of the epoch's budget; no level has less noise
