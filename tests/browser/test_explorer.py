@@ -204,7 +204,7 @@ def test_two_releases_side_by_side(driver: Any, server: str, evictions: Path) ->
 def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_report(
     driver: Any, root: str, folder: Path
 ) -> None:
-    show(driver, root, column=0, **dict[str, Any]({"with": 2, "every": "month"}))
+    show(driver, root, column=0, **dict[str, Any]({"with": 1, "every": "month"}))
     found = numbers(driver, "pairs")
     z = [float(row["measured"]) / float(row["stderr"]) for row in found]
     plain = [
@@ -221,7 +221,7 @@ def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_rep
     history = history_of(load(folder / "stream.toml"), progress=lambda steps, _: steps)
     judged = {pair.columns: pair for pair in pairs(history, history.cells(history.newest))}
     note = driver.execute_script("return document.querySelector('#pairs [data-note]').innerText")
-    assert ("could be independent" in note) == judged[0, 2].is_noise
+    assert ("could be independent" in note) == judged[0, 1].is_noise
     offered = driver.execute_script("return [...document.querySelectorAll('#with option')].map(o => o.text)")[1:]
     assert [" (within noise)" in text for text in offered] == [judged[0, i].is_noise for i in range(1, 7)]
 

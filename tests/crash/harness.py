@@ -338,9 +338,14 @@ class Harness:
         if self._chance.random() < self._at_random:
             self.result.failpoints["at a random moment"] += 1
             return Env(), ticks, self._chance.uniform(0.0, 0.02 + 0.012 * ticks)
-        name, when = self._chance.choice(self.names[kind]), self._when()
+        name, when = self._chance.choice(self._rare(kind))
         self.result.failpoints[f"{when} {name}"] += 1
         return killed(at=name, number=self._chance.choice((1, 1, 2)), when=when), ticks, None
+
+    def _rare(self, kind: str) -> list[tuple[str, When]]:
+        """Moments of a kind of stream; those that had none of the kills so far, if there are such."""
+        moments: list[tuple[str, When]] = [(name, when) for name in self.names[kind] for when in ("before", "after")]
+        return [(name, when) for name, when in moments if not self.result.failpoints[f"{when} {name}"]] or moments
 
     def _when(self) -> When:
         return "before" if self._chance.random() < 0.5 else "after"

@@ -73,7 +73,8 @@ def test_a_release_is_read_as_it_was_made(tmp_path: Path, kind: str, lost: bool)
         assert read.tables.equals(made.tables)
         assert {**read.manifest(), "changed_rows": 0} == {**made.manifest(), "changed_rows": 0}
         if isinstance(made, TableRelease) and isinstance(read, TableRelease):
-            for columns in (["x", "ward"], ["ward"], []):
+            pair = ["ward", next(name for name in made.schema.names if name != "ward")]
+            for columns in (pair, ["ward"], []):
                 assert read.table(columns).equals(made.table(columns))
             np.testing.assert_array_equal(read.model.codes, made.model.codes)
         if isinstance(made, PointRelease) and isinstance(read, PointRelease):
