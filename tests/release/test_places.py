@@ -155,6 +155,8 @@ def test_what_no_table_tells_is_null(release: TableRelease) -> None:
     ("lower", "upper", "where", "said"),
     [
         ({"lat": 1.0}, {}, None, "'lat' is not a coordinate; coordinates are ['x', 'y']"),
+        ({"x": 9.0}, {"x": 12.0}, None, "x: the box lies outside of the place, which goes from 0 to 8"),
+        ({}, {"y": -1.0}, None, "y: the box lies outside of the place"),
         ({"x": 3.0}, {"x": 2.0}, None, "its lower bound 3 is above its upper one 2"),
         ({"x": float("nan")}, {}, None, "a bound must be a number"),
         ({"x": 1.0}, {}, "kin = 'a'", "'kin' is not a column"),
@@ -166,14 +168,21 @@ def test_mistakes_are_told(release: TableRelease, lower: Any, upper: Any, where:
     assert said in str(error.value)
 
 
-def test_a_window_answers_for_its_ticks(config: StreamConfig) -> None:
-    window = Releases(config).between("2026-01-02", "2026-01-05")
+@pytest.mark.parametrize("x", [(0.0, 4.0), (0.3, 3.6)])  # whole cells, and such as are cut
+@pytest.mark.parametrize("days", [(1, 4), (2, 6), (0, 5)])
+def test_a_window_answers_for_the_ticks_that_it_names(
+    config: StreamConfig, days: tuple[int, int], x: tuple[float, float]
+) -> None:
+    start, end = (datetime(2026, 1, 1) + timedelta(days=day) for day in days)
+    window = Releases(config).between(start, end)
     assert isinstance(window, TableRelease)
-    found = window.mass({"x": 0.0, "y": 4.0}, {"x": 4.0, "y": 8.0}, where="kind = 'a'")
-    days = pl.col("when").is_between(datetime(2026, 1, 2), datetime(2026, 1, 5), closed="left")
-    assert found["measured"] is None or found["measured"] == pytest.approx(
-        true(days & (pl.col("kind") == "a"), x=(0, 4), y=(4, 8)), rel=0.3
-    )
+    found = window.mass({"x": x[0], "y": 4.0}, {"x": x[1], "y": 8.0}, where="kind = 'a'")
+    first, last = (datetime(2026, 1, 1) + timedelta(days=day) for day in (found["since"], found["measured_at"] + 1))
+    counted = pl.col("when").is_between(first, last, closed="left") & (pl.col("kind") == "a")
+    assert abs(found["measured"] - true(counted, x=x, y=(4, 8))) < max(2 * found["stderr"], 5)
+    assert abs(found["measured"] - true(counted, x=x, y=(4, 8))) < 0.2 * found["measured"]
+    both = pl.col("when").is_between(start, end, closed="left") & (pl.col("kind") == "a")
+    assert found["count"] == pytest.approx(true(both, x=x, y=(4, 8)), rel=0.4, abs=20)
 
 
 def test_the_command_answers_as_the_release_does(config: StreamConfig, release: TableRelease) -> None:
@@ -183,6 +192,8 @@ def test_the_command_answers_as_the_release_does(config: StreamConfig, release: 
     found = pl.read_csv(done.stdout.encode()).row(0, named=True)
     told = release.mass({"x": 0.0, "y": 4.0}, {"x": 4.0, "y": 8.0}, where="kind = 'a'")
     assert {key: found[key] for key in told} == pytest.approx(told)
+    unknown = synthstream("table", path, *box, "--where", "new", cwd=config.base)
+    assert (unknown.returncode, "null" in unknown.stdout) == (0, True), unknown.stderr
     refused = synthstream("table", path, "kind", *box, cwd=config.base)
     assert refused.returncode == 2
     assert "--box: counts all events in it" in refused.stderr

@@ -84,7 +84,14 @@ def _boxed(release: Release, columns: list[str], box: list[str], where: str | No
                 fail(f"--box {one!r}: say a coordinate and two numbers, as in --box 'lat 33 34'.")
             ) from None
     if isinstance(release, TableRelease):
-        return pl.DataFrame([release.mass(lower, upper, where=where)])
+        found = release.mass(lower, upper, where=where)
+        first, last = getattr(release, "first", 0), release.tick
+        if found["measured"] is not None and (found["since"], found["measured_at"]) != (first, last):
+            typer.echo(
+                f"measured counts ticks {found['since']} to {found['measured_at']}, between refreshes.", err=True
+            )
+        known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
+        return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):
         raise SystemExit(fail("--where: a stream of points has no columns beside the box; leave it out."))
     mass, stderr = release.mass(lower, upper)

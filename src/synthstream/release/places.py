@@ -26,6 +26,7 @@ class Located:
     """What a release of tables answers about places."""
 
     schema: Schema
+    tick: int
     measured: Measured
     listed: tuple[pl.DataFrame, NDArray[Any] | None]
 
@@ -37,23 +38,25 @@ class Located:
             where: see :meth:`rows`; it may name no coordinate.
 
         Returns:
-            ``count`` in the published rows; ``measured``, what passed the gate, with its ``stderr``, ``since`` and
-            ``measured_at`` as in :meth:`table`; these are null if no table of all events holds a grid and the columns
-            of the condition, or a cell lies in the condition in part.
+            ``count`` in the published rows; ``measured``, what passed the gate, with its ``stderr``, from tick
+            ``since`` to ``measured_at``: of a window, those between the nearest refreshes, as in :meth:`table`. These
+            are null if no table of all events holds a grid and the columns of the condition, or a cell lies in the
+            condition in part.
 
             Cells of the coarsest grid that lie in the box are added up, then those of finer ones. A cell of the last
             grid that the box cuts gives the share of it that the published rows have there, and how far that may be
             off counts as error. Which grid is the last one is decided by the smallest error.
 
         Raises:
-            SchemaError: a coordinate does not exist, a bound is no number, a lower one is above its upper one, or the
-                condition cannot be read.
+            SchemaError: a coordinate does not exist, a bound is no number, a lower one is above its upper one, the box
+                lies outside of the place's bounds, or the condition cannot be read.
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0}, where="mag > 3")``
         """
         views = _views(self.schema, [*lower, *upper])
         finest = views[-1][1]
         check_box(finest.coordinates, lower, upper)
+        _check_inside(finest, lower, upper)
         low, high = (
             np.array([bounds.get(name, end[side]) for name, end in zip(finest.coordinates, finest.bounds, strict=True)])
             for side, bounds in enumerate((lower, upper))
@@ -65,27 +68,38 @@ class Located:
         at = rows.select(finest.coordinates).to_numpy()
         inside = known * np.all((at >= low) & (at <= high), axis=1)
         codes = finest.encode(rows[finest.name])
-        tables = []
+        tables, first = list[_Grid](), getattr(self, "first", None)
         for c, view in views:
             found = sums(self.schema, self.measured, (c,), where)
-            if found is not None and found.since == getattr(
-                self, "first", 0
-            ):  # else it counts not all that rows stand for
-                own = finest.within(view)[codes]
-                counts = [
-                    np.bincount(own, weights=part, minlength=view.size).astype(np.float64) for part in (known, inside)
-                ]
-                tables.append(_Grid(view, found, counts[0], counts[1]))
+            # Tables that count an epoch alone, and such as count other ticks than the coarsest grid, are of no use.
+            if found is None or (first is None and found.since) or (tables and found[2:] != tables[0].known[2:]):
+                continue
+            own = finest.within(view)[codes]
+            rows_of, rows_in = (
+                np.bincount(own, weights=part, minlength=view.size).astype(np.float64) for part in (known, inside)
+            )
+            # Rows are fitted to all tables together, and say better than one how many events a cell has; if they are of
+            # the same ticks.
+            same = found.since == (first or 0) and found.measured_at == self.tick
+            tables.append(_Grid(view, found, rows_of, rows_in, rows_of if same else found.values))
         return {"count": round(inside.sum()), **_answer(tables, low, high)}
 
 
 class _Grid(NamedTuple):
-    """A grid, what was measured of its cells, and how many rows each cell has, in all and in the box."""
+    """A grid, what was measured of its cells, how many rows each has, in all and in the box, and how many events."""
 
     view: View
     known: Sums
     rows: FloatArray
     inside: FloatArray
+    events: FloatArray
+
+
+def _check_inside(view: View, lower: Bounds, upper: Bounds) -> None:
+    """Raise ``SchemaError`` if a box lies where no event of the place can: its answer would be 0, without an error."""
+    for name, (start, end) in zip(view.coordinates, view.bounds, strict=True):
+        if lower.get(name, start) > end or upper.get(name, end) < start:
+            raise SchemaError(f"mass: {name}: the box lies outside of the place, which goes from {start:g} to {end:g}")
 
 
 def _views(schema: Schema, asked: Sequence[str]) -> list[tuple[int, View]]:
@@ -147,10 +161,9 @@ def _cut(
 ) -> tuple[float, float]:
     """What cells that a box cuts hold of it, and the variance of that."""
     area = np.prod(np.clip(np.minimum(at_high, high) - np.maximum(at_low, low), 0, None) / (at_high - at_low), axis=1)
-    rows = grid.rows[cut]
+    rows, events = grid.rows[cut], grid.events[cut]
     share = np.where(rows > 0, grid.inside[cut] / np.maximum(rows, 1), area)
     even = (grid.inside[cut] + area) / (rows + 1)  # few rows do not tell that all others lie on their side
-    off = _OFF * rows * np.sqrt(even * (1 - even))
+    off = _OFF * np.maximum(events, 0) * np.sqrt(even * (1 - even))
     noise = grid.known.variance[cut]
-    # The rows are fitted to all tables together: they say better than one table how many events a cell has.
-    return float((share * rows).sum()), float((share**2 * noise + off**2).sum())
+    return float((share * events).sum()), float((share**2 * noise + off**2).sum())
