@@ -541,6 +541,12 @@ module.load = load
         assert process.wait(timeout=300) == -signal.SIGINT  # 130 in a shell
 
 
+_OF_COMPILED_CODE = re.compile(
+    r"Traceback \(most recent call last\):\n  File \S+/cli/runtime\.py\", line \d+, in asked\n"
+    r"    raise KeyboardInterrupt\nKeyboardInterrupt\n"
+)
+
+
 @pytest.mark.slow
 def test_ctrl_c_at_any_moment_of_a_run(tmp_path: Path) -> None:
     """At moments that nobody chose, also while modules are loaded."""
@@ -563,7 +569,8 @@ def test_ctrl_c_at_any_moment_of_a_run(tmp_path: Path) -> None:
             errors = process.stderr.read().decode()
             status = process.wait()
         assert status in (0, manners.STOPPED), errors
-        assert "Traceback" not in errors
+        # Compiled code that calls Python prints what interrupts it before we hear of it: one line of ours, no other.
+        assert "Traceback" not in _OF_COMPILED_CODE.sub("", errors), errors
         stopped += status == manners.STOPPED
     assert stopped >= 3
     assert synthstream(*line, cwd=tmp_path / "stopped").returncode == 0
