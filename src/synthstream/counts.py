@@ -52,9 +52,12 @@ class Counts(Private):
     @classmethod
     def at(cls, cells: IntArray, weights: IntArray | None = None) -> Self:
         """Counts of events that lie in cells, each of weight 1 or as given."""
+        if weights is None:  # much faster: places need not be sorted along
+            found, numbers = np.unique(cells, return_counts=True)
+            return cls(found.astype(np.int64), numbers.astype(np.int64))
         found, place = np.unique(cells, return_inverse=True)
         numbers = np.zeros(found.size, dtype=np.int64)
-        np.add.at(numbers, place.reshape(-1), 1 if weights is None else weights)
+        np.add.at(numbers, place.reshape(-1), weights)
         kept = numbers != 0
         return cls(found[kept].astype(np.int64), numbers[kept])
 

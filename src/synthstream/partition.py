@@ -73,7 +73,17 @@ class Partition:
         Returns:
             int64, shape ``(points,)``.
         """
-        return _interleave(np.ascontiguousarray(codes, dtype=np.int32), np.array(self.bits), self.depth)  # type: ignore[no-any-return]
+        return _interleave(np.ascontiguousarray(codes, dtype=np.int32), self._spread, np.array(self.bits))  # type: ignore[no-any-return]
+
+    @cached_property
+    def _spread(self) -> IntArray:
+        """For each coordinate, place and value of a byte of its code, what the byte adds to the number of the cell."""
+        found = np.zeros((self.dimension, 4, 256), dtype=np.int64)
+        for level in range(self.depth):
+            c = level % self.dimension
+            place, bit = divmod(self.bits[c] - 1 - level // self.dimension, 8)
+            found[c, place] |= (np.arange(256) >> bit & 1) << (self.depth - 1 - level)
+        return found
 
     def codes(self, cells: IntArray) -> CodeArray:
         """Codes of the coordinates of cells, int32, shape ``(points, dimension)``; undoes :meth:`cells`."""
@@ -81,15 +91,13 @@ class Partition:
 
 
 @numba.njit(cache=True, nogil=True)
-def _interleave(codes, bits, depth):  # type: ignore[no-untyped-def]
+def _interleave(codes, spread, bits):  # type: ignore[no-untyped-def]
     points, dimension = codes.shape
     out = np.zeros(points, dtype=np.int64)
     for i in range(points):
-        cell = np.int64(0)
-        for level in range(depth):
-            c = level % dimension
-            cell = cell << 1 | (codes[i, c] >> (bits[c] - 1 - level // dimension)) & 1
-        out[i] = cell
+        for c in range(dimension):
+            for place in range(bits[c] + 7 >> 3):
+                out[i] |= spread[c, place, codes[i, c] >> 8 * place & 255]
     return out
 
 

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from synthstream.workload import FloatArray
+from synthstream.workload import FloatArray, IntArray
 
 # An estimated variance counts as real only beyond this number of standard deviations of its own noise, where all nodes
 # of a level are read.
@@ -97,64 +97,159 @@ def masses(
     Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
     """
     mass = np.array([[max(span.events, 0.0)] for span in spans])
-    ratios: list[FloatArray] = []
-    moved, last, errors = 0.0, max(float(mass[-1, 0]), 1e-9), [np.zeros(1)]
+    last, moved, errors = max(float(mass[-1, 0]), 1e-9), 0.0, np.zeros(2**depth)
+    epochs = [*_told_apart(spans, depth), 1]
+    if epochs[0] < len(spans):
+        mass, spans = np.concatenate([mass[: 1 - epochs[0]].sum(axis=0)[None], mass[1 - epochs[0] :]]), _merged(spans, epochs[0])
+    ratios, work = list[FloatArray](), _Work(epochs, depth)
     for level in range(depth):
-        done = max(_without_readings(spans, level), 1)
-        if done > 1:  # from here on nothing tells these epochs apart
-            mass = np.concatenate([mass[:done].sum(axis=0, keepdims=True), mass[done:]])
-            spans = [Span(events=sum(span.events for span in spans[:done]), readings={}), *spans[done:]]
-            ratios = [r[done - 1 :] for r in ratios]
-        if shrink:
-            ancestors = ratios[level - dimension] if level >= dimension else None
-            r, error = _ratios(level, mass, spans, ancestors, dimension, caution)
-        else:
-            r, error = _plain(level, mass, spans)
-        errors.append(error)
-        ratios.append(r)
+        above = ratios[level - dimension] if shrink and level >= dimension else np.zeros((len(spans), 1))
+        known = _gathered(level, spans)
+        at = mass[:, known.nodes]
+        how = _ratios(at, known, above[:, known.nodes >> dimension], caution) if shrink else _plain(at, known)
+        # Nodes below are guessed from these ratios; how far mass has moved is told by those of the newest two epochs.
+        guides = shrink and level + dimension < depth
+        r = np.empty(mass.shape) if guides else work.newest(level, len(spans))
+        halves, error = work.halves(level), errors[2**level : 2 ** (level + 1)]
+        if known.nodes.size < 2**level:
+            _guessed(mass, above, dimension, *how[2:], r, halves, error)
+        _placed(mass, known.nodes, how.ratios, how.error, r, halves, error)
         if len(spans) > 1:
-            moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ np.abs(r[-1] - r[-2])) / last
-        if len(ratios) > dimension:
-            ratios[level - dimension] = np.empty(0)  # no longer needed
-        mass = _halves(mass, r)
-    return Estimate(mass.sum(axis=0), np.concatenate(errors), moved)
+            moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ work.apart(r)) / last
+        ratios = [*ratios, r if guides else np.empty((0, 0))]
+        if level >= dimension:
+            ratios[level - dimension] = np.empty((0, 0))  # no longer needed
+        fewer = len(spans) - epochs[level + 1]
+        mass, spans, ratios = halves, _merged(spans, epochs[level + 1]), [r[fewer:] for r in ratios]
+    return Estimate(mass.sum(axis=0), errors, moved)
 
 
-def _without_readings(spans: Sequence[Span], level: int) -> int:
-    """How many of the first epochs, the last one left out, have no reading from a level on."""
-    deep = [any(read >= level for read in span.readings) for span in spans[:-1]]
-    return deep.index(True) if True in deep else len(deep)
+def _told_apart(spans: Sequence[Span], depth: int) -> list[int]:
+    """By level, how many epochs are left if the first ones that have no reading from it on are taken together."""
+    deepest = [max(span.readings, default=-1) for span in spans[:-1]] + [depth]
+    firsts = (next(e for e, deep in enumerate(deepest) if deep >= level) for level in range(depth))
+    return [len(spans) - max(first, 1) + 1 for first in firsts]
 
 
-def _plain(level: int, mass: FloatArray, spans: Sequence[Span]) -> tuple[FloatArray, FloatArray]:
-    """Differences as they were read, in parts of the nodes' masses, ``(epochs, nodes)``; their error, ``(nodes,)``."""
+def _merged(spans: Sequence[Span], epochs: int) -> Sequence[Span]:
+    """The first ones together, so that so many are left."""
+    done = len(spans) - epochs + 1
+    return [Span(events=sum(span.events for span in spans[:done]), readings={}), *spans[done:]] if done > 1 else spans
+
+
+class _Work:
+    """Memory for the masses of one level after the other: to be given fresh pages takes longer than all arithmetic.
+
+    Args:
+        epochs: told apart in each level, and below the last one.
+    """
+
+    def __init__(self, epochs: Sequence[int], depth: int) -> None:
+        self._epochs, self._depth = epochs, depth
+        sizes = [epochs[level] * 2**level for level in range(1, depth)]
+        self._turns = [np.empty(max(sizes[turn::2], default=0)) for turn in (0, 1)]
+        self._newest, self._apart = np.empty(2**depth), np.empty(2 ** max(depth - 1, 0))
+
+    def halves(self, level: int) -> FloatArray:
+        """For the masses of the halves of a level's nodes, shape ``(epochs, 2**(level + 1))``; of the last, for good."""
+        epochs, nodes = self._epochs[level + 1], 2 ** (level + 1)
+        flat = np.empty(epochs * nodes) if level + 1 == self._depth else self._turns[level % 2][: epochs * nodes]
+        return flat.reshape(epochs, nodes)
+
+    def newest(self, level: int, epochs: int) -> FloatArray:
+        """For the ratios of the newest two epochs."""
+        kept = min(epochs, 2)
+        return self._newest[: kept * 2**level].reshape(kept, 2**level)
+
+    def apart(self, r: FloatArray) -> FloatArray:
+        """How far the ratios of the newest two epochs are apart, node by node."""
+        found = np.subtract(r[-1], r[-2], out=self._apart[: r.shape[1]])
+        return np.abs(found, out=found)
+
+
+class _Known(NamedTuple):
+    """What was read of the nodes of a level that any epoch read; most of a deep level are read by none.
+
+    Args:
+        nodes: increasing, shape ``(read,)``; two that none read are among them, if there are any.
+        unread: position of one of these; 0 if there are none.
+        differences: shape ``(epochs, read)``; 0 where nothing was read.
+        variance: in the same shape; infinite there.
+        share: of each epoch's events, how many its readings count; 0 if it has none, shape ``(epochs,)``.
+    """
+
+    nodes: IntArray
+    unread: int
+    differences: FloatArray
+    variance: FloatArray
+    share: FloatArray
+
+
+class _Halved(NamedTuple):
+    """How nodes are divided.
+
+    Args:
+        ratios: (left - right) / node of the nodes that were read, shape ``(epochs, read)``.
+        error: expected squared error of their left minus right, shape ``(read,)``.
+        slope: of other nodes, the factor of their ancestors' ratios.
+        chance: whether chance adds to their error.
+        left, newest: variance of their ratios, in all epochs together and in the newest one's own step.
+    """
+
+    ratios: FloatArray
+    error: FloatArray
+    slope: float
+    chance: bool
+    left: float
+    newest: float
+
+
+def _gathered(level: int, spans: Sequence[Span]) -> _Known:
     read = [span.readings.get(level) for span in spans]
-    d = np.array([np.zeros(2**level) if reading is None else reading.differences for reading in read])
-    r = np.divide(np.clip(d, -mass, mass), mass, out=np.zeros_like(mass), where=mass > 0)
-    variance = [np.inf if reading is None else reading.variance for reading in read]
-    noise = sum(np.where(np.isinf(one), 0.0, one) for one in variance)
-    parts = [0.0 if x is None else min(x.events / max(y.events, 1e-9), 1.0) for x, y in zip(read, spans, strict=True)]
-    share = np.array([np.where(np.isinf(v), 0.0, p) + np.zeros(2**level) for v, p in zip(variance, parts, strict=True)])
-    unread = ((1 - share) * mass).sum(axis=0)
-    return r, noise + _UNKNOWN * unread**2
-
-
-def _ratios(
-    level: int, mass: FloatArray, spans: Sequence[Span], ancestors: FloatArray | None, dimension: int, caution: float
-) -> tuple[FloatArray, FloatArray]:
-    """(left - right) / node of every epoch and node, ``(epochs, nodes)``; error of left - right, ``(nodes,)``."""
-    read = [span.readings.get(level) for span in spans]
-    known = [np.inf if reading is None else np.maximum(reading.variance, 1e-9) for reading in read]
-    variance = np.array([np.broadcast_to(one, 2**level) for one in known])
+    found = np.zeros(2**level, dtype=np.bool_)
+    for reading in read:
+        if reading is not None:
+            found |= np.isfinite(reading.variance)
+    # All that no epoch read are alike. Two stand for them: sums over the epochs of one alone would be in another order.
+    alike = np.flatnonzero(~found)[:2]
+    found[alike] = True
+    at = np.flatnonzero(found)
+    unread = int(np.searchsorted(at, alike[0])) if alike.size else 0
+    differences, variance = np.zeros((len(spans), at.size)), np.full((len(spans), at.size), np.inf)
+    for e, reading in enumerate(read):
+        if reading is not None:
+            differences[e] = reading.differences[at]
+            variance[e] = reading.variance if np.ndim(reading.variance) == 0 else np.asarray(reading.variance)[at]
     pairs = zip(read, spans, strict=True)
     share = np.array([0.0 if reading is None else reading.events / max(span.events, 1e-9) for reading, span in pairs])
-    counted = mass * np.clip(share, 0.0, 1.0)[:, None]
-    d = np.array([np.zeros(2**level) if reading is None else reading.differences for reading in read])
-    y, noise = _observed(d, variance, counted)
-    guess = np.zeros_like(mass) if ancestors is None else np.repeat(ancestors, 2**dimension, axis=1)
-    guess *= _slope(y, noise, guess)
+    return _Known(at, unread, differences, variance, share)
+
+
+def _plain(mass: FloatArray, known: _Known) -> _Halved:
+    """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves."""
+    d, unknown = np.clip(known.differences, -mass, mass), np.isinf(known.variance)
+    r = np.divide(d, mass, out=np.zeros_like(mass), where=mass > 0)
+    noise = sum(np.where(unknown, 0.0, known.variance))
+    share = np.where(unknown, 0.0, np.minimum(known.share, 1.0)[:, None])
+    unread = ((1 - share) * mass).sum(axis=0)
+    return _Halved(r, noise + _UNKNOWN * unread**2, slope=0.0, chance=False, left=_UNKNOWN, newest=0.0)
+
+
+def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float) -> _Halved:
+    """All readings of a level weighed against noise and each other.
+
+    Args:
+        mass, ancestors: masses of the nodes that were read, and ratios of their ancestors, shape ``(epochs, read)``.
+    """
+    variance = np.maximum(known.variance, 1e-9)
+    counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
+    y, noise = _observed(known.differences, variance, counted)
+    slope = _slope(y, noise, ancestors)
+    guess = ancestors * slope
     x, left, newest = _smoothed(y - guess, noise, caution)
-    return _blended(y, x + guess, mass, counted, variance, left, newest)  # type: ignore[no-any-return]
+    r, error = _blended(y, x + guess, mass, counted, variance, left, newest)
+    own = known.unread
+    return _Halved(r, error, slope=slope, chance=True, left=float(left[own]), newest=float(newest[own]))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -193,14 +288,48 @@ def _blended(y, trend, mass, counted, variance, left, newest):  # type: ignore[n
 
 
 @numba.njit(cache=True, nogil=True)
-def _halves(mass, r):  # type: ignore[no-untyped-def]
-    """Masses of the halves of all nodes, side by side."""
-    out = np.empty((mass.shape[0], 2 * mass.shape[1]))
-    for e in range(mass.shape[0]):
-        for i in range(mass.shape[1]):
-            out[e, 2 * i] = mass[e, i] * (1.0 + r[e, i]) / 2.0
-            out[e, 2 * i + 1] = mass[e, i] - out[e, 2 * i]
-    return out
+def _guessed(mass, ancestors, dimension, slope, chance, left, newest, r, halves, error):  # type: ignore[no-untyped-def]
+    """Divides all nodes of a level by their ancestors' ratios: what is right where nothing was read.
+
+    Of ``r`` and ``halves`` the last rows are those of the newest epochs; the first of ``halves`` sums up all before.
+    """
+    epochs, nodes = mass.shape
+    kept, told = epochs - r.shape[0], epochs - halves.shape[0]
+    halves[0], error[:] = 0.0, 0.0
+    for e in range(epochs):
+        to = max(e - told, 0)
+        if e > told:
+            halves[to] = 0.0
+        for i in range(nodes):
+            m = mass[e, i]
+            x = min(max(slope * ancestors[e, i >> dimension], -1.0), 1.0) if slope > 0 else 0.0
+            half = m * (1.0 + x) / 2.0
+            halves[to, 2 * i] += half
+            halves[to, 2 * i + 1] += m - half
+            error[i] += m
+            if e >= kept:
+                r[e - kept, i] = x
+    for i in range(nodes):
+        total, last = error[i], mass[epochs - 1, i]
+        error[i] = (total if chance else 0.0) + total * total * left + last * last * newest
+
+
+@numba.njit(cache=True, nogil=True)
+def _placed(mass, at, ratios, errors, r, halves, error):  # type: ignore[no-untyped-def]
+    """Divides the nodes that were read by their own ratios."""
+    epochs = mass.shape[0]
+    kept, told = epochs - r.shape[0], epochs - halves.shape[0]
+    for k in range(at.size):
+        i = at[k]
+        error[i] = errors[k]
+        for e in range(epochs):
+            m, x, to = mass[e, i], ratios[e, k], max(e - told, 0)
+            half = m * (1.0 + x) / 2.0
+            again = 0 < e <= told
+            halves[to, 2 * i] = (halves[to, 2 * i] if again else 0.0) + half
+            halves[to, 2 * i + 1] = (halves[to, 2 * i + 1] if again else 0.0) + (m - half)
+            if e >= kept:
+                r[e - kept, i] = x
 
 
 def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:

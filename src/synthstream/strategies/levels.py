@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numba
 import numpy as np
 
 from synthstream.kinds import NEWEST, Edition
@@ -129,17 +130,19 @@ class Schedule:
         """
         mass = np.array([max(events, 0.0)])
         for values in above:
-            half = np.clip(values, -mass, mass)
-            mass = np.stack([mass + half, mass - half], axis=1).reshape(-1) / 2
-        worth, levels = mass * left / (WHOLE * _WORTH * scale), np.ones(mass.size)
+            mass = _divided(mass, values)
+        worth = mass * left / (WHOLE * _WORTH * scale)
+        bears = np.flatnonzero(worth > 1)
+        worth, left, levels = worth[bears], left[bears], np.ones(bears.size)
         for _ in range(_ROUNDS):
             levels = np.maximum(np.log2(np.maximum(worth / levels, 1e-9)), 1.0)
         levels = np.minimum(np.ceil(levels), depth - len(above))
         deeper = 2 ** ((1 - 1 / self.dimension) / 2)
         parts = left * (deeper - 1) / (deeper**levels - 1) if self.dimension > 1 else left / levels
         # Few different numbers: three binary digits each.
-        units = _rounded(parts)
-        return np.where((worth > 1) & (units >= LEAST), np.minimum(units, left), 0)
+        units, found = _rounded(parts), np.zeros(mass.size, dtype=np.int64)
+        found[bears] = np.where(units >= LEAST, np.minimum(units, left), 0)
+        return found
 
     def _falling(self, depth: int) -> FloatArray:
         return np.asarray(2.0 ** ((1 - 1 / max(self.dimension, 2)) / 2 * (np.arange(depth) - depth)))
@@ -150,34 +153,51 @@ class Schedule:
     def _fair(self, shape: FloatArray, events: float, depth: int, scale: float) -> tuple[FloatArray, FloatArray]:
         """Parts of the budget, adding up to 1, and how many nodes of each level stand out of the noise."""
         share = np.full(depth, 1 / max(depth, 1))
-        nodes = np.zeros(depth)
+        nodes, masses = np.zeros(depth), levels_of(shape, events, depth)
         for _ in range(_ROUNDS):
-            nodes = standing_out(shape, events, scale / share)
+            nodes = standing_out(masses, scale / share)
             share = np.sqrt(nodes * self._width(depth))
             share = np.maximum(share / max(share.sum(), 1e-300), 2.0**-12)
             share /= share.sum()
         return share, nodes
 
 
-def standing_out(shape: FloatArray, events: float, noise: FloatArray) -> FloatArray:
+def levels_of(shape: FloatArray, events: float, levels: int) -> list[FloatArray]:
+    """Masses over the nodes of every level that is known, the root's first; not of more than ``levels``.
+
+    Args:
+        shape: masses over the nodes of the deepest level that is known.
+        events: the masses' sum after scaling.
+    """
+    total = float(shape.sum())
+    mass = shape * (max(events, 1.0) / total) if total > 0 else np.full(shape.size, max(events, 1.0) / shape.size)
+    found = [mass]
+    while found[-1].size > 1:
+        found.append(found[-1][0::2] + found[-1][1::2])
+    return found[::-1][: max(levels, 1)]
+
+
+def standing_out(masses: Sequence[FloatArray], noise: FloatArray) -> FloatArray:
     """Sum over the nodes of each level of m / (m + noise), shape ``(levels,)``: about the number above the noise.
 
     Args:
-        shape: masses over the nodes of one level; below it they are halved.
-        events: the masses' sum after scaling.
+        masses: by level: see :func:`levels_of`; below the last one they are halved.
         noise: of each level.
     """
-    total, levels = float(shape.sum()), noise.size
-    mass = shape * (max(events, 1.0) / total) if total > 0 else np.full(shape.size, max(events, 1.0) / shape.size)
-    out = np.empty(levels)
-    known = int(shape.size).bit_length() - 1
-    for level in range(known, levels):
-        halved = mass * 2.0 ** (known - level)
-        out[level] = 2.0 ** (level - known) * np.sum(halved / (halved + noise[level]))
-    for level in range(known - 1, -1, -1):
-        mass = mass[0::2] + mass[1::2]
-        if level < levels:
-            out[level] = np.sum(mass / (mass + noise[level]))
+    out, known = np.empty(noise.size), len(masses) - 1
+    for level in range(noise.size):
+        mass = masses[level] if level < known else masses[known] * 2.0 ** (known - level)
+        out[level] = 2.0 ** max(level - known, 0) * np.sum(mass / (mass + noise[level]))
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _divided(mass, values):  # type: ignore[no-untyped-def]
+    """Masses of the halves of all nodes, by their noisy differences."""
+    out = np.empty(2 * mass.size)
+    for i in range(mass.size):
+        half = min(max(values[i], -mass[i]), mass[i])
+        out[2 * i], out[2 * i + 1] = (mass[i] + half) / 2, (mass[i] - half) / 2
     return out
 
 
