@@ -100,6 +100,37 @@ def test_a_shape_that_moves_is_followed() -> None:
     assert still.moving < 0.02
 
 
+def test_epochs_before_inform_those_that_count() -> None:
+    rng = np.random.default_rng(6)
+    parts = [clustered(rng) for _ in range(4)]
+    made = [span(p, 400.0**2, rng) for p in parts]
+    unread = Span(events=float(parts[3].sum()), readings={})
+    found = masses([*made[:3], unread], depth=DEPTH, dimension=1, since=3).masses
+    assert found.sum() == pytest.approx(parts[3].sum())
+    assert elsewhere(found, parts[3]) < 0.1
+    assert elsewhere(masses([unread], depth=DEPTH, dimension=1).masses, parts[3]) > 0.5
+    whole, plain = (masses(made, depth=DEPTH, dimension=1, shrink=False, since=k).masses for k in (0, 2))
+    assert np.allclose(whole - masses(made[:2], depth=DEPTH, dimension=1, shrink=False).masses, plain)
+
+
+@pytest.mark.parametrize("shrink", [True, False])
+def test_nodes_that_nobody_read_are_as_if_read_with_noise_without_end(shrink: bool) -> None:
+    rng = np.random.default_rng(7)
+    made, dense = list[Span](), list[Span]()
+    for part in (clustered(rng, 500), clustered(rng), clustered(rng)):
+        all_read, some, nearly = span(part, 9.0, rng), dict[int, NodeReading](), dict[int, NodeReading]()
+        for level, (values, _, events) in all_read.readings.items():
+            read = part.reshape(2**level, -1).sum(axis=1) > 40
+            some[level] = NodeReading(np.where(read, values, 0.0), np.where(read, 9.0, np.inf), events)
+            nearly[level] = NodeReading(np.where(read, values, 0.0), np.where(read, 9.0, 1e30), events)
+        made.append(Span(events=all_read.events, readings=some))
+        dense.append(Span(events=all_read.events, readings=nearly))
+    found, expected = (masses(spans, depth=DEPTH, dimension=2, shrink=shrink, caution=0.0) for spans in (made, dense))
+    assert np.allclose(found.masses, expected.masses, rtol=1e-6)
+    assert found.moving == pytest.approx(expected.moving, rel=1e-6)
+    assert np.isfinite(found.errors).all()
+
+
 def test_an_open_epoch_stands_for_what_it_has_not_read() -> None:
     rng = np.random.default_rng(4)
     before, now = clustered(rng, at=0.3), clustered(rng, at=0.7)

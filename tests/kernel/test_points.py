@@ -20,8 +20,9 @@ from synthstream.kernel.points import Points
 from synthstream.measured import TreeMeasured
 from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Shape, differences
 from synthstream.privacy import Budget, Neighbours, Unit
-from synthstream.strategies.levels import Schedule, standing_out
-from synthstream.synthesizers.points import FromNodes, cloud
+from synthstream.strategies.levels import Schedule, levels_of, standing_out
+from synthstream.synthesizers.clouds import cloud
+from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
@@ -271,10 +272,10 @@ def test_differences_are_left_minus_right() -> None:
 
 def test_nodes_that_stand_out() -> None:
     noise = np.array([1.0, 1.0, 1.0])
-    even = standing_out(np.ones(1), 8.0, noise)
+    even = standing_out(levels_of(np.ones(1), 8.0, 3), noise)
     assert even.tolist() == pytest.approx([8 / 9, 2 * 4 / 5, 4 * 2 / 3])
-    assert np.allclose(standing_out(np.ones(8), 8.0, noise), even)
-    assert standing_out(np.array([1.0, 0.0]), 8.0, noise)[1] == pytest.approx(8 / 9)
+    assert np.allclose(standing_out(levels_of(np.ones(8), 8.0, 3), noise), even)
+    assert standing_out(levels_of(np.array([1.0, 0.0]), 8.0, 3), noise)[1] == pytest.approx(8 / 9)
 
 
 @pytest.mark.parametrize(

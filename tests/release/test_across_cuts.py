@@ -16,7 +16,7 @@ from synthstream.cli.app import app
 from synthstream.errors import NotReleased, SchemaError
 from synthstream.publish.history import history_of
 from synthstream.publish.published import Releases
-from synthstream.release.release import TableRelease
+from synthstream.release.release import Release, TableRelease
 from synthstream.stream.opening import system_gate
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
@@ -39,7 +39,7 @@ def wards(frame: pl.DataFrame) -> dict[str, float]:
     return {ward: float(n) for ward, n in renamed(frame)["ward"].value_counts().rows()}
 
 
-def measured(found: TableRelease, columns: list[str]) -> dict[str, float]:
+def measured(found: Release, columns: list[str]) -> dict[str, float]:
     table = found.table(columns)
     return {key: round(n, 6) for key, n in zip(table[columns[0]], table["measured"], strict=True) if n}
 

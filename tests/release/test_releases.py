@@ -340,8 +340,9 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         found.last.compare(other.at(0))
     with pytest.raises(SchemaError, match="is compared with another one of its stream, not with a PointRelease"):
         found.last.compare(points.at(0))
+    literal = released(tmp_path / "hypercube", "hypercube")
     with pytest.raises(SchemaError, match="ask both releases for mass"):
-        points.last.compare(points.at(0))
+        literal.last.compare(literal.at(0))
     with pytest.raises(SchemaError, match="Did you mean 'ward'"):
         found.last.compare(found.at(0), ["wart"])
     with pytest.raises(TypeError, match="an earlier release, not int"):

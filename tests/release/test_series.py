@@ -102,12 +102,15 @@ def test_a_stream_that_began_before_has_no_series_and_no_dates(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["points", "hypercube"])
-def test_points_have_none(tmp_path: Path, kind: str) -> None:
+def test_releases_of_points_hold_none(tmp_path: Path, kind: str) -> None:
     config = ran(tmp_path, kind)
-    with pytest.raises(NotReleased, match="points has no tables"):
-        Releases(config).series()
     with pytest.raises(SchemaError, match="streams of points"):
         _ = Releases(config).last.series
+    with pytest.raises(NotReleased, match="points has no tables; ask series"):
+        Releases(config).counts()
+    if kind == "hypercube":
+        with pytest.raises(NotReleased, match="have no windows"):
+            Releases(config).series()
     assert not (tmp_path / "releases/000000/series.parquet").exists()
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="A .csv, .parquet or .jsonl file; left out: a table to read.")
 ]
+_Box = Annotated[
+    list[str] | None,
+    typer.Option(metavar="'NAME FROM TO'", help="All events in a box: 'lat 33 34', once for each coordinate."),
+]
 _Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
 
 
@@ -32,10 +36,7 @@ def table_command(
     model_error: Annotated[
         bool, typer.Option("--model-error", help="Also how far noise moves `count`, by 8 refits: some seconds.")
     ] = False,
-    box: Annotated[
-        list[str] | None,
-        typer.Option(metavar="'NAME FROM TO'", help="All events in a box: 'lat 33 34', once for each coordinate."),
-    ] = None,
+    box: _Box = None,
     csv: _Csv = False,
     output: _Output = None,
     simulate: Simulate = False,
@@ -74,15 +75,7 @@ def _boxed(release: Release, columns: list[str], box: list[str], where: str | No
         raise SystemExit(
             fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
         )
-    lower, upper = dict[str, float](), dict[str, float]()
-    for one in box:
-        name, *ends = one.rsplit(maxsplit=2)
-        try:
-            lower[name], upper[name] = map(float, ends)
-        except ValueError:
-            raise SystemExit(
-                fail(f"--box {one!r}: say a coordinate and two numbers, as in --box 'lat 33 34'.")
-            ) from None
+    lower, upper = _bounds(box)
     if isinstance(release, TableRelease):
         found = release.mass(lower, upper, where=where)
         first, last = getattr(release, "first", 0), release.tick
@@ -98,12 +91,27 @@ def _boxed(release: Release, columns: list[str], box: list[str], where: str | No
     return pl.DataFrame({"mass": [mass], "stderr": [stderr]})
 
 
+def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
+    """Lower and upper bounds by coordinate."""
+    lower, upper = dict[str, float](), dict[str, float]()
+    for one in box:
+        name, *ends = one.rsplit(maxsplit=2)
+        try:
+            lower[name], upper[name] = map(float, ends)
+        except ValueError:
+            raise SystemExit(
+                fail(f"--box {one!r}: say a coordinate and two numbers, as in --box 'lat 33 34'.")
+            ) from None
+    return lower, upper
+
+
 def series_command(
     place: Place,
     column: Annotated[str | None, typer.Argument(help="Whose values to count apart; left out: all events.")] = None,
     every: Annotated[
         str | None, typer.Option(metavar="4w|1mo|1q|1y", help="Length of a step; left out: a tick.")
     ] = None,
+    box: _Box = None,
     csv: _Csv = False,
     output: _Output = None,
     simulate: Simulate = False,
@@ -113,12 +121,15 @@ def series_command(
     A step has the error of its own difference. Do not add up the errors of ticks, which share noise.
 
     Example: synthstream series stream.toml "Supervisor District" --every 4w -o districts.csv
+
+    Of a stream of points: synthstream series stream.toml --box "lat 33 34" --box "lon -118 -117" --every 1mo
     """
     from synthstream.publish.published import releases
 
     form = format_of(None, output, place=place)
     found = releases(place, simulate=simulate)
-    series = found.series(column, every=every)
+    lower, upper = _bounds(box or [])
+    series = found.series(column, every=every, lower=lower, upper=upper)
     _give(series, output, form, csv=csv, stamped=not found.last.secure)
 
 

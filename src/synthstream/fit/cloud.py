@@ -154,6 +154,18 @@ class Cloud:
         """Masses over the nodes of every level, the root's first."""
         return _sums(self.held)
 
+    def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
+        """By level, the mass of each node without shrinkage, and its standard error; of at most so many levels.
+
+        A half has half of its node, and half of left minus right: so half of both errors.
+        """
+        variance, found = np.array([self.total_variance]), list[tuple[FloatArray, FloatArray]]()
+        errors = [*_by_level(self.plain_errors), np.zeros(self.plain.size)]
+        for mass, error in zip(_sums(self.plain)[:levels], errors, strict=False):
+            found.append((mass, np.sqrt(variance)))
+            variance = np.repeat((variance + error) / 4, 2)
+        return found
+
     def mass(self, inside: FloatArray) -> tuple[float, float]:
         """Mass of a region, and its standard error.
 

@@ -15,28 +15,15 @@ which goes left or right on its own: where it is larger than the noise, an epoch
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numba
 import numpy as np
 
+from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
 from synthstream.workload import FloatArray, IntArray
-
-# An estimated variance counts as real only beyond this number of standard deviations of its own noise, where all nodes
-# of a level are read.
-CAUTION = 3.0
-# The square of a Laplace draw has a variance of 5 times its squared mean.
-_SQUARE = 5.0
-# For error bars, variances are taken to be this number of standard deviations higher than estimated.
-_LIKELY = 1.0
-# Classes of nodes by precision, from 2^-8 and less to 2^24 and more.
-_CLASSES = 33
-# Variance of a ratio between -1 and 1 of which nothing is known.
-_UNKNOWN = 1 / 3
 
 
 class NodeReading(NamedTuple):
@@ -82,7 +69,13 @@ class Estimate(NamedTuple):
 
 
 def masses(
-    spans: Sequence[Span], *, depth: int, dimension: int, shrink: bool = True, caution: float = CAUTION
+    spans: Sequence[Span],
+    *,
+    depth: int,
+    dimension: int,
+    shrink: bool = True,
+    caution: float = CAUTION,
+    since: int = 0,
 ) -> Estimate:
     """Mass of every cell over all epochs.
 
@@ -93,14 +86,16 @@ def masses(
         shrink: whether differences are weighed against noise and each other; otherwise each epoch is taken as it was
             read (theorem ``points-accuracy``).
         caution: a variance counts as real only beyond this number of standard deviations of its own noise.
+        since: number of first epochs that inform the others, but whose own mass does not count; less than all.
 
     Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
     """
     mass = np.array([[max(span.events, 0.0)] for span in spans])
     last, moved, errors = max(float(mass[-1, 0]), 1e-9), 0.0, np.zeros(2**depth)
-    epochs = [*_told_apart(spans, depth), 1]
+    epochs = [*_told_apart(spans, depth, since), len(spans) - since + 1 if since else 1]
     if epochs[0] < len(spans):
-        mass, spans = np.concatenate([mass[: 1 - epochs[0]].sum(axis=0)[None], mass[1 - epochs[0] :]]), _merged(spans, epochs[0])
+        done = len(spans) - epochs[0] + 1
+        mass, spans = np.concatenate([mass[:done].sum(axis=0)[None], mass[done:]]), _merged(spans, epochs[0])
     ratios, work = list[FloatArray](), _Work(epochs, depth)
     for level in range(depth):
         above = ratios[level - dimension] if shrink and level >= dimension else np.zeros((len(spans), 1))
@@ -121,12 +116,13 @@ def masses(
             ratios[level - dimension] = np.empty((0, 0))  # no longer needed
         fewer = len(spans) - epochs[level + 1]
         mass, spans, ratios = halves, _merged(spans, epochs[level + 1]), [r[fewer:] for r in ratios]
-    return Estimate(mass.sum(axis=0), errors, moved)
+    return Estimate((mass[1:] if since else mass).sum(axis=0), errors, moved)
 
 
-def _told_apart(spans: Sequence[Span], depth: int) -> list[int]:
+def _told_apart(spans: Sequence[Span], depth: int, since: int) -> list[int]:
     """By level, how many epochs are left if the first ones that have no reading from it on are taken together."""
-    deepest = [max(span.readings, default=-1) for span in spans[:-1]] + [depth]
+    among = spans[: since or -1]
+    deepest = [max(span.readings, default=-1) for span in among] + [depth] * (len(spans) - len(among))
     firsts = (next(e for e, deep in enumerate(deepest) if deep >= level) for level in range(depth))
     return [len(spans) - max(first, 1) + 1 for first in firsts]
 
@@ -151,7 +147,7 @@ class _Work:
         self._newest, self._apart = np.empty(2**depth), np.empty(2 ** max(depth - 1, 0))
 
     def halves(self, level: int) -> FloatArray:
-        """For the masses of the halves of a level's nodes, shape ``(epochs, 2**(level + 1))``; of the last, for good."""
+        """For the masses of the halves of a level's nodes, shape ``(epochs, 2**(level + 1))``."""
         epochs, nodes = self._epochs[level + 1], 2 ** (level + 1)
         flat = np.empty(epochs * nodes) if level + 1 == self._depth else self._turns[level % 2][: epochs * nodes]
         return flat.reshape(epochs, nodes)
@@ -164,7 +160,7 @@ class _Work:
     def apart(self, r: FloatArray) -> FloatArray:
         """How far the ratios of the newest two epochs are apart, node by node."""
         found = np.subtract(r[-1], r[-2], out=self._apart[: r.shape[1]])
-        return np.abs(found, out=found)
+        return np.asarray(np.abs(found, out=found))
 
 
 class _Known(NamedTuple):
@@ -232,7 +228,7 @@ def _plain(mass: FloatArray, known: _Known) -> _Halved:
     noise = sum(np.where(unknown, 0.0, known.variance))
     share = np.where(unknown, 0.0, np.minimum(known.share, 1.0)[:, None])
     unread = ((1 - share) * mass).sum(axis=0)
-    return _Halved(r, noise + _UNKNOWN * unread**2, slope=0.0, chance=False, left=_UNKNOWN, newest=0.0)
+    return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, chance=False, left=UNKNOWN, newest=0.0)
 
 
 def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float) -> _Halved:
@@ -244,12 +240,12 @@ def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: flo
     variance = np.maximum(known.variance, 1e-9)
     counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
     y, noise = _observed(known.differences, variance, counted)
-    slope = _slope(y, noise, ancestors)
-    guess = ancestors * slope
-    x, left, newest = _smoothed(y - guess, noise, caution)
+    factor = slope(y, noise, ancestors)
+    guess = ancestors * factor
+    x, left, newest = smoothed(y - guess, noise, caution)
     r, error = _blended(y, x + guess, mass, counted, variance, left, newest)
     own = known.unread
-    return _Halved(r, error, slope=slope, chance=True, left=float(left[own]), newest=float(newest[own]))
+    return _Halved(r, error, slope=factor, chance=True, left=float(left[own]), newest=float(newest[own]))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -330,125 +326,3 @@ def _placed(mass, at, ratios, errors, r, halves, error):  # type: ignore[no-unty
             halves[to, 2 * i + 1] = (halves[to, 2 * i + 1] if again else 0.0) + (m - half)
             if e >= kept:
                 r[e - kept, i] = x
-
-
-def _slope(y: FloatArray, noise: FloatArray, guess: FloatArray) -> float:
-    """Factor by which ancestors predict a level: least squares, between 0 and 1."""
-    top, bottom = (float(total) for total in _products(y, noise, guess))
-    if bottom <= 0:
-        return 0.0
-    # sd of the estimate is 1 / sqrt(bottom)
-    return min(max((top - math.sqrt(bottom)) / bottom, 0.0), 1.0)
-
-
-@numba.njit(cache=True, nogil=True)
-def _products(y, noise, guess):  # type: ignore[no-untyped-def]
-    """Weighted sums of y times guess, and of guess squared."""
-    top = bottom = 0.0
-    for e in range(y.shape[0]):
-        for i in range(y.shape[1]):
-            weighted = guess[e, i] / noise[e, i]
-            top += weighted * y[e, i]
-            bottom += weighted * guess[e, i]
-    return top, bottom
-
-
-def _smoothed(y: FloatArray, noise: FloatArray, caution: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Estimates of a random walk over epochs from noisy values, shape ``(epochs, nodes)``. Also, roughly, the variance
-    that remains in all epochs together, and in the newest epoch's own step, shapes ``(nodes,)``.
-    """
-    none = np.zeros(y.shape[1])
-    known = [e for e in range(len(y)) if np.isfinite(noise[e]).any()]
-    if not known:
-        return np.zeros_like(y), none + _UNKNOWN, none
-    walk = _walk(y, noise, known, caution)
-    prior, highest = _prior(y, noise, known, caution)
-    left = 1 / (1 / highest + (1 / noise[known]).sum(axis=0))
-    if walk == 0 and not prior.any():
-        return np.zeros_like(y), left, none
-    out = _kalman(y, noise, prior, walk)
-    return out, left, none if walk == 0 else 1 / (1 / walk + 1 / noise[-1])
-
-
-@numba.njit(cache=True, nogil=True)
-def _kalman(y, noise, prior, walk):  # type: ignore[no-untyped-def]
-    """Filter forward, smooth backward, node by node."""
-    epochs, nodes = y.shape
-    out, means, variances = np.empty_like(y), np.empty(epochs), np.empty(epochs)
-    for i in range(nodes):
-        mean, variance = 0.0, prior[i]
-        for e in range(epochs):
-            if e > 0:
-                variance += walk
-            gain = variance / (variance + noise[e, i]) if variance > 0 else 0.0
-            mean += gain * (y[e, i] - mean)
-            variance *= 1.0 - gain
-            means[e], variances[e] = mean, variance
-        out[epochs - 1, i] = mean
-        for e in range(epochs - 2, -1, -1):
-            reach = variances[e] + walk
-            back = variances[e] / reach if reach > 0 else 1.0
-            out[e, i] = means[e] + back * (out[e + 1, i] - means[e])
-    return out
-
-
-def _walk(y: FloatArray, noise: FloatArray, known: Sequence[int], caution: float) -> float:
-    """Variance of a step of the walk, from differences between neighbouring epochs."""
-    pairs = np.array(list(pairwise(known)), dtype=np.int64).reshape(-1, 2)
-    excess, weights, squares = (float(total) for total in _changes(y, noise, pairs))
-    if weights <= 0:
-        return 0.0
-    return max(0.0, (excess - caution * math.sqrt(_SQUARE * squares)) / weights)
-
-
-@numba.njit(cache=True, nogil=True)
-def _changes(y, noise, pairs):  # type: ignore[no-untyped-def]
-    """Sums over nodes and pairs of epochs, each weighted by its squared precision: squared changes less noise; the
-    weights; the squares of weighted noise.
-    """
-    excess = weights = squares = 0.0
-    for k in range(pairs.shape[0]):
-        a, b = pairs[k, 0], pairs[k, 1]
-        for i in range(y.shape[1]):
-            explained = noise[a, i] + noise[b, i]
-            if explained < np.inf:
-                precision = 1.0 / explained
-                change = y[b, i] - y[a, i]
-                excess += precision * precision * (change * change - explained)
-                weights += precision * precision
-                squares += precision * precision
-    return excess, weights, squares
-
-
-def _prior(y: FloatArray, noise: FloatArray, known: Sequence[int], caution: float) -> tuple[FloatArray, FloatArray]:
-    """Variance of a node's ratio around its guess, by moments over nodes of like precision, and the highest that the
-    readings allow; shape ``(nodes,)``.
-    """
-    bins, excess, number, squares = _pooled(y, noise, np.array(known))
-    spread = np.sqrt(_SQUARE * squares)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        low = np.where(number > 0, (excess - caution * spread) / number, 0.0)
-        high = np.where(number > 0, (excess + _LIKELY * spread) / number, _UNKNOWN)
-    return np.clip(low, 0.0, 1.0)[bins], np.clip(high, 1e-12, _UNKNOWN)[bins]
-
-
-@numba.njit(cache=True, nogil=True)
-def _pooled(y, noise, known):  # type: ignore[no-untyped-def]
-    """Class of each node by the precision of its pooled ratio, in powers of two; by class, the sum of squared
-    ratios less noise, the number of nodes, the sum of squared noise.
-    """
-    nodes = y.shape[1]
-    bins, excess = np.zeros(nodes, dtype=np.int64), np.zeros(_CLASSES)
-    number, squares = np.zeros(_CLASSES), np.zeros(_CLASSES)
-    for i in range(nodes):
-        precision = weighted = 0.0
-        for e in known:
-            precision += 1.0 / noise[e, i]
-            weighted += y[e, i] / noise[e, i]
-        if precision > 0:
-            bins[i] = min(max(math.frexp(precision)[1] - 1 + 8, 0), _CLASSES - 1)
-            explained, ratio = 1.0 / precision, weighted / precision
-            excess[bins[i]] += ratio * ratio - explained
-            number[bins[i]] += 1.0
-            squares[bins[i]] += explained * explained
-    return bins, excess, number, squares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from synthstream.release.release import Release, chain_head, seed_of
 from synthstream.release.series import counted, lines, running
 from synthstream.schema.clock import Clock, written
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.contract import Models, Synthesizer
+from synthstream.synthesizers.contract import Models, Synthesizer, Windowed
 from synthstream.synthesizers.segments import Resumed, Segment, whole
 from synthstream.synthesizers.succession import carried_covariance, carried_model, carried_reading, promise_of
 from synthstream.workload import FloatArray, Workload
@@ -202,6 +203,17 @@ class Builder:
         """What was measured up to a tick, as a window asks for it."""
         return Past(self, self._config.clock, last, at=last)
 
+    def between(self, first: int, last: int, *, newest: int) -> tuple[Windowed, str]:
+        """What is known of the events of some ticks, and the hash that it has in place of a chain head."""
+        head = hashlib.sha256(f"between {self.previous(first)} {self.previous(last + 1)}".encode()).hexdigest()
+        made = self.synthesizer(last).first
+        return made.window(self.past(last), first, last, newest=newest, seed=seed_of(head, "fit")), head
+
+    def _since(self, tick: int, then: int) -> Model:
+        """What came after a tick, up to another one."""
+        model: Model = self.between(then + 1, tick, newest=tick)[0].model
+        return model
+
     def counted(self, first: int, last: int, *, at: int | None = None) -> Measured:
         """What was counted in some ticks: see :func:`synthstream.release.series.counted`. Of a stream of tables.
 
@@ -300,6 +312,7 @@ class Builder:
             released=committed.released,
             covariance=None if config.workload is None else partial(self.covariance, at=tick),
             carried=partial(self.carried, at=tick) if config.cuts else None,
+            since=None if config.workload is not None or self._first.no_window else partial(self._since, tick),
             **({} if config.workload is None else {"counted": partial(self._series, tick)}),
             replicates=partial(self._replicates, tick, model),
             dated=config.edition > 1,

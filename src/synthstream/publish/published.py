@@ -23,12 +23,13 @@ from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import ParquetSink, as_published
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
-from synthstream.publish.windows import window
+from synthstream.publish.windows import masses_by_step, window
 from synthstream.release.comparing import between_spans
+from synthstream.release.places import Bounds
 from synthstream.release.release import Release
 from synthstream.release.rows import weight_name
 from synthstream.release.series import Step, lines, only, steps
-from synthstream.release.window import Moment, Window, moment_of
+from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
@@ -141,12 +142,12 @@ class Releases:
             )
         return self._read(min(ended - 1, newest))
 
-    def between(self, start: Moment, end: Moment) -> Window:
-        """Rows and tables of the events from one moment to before another, widened to whole ticks.
+    def between(self, start: Moment, end: Moment) -> Window | PointWindow:
+        """Rows, and tables or masses, of the events from one moment to before another, widened to whole ticks.
 
         ``measured`` is the difference of two measurements, and ``stderr`` its standard error. The rows are fitted to
         it: near the shares of all events up to ``end``, and elsewhere where the difference stands out of its noise. The
-        same window always gives the same rows.
+        same window always gives the same rows. Of a stream of points there are points, ``mass`` and ``mean``.
 
         Args:
             start, end: as in :meth:`at`.
@@ -166,7 +167,14 @@ class Releases:
         """Of the noise, between any two ticks up to this one: see :meth:`Builder.covariance`. Public facts alone."""
         return partial(self._builder(tick).covariance, at=tick)
 
-    def series(self, column: str | None = None, *, every: str | None = None) -> pl.DataFrame:
+    def series(
+        self,
+        column: str | None = None,
+        *,
+        every: str | None = None,
+        lower: Bounds | None = None,
+        upper: Bounds | None = None,
+    ) -> pl.DataFrame:
         """What was counted in each step, with its error: by tick, or by week, month, quarter or year.
 
         A number is what was counted in the step: an event that came late counts where it came. Months, quarters and
@@ -181,7 +189,7 @@ class Releases:
             every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``; left out: one tick. With
                 delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an epoch, or a
                 part of one, from ``start`` to ``end``.
-
+            lower, upper: of a stream of points, the box whose events to count, as in ``mass``; left out: all events.
         Returns:
             A line for each step, and value: ``start`` and ``end`` on the stream's own wall clock; ``value``, if there
             is a column; ``measured`` and its standard error ``stderr``, null if not known. With ``every``, also
@@ -189,11 +197,15 @@ class Releases:
 
         Raises:
             SchemaError: there is no such column, or no table of it alone.
-            NotReleased: nothing is released, or such steps are not known, or these are releases of points.
+            NotReleased: nothing is released, or such steps are not known.
             SinkError: a release is not what this stream published.
 
         Example: ``releases.series("zone", every="1mo")``
         """
+        if self.config.workload is None:
+            return self._masses(column, every, lower or {}, upper or {})
+        if lower or upper:
+            raise SchemaError("series: a box is of streams of points; ask between(...).mass(lower, upper)")
         marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
         for (first, _, whole), counted in self._counted(every):
             tables = counted.workload.marginals
@@ -253,11 +265,20 @@ class Releases:
         both = both.with_columns(difference=pl.col("measured") - pl.col("measured_then"), stderr_difference=error)
         return both.rename({"measured_then": "then"}).with_columns(z=pl.col("difference") / pl.col("stderr_difference"))
 
+    def _masses(self, column: str | None, every: str | None, lower: Bounds, upper: Bounds) -> pl.DataFrame:
+        if column is not None:
+            raise SchemaError("series: a stream of points has no table of a column; name a box by lower and upper")
+        builder, spans = self._builder(newest := self._newest()), steps(self.config.clock, every, newest=newest)
+        for step in spans:
+            self._check(builder, step.last)
+        found = masses_by_step(self.config, builder, spans, lower, upper, newest=newest)
+        return found if every else found.drop("whole")
+
     def _counted(self, every: str | None) -> Iterator[tuple[Step, Measured]]:
         """Each step, and what was counted in it; each release is checked."""
         newest = self._newest()
         if self.config.workload is None:
-            raise NotReleased("series: a stream of points has no tables; ask single releases for mass(lower, upper)")
+            raise NotReleased("counts: a stream of points has no tables; ask series() for the events in a box")
         builder = self._builder(newest)
         for step in steps(self.config.clock, every, newest=newest):
             self._check(builder, step.last)

@@ -1,27 +1,31 @@
-"""Rows and tables of the events between two moments, from what was measured up to each: last month, not everything.
+"""What is known of the events between two moments, from what was measured up to each: last month, not everything.
 
 All of it is post-processing of what was published, and needs no state.
 """
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import NotReleased
 from synthstream.fit.population import Population
+from synthstream.measured import Measured
 from synthstream.publish.building import Builder
-from synthstream.release.release import seed_of
-from synthstream.release.window import Moment, Window, ticks_between
+from synthstream.release.places import Bounds
+from synthstream.release.series import Step
+from synthstream.release.window import Moment, PointWindow, Window, ticks_between
 from synthstream.synthesizers.succession import not_recorded
 
 
-def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *, newest: int) -> Window:
-    """Rows and tables of the events from ``start`` to before ``end``, widened to whole ticks.
+def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *, newest: int) -> Window | PointWindow:
+    """Rows, and tables or masses, of the events from ``start`` to before ``end``, widened to whole ticks.
 
     Args:
         start, end: moments; see :func:`moment_of`.
@@ -29,36 +33,56 @@ def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *
     Raises:
         NotReleased: not all of it has been released, or streams of this kind have no windows, or not this one.
     """
-    made = builder.newest.first
+    return window_of(config, builder, *ticks_between(config.clock, start, end, newest=newest), newest=newest)
+
+
+def window_of(config: StreamConfig, builder: Builder, first: int, last: int, *, newest: int) -> Window | PointWindow:
+    """The same, of some ticks."""
+    config, made = config.at(last), builder.synthesizer(last).first
     if made.no_window:
         raise NotReleased(
             f'between: streams of kind = "{config.synthesizer.kind}" have no windows: {made.no_window}. Take a release '
-            'as a whole; a stream of kind = "table" has windows.'
+            'as a whole; streams of kind = "table" and "points" have windows.'
         )
-    first, last = ticks_between(config.clock, start, end, newest=newest)
-    config, made = config.at(last), builder.synthesizer(last).first
-    before, after = builder.previous(first), builder.previous(last + 1)
-    head = hashlib.sha256(f"between {before} {after}".encode()).hexdigest()
-    past = builder.past(last)
     cuts = {"cuts": config.cuts} if config.cuts else {}
-    found = made.window(past, first, last, newest=newest, seed=seed_of(head, "fit"))
+    found, head = builder.between(first, last, newest=newest)
+    chain = {"previous": builder.previous(first), "head": head}
+    facts: dict[str, Any] = {
+        "name": config.name,
+        "schema": config.schema,
+        "start": config.clock.boundary(first),
+        "end": config.clock.boundary(last + 1),
+        "facts": {"claim": builder.claim_at(last), "chain": chain, **cuts},
+        "secure": builder.secure,
+        "released": np.zeros(0, dtype=np.int64),
+        "measured": found.measured,
+        "first": first,
+    }
+    if not isinstance(found.measured, Measured):
+        return PointWindow(model=found.model, **facts)
     model, workload = found.model, found.measured.workload if made.tables is None else made.tables.workload
-    if first < past.cut:  # of tables: rows have no value in a column that was not recorded when the window begins
+    if first < builder.cut_before(last):  # rows have no value in a column that was not recorded when it begins
         codes = model.codes.astype(np.int32)
         for life in config.lives[len(config.at(first).lives) :]:
             codes = not_recorded(life, codes)
         model = replace(Population.of(workload, codes), weights=model.weights)
-    return Window(
-        name=config.name,
-        schema=config.schema,
-        workload=workload,
-        measured=found.measured,
-        model=model,
-        start=config.clock.boundary(first),
-        end=config.clock.boundary(last + 1),
-        facts={"claim": builder.claim_at(last), "chain": {"previous": before, "head": head}, **cuts},
-        secure=builder.secure,
-        released=np.zeros(0, dtype=np.int64),
-        covariance=partial(builder.covariance, at=last),
-        first=first,
-    )
+    return Window(workload=workload, model=model, covariance=partial(builder.covariance, at=last), **facts)
+
+
+def masses_by_step(
+    config: StreamConfig, builder: Builder, spans: Iterable[Step], lower: Bounds, upper: Bounds, *, newest: int
+) -> pl.DataFrame:
+    """Events of a stream of points that came into a box in each step: ``start``, ``end``, ``measured``, ``stderr`` and
+    ``whole``.
+    """
+    found = []
+    for first, last, whole in spans:
+        of_step = window_of(config, builder, first, last, newest=newest)
+        if not isinstance(of_step, PointWindow):
+            raise TypeError("masses in each step are those of a stream of points")
+        mass, stderr = of_step.mass(lower, upper)
+        ends = of_step.start.replace(tzinfo=None), of_step.end.replace(tzinfo=None)
+        found.append((*ends, mass, stderr, whole))
+    columns = ["start", "end", "measured", "stderr", "whole"]
+    kinds = [pl.Datetime("us"), pl.Datetime("us"), pl.Float64(), pl.Float64(), pl.Boolean()]
+    return pl.DataFrame(found, schema=list(zip(columns, kinds, strict=True)), orient="row")

@@ -72,6 +72,11 @@ def compared(now: Tables, earlier: Tables, columns: Sequence[str] | str | None) 
         measured=new["measured"] - old["measured"],
         stderr=pl.Series(np.repeat(stderr, workload.lengths)),
     )
+    return ordered(frame)
+
+
+def ordered(frame: pl.DataFrame) -> pl.DataFrame:
+    """With ``z`` and ``beyond_noise`` beside ``measured`` and ``stderr``; what stands out most comes first."""
     known = pl.col("stderr").is_not_nan() & pl.col("measured").is_not_null()
     frame = frame.with_columns(pl.when(known).then(pl.col("measured", "stderr")))
     frame = frame.with_columns(z=pl.when(pl.col("stderr") > 0).then(pl.col("measured") / pl.col("stderr")))

@@ -14,6 +14,7 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
+from synthstream.release.comparing import ordered
 from synthstream.release.models import Model
 from synthstream.release.places import check_box
 from synthstream.release.release import Release, seed_of
@@ -44,6 +45,9 @@ class Masses(Model, Protocol):
 
     def points(self, n: int, rng: np.random.Generator) -> CodeArray:
         """Codes of ``n`` points, shape ``(n, columns)``."""
+
+    def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
+        """By level, at most so many: what was read of each node, and its standard error."""
 
     def mass(self, inside: FloatArray) -> tuple[float, float]:
         """Mass of a region, given by the part of each node of any level that lies in it, and its standard error."""
@@ -89,15 +93,19 @@ class PointRelease(Release):
         levels = [self._nodes(level, mass) for level, mass in enumerate(self.model.levels()[: _LISTED + 1])]
         return pl.concat(levels).with_columns(**self._dates())
 
-    def _nodes(self, level: int, mass: FloatArray) -> pl.DataFrame:
-        number = np.arange(mass.size)
+    def _places(self, level: int) -> pl.DataFrame:
+        """The nodes of a level, and the range of each in every column."""
+        number = np.arange(2**level)
         partition = self.model.partition
         low = partition.codes(number << partition.depth - level)
         high = partition.codes((number + 1 << partition.depth - level) - 1)
-        data = {"level": np.full(mass.size, level), "node": number}
+        data = {"level": np.full(number.size, level), "node": number}
         for i, column in enumerate(self.coordinates):
             data |= {f"{column.name} from": column.at(low[:, i]), f"{column.name} to": column.at(high[:, i] + 1)}
-        found = pl.DataFrame(data).with_columns(count=pl.Series(mass))
+        return pl.DataFrame(data)
+
+    def _nodes(self, level: int, mass: FloatArray) -> pl.DataFrame:
+        found = self._places(level).with_columns(count=pl.Series(mass))
         known = self.measured
         sides = {"": known.came, " away": known.gone} if isinstance(known, TurnstileMeasured) else {"": known}
         for side, measured in sides.items():
@@ -107,6 +115,36 @@ class PointRelease(Release):
                 pl.Series(f"stderr{side}", np.full(mass.size, stderr)).fill_nan(None),
             )
         return found
+
+    def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:
+        """What has come, or gone, since an earlier release of the stream, by node of the tree down to level 12.
+
+        Args:
+            earlier: a release of the same stream.
+            columns: a stream of points has no tables; leave it out.
+
+        Returns:
+            One row per node: ``level``, ``node`` and its ranges as in :attr:`tables`; ``then`` and ``now``, its masses
+            in both, and their ``difference``; ``measured``, what was read of the events between them, its ``stderr``
+            and ``z``, one divided by the other; ``beyond_noise``, whether z is beyond 3 either way. Largest z first.
+            ``stderr`` is that of the noise between the two and of what no reading has divided.
+
+        Raises:
+            SchemaError: they are not of one stream, or not in this order, or such differences are not known.
+        """
+        then = self._comparable(earlier)
+        if columns is not None or self.since is None:
+            raise SchemaError(
+                "compare: a stream of points has no tables of columns; leave them out"
+                if columns is not None
+                else "compare: the error of such a difference is not known; ask both releases for mass(lower, upper)"
+            )
+        levels = zip(self.model.levels(), then.model.levels(), self.since(then.tick).known(_LISTED + 1), strict=False)
+        found = [
+            self._places(level).with_columns(then=old, now=new, difference=new - old, measured=known, stderr=stderr)
+            for level, (new, old, (known, stderr)) in enumerate(levels)
+        ]
+        return ordered(pl.concat(found))
 
     @property
     def coordinates(self) -> tuple[Coordinate, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import polars as pl
@@ -51,6 +51,7 @@ class Release(ABC):
         covariance: see :meth:`synthstream.publish.building.Builder.covariance`; ``None`` for a stream of points.
         carried: a release from before a cut over the columns of this one; ``None`` if there was no cut.
         counted: makes :attr:`series`; ``None`` for a stream of points, and for a window.
+        since: masses of the events after an earlier tick, of a stream of points; ``None`` where they are not known.
         replicates: rows fitted again, as often as it is told: see
             :meth:`synthstream.synthesizers.contract.Synthesizer.replicates`; ``None`` for a window.
         dated: whether it publishes its series, and dates in its tables: streams that began before do not.
@@ -70,6 +71,7 @@ class Release(ABC):
     covariance: Callable[[int, int], FloatArray] | None = None
     carried: Callable[[Release], Release] | None = None
     counted: Callable[[], pl.DataFrame] | None = None
+    since: Callable[[int], Any] | None = None
     replicates: Callable[[int], list[RowModel]] | None = None
     dated: bool = False
 
@@ -159,11 +161,29 @@ class Release(ABC):
     def _made(self, n: int | None, rng: np.random.Generator) -> pl.DataFrame:
         """Rows of the model; ``n`` of them, or as many as it has."""
 
-    def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:  # noqa: ARG002
-        """What has changed since an earlier release. Streams of points have no tables to compare."""
-        raise SchemaError(
-            "compare: a stream of points has no tables; ask both releases for mass(lower, upper) of a box"
-        )
+    @abstractmethod
+    def compare(self, earlier: Release, columns: Sequence[str] | str | None = None) -> pl.DataFrame:
+        """What has changed since an earlier release of the stream."""
+
+    def _comparable(self, then: Release) -> Release:
+        """The earlier release, over the columns of this one."""
+        if not isinstance(then, Release):
+            raise TypeError(f"compare: takes an earlier release, not {type(then).__name__}")
+        if type(then) is not type(self):
+            raise SchemaError(
+                f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
+                f"{type(then).__name__}"
+            )
+        ours, theirs = (len(release.facts.get("cuts", ())) for release in (self, then))
+        later = self.name == then.name and ours < theirs
+        one = later or (self.name == then.name and began_as(self.facts, then.facts, schema=then.schema.hash))
+        earlier = self.carried(then) if one and ours > theirs and self.carried is not None else then
+        if not one or not (later or self.schema.hash == earlier.schema.hash):
+            raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
+        if later or then.tick >= self.tick:
+            order = f"tick {then.tick} is not earlier than tick {self.tick}"
+            raise SchemaError(f"compare: {order}; ask the later one, as in later.compare(earlier)")
+        return earlier
 
     @abstractmethod
     def table(
@@ -341,28 +361,7 @@ class TableRelease(Located, Release):
 
         Example: ``release.compare(releases.at("2015-01-01"), ["zone"])``
         """
-        return compared(self, self._comparable(earlier), columns)
-
-    def _comparable(self, then: Release) -> TableRelease:
-        if not isinstance(then, Release):
-            raise TypeError(f"compare: takes an earlier release, not {type(then).__name__}")
-        if not isinstance(then, TableRelease) or type(then) is not type(self):
-            raise SchemaError(
-                f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
-                f"{type(then).__name__}"
-            )
-        ours, theirs = (len(release.facts.get("cuts", ())) for release in (self, then))
-        later = self.name == then.name and ours < theirs
-        one = later or (self.name == then.name and began_as(self.facts, then.facts, schema=then.schema.hash))
-        earlier = self.carried(then) if one and ours > theirs and self.carried is not None else then
-        if not one or not isinstance(earlier, TableRelease) or not (later or self.schema.hash == earlier.schema.hash):
-            raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
-        if later or then.tick >= self.tick:
-            raise SchemaError(
-                f"compare: tick {then.tick} is not earlier than tick {self.tick}; ask the later one, as in "
-                "later.compare(earlier)"
-            )
-        return earlier
+        return compared(self, cast(TableRelease, self._comparable(earlier)), columns)
 
     @cached_property
     def tables(self) -> pl.DataFrame:

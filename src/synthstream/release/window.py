@@ -8,26 +8,22 @@ from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 from synthstream.errors import NotReleased
-from synthstream.release.release import TableRelease
+from synthstream.release.points import PointRelease
+from synthstream.release.release import Release, TableRelease
 from synthstream.schema.clock import Clock, written
 
 Moment = str | date
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Window(TableRelease):
-    """Rows and tables of the events of some ticks alone. Never published; a pure function of what was.
-
-    ``measured`` in its tables is the difference of two measurements, and ``stderr`` that difference's own, from the
-    covariance of the counters. It has rows, tables, comparison and display as a release has.
+class Spanning(Release):
+    """What is known of the events of some ticks alone. Never published; a pure function of what was.
 
     Args:
         first: its first tick; ``tick`` is its last one.
     """
 
     first: int
-
-    running: ClassVar[bool] = False
 
     @property
     def about(self) -> str:
@@ -36,6 +32,26 @@ class Window(TableRelease):
     def manifest(self) -> dict[str, Any]:
         """See :meth:`Release.manifest`; ``since`` is the first tick."""
         return {**super().manifest(), "since": self.first}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Window(Spanning, TableRelease):
+    """Rows and tables of the events of some ticks alone.
+
+    ``measured`` in its tables is the difference of two measurements, and ``stderr`` that difference's own, from the
+    covariance of the counters. It has rows, tables, comparison and display as a release has.
+    """
+
+    running: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PointWindow(Spanning, PointRelease):
+    """Points of the events of some ticks alone, masses of boxes and means.
+
+    Masses rest on epochs of the number of events that began in the window, and on the difference of two readings of the
+    one that it cuts; their errors tell what no reading has divided. What passed the gate is in no table of it.
+    """
 
 
 def moment_of(moment: Moment, clock: Clock) -> datetime:

@@ -29,7 +29,7 @@ from synthstream.publish.windows import window
 from synthstream.release.display import card_of_stream
 from synthstream.release.models import Model
 from synthstream.release.release import Release
-from synthstream.release.window import Moment, Window
+from synthstream.release.window import Moment, PointWindow, Window
 from synthstream.schema.clock import due
 from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
@@ -363,7 +363,7 @@ class Stream:
         """Synthetic rows of the newest release. See :meth:`Release.rows`."""
         return self._newest().rows(n, where=where, rng=rng)
 
-    def between(self, start: Moment, end: Moment) -> Window:
+    def between(self, start: Moment, end: Moment) -> Window | PointWindow:
         """See :meth:`Releases.between`."""
         return window(self.config, self._builder, start, end, newest=self._newest().tick)
 

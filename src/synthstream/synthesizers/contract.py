@@ -18,7 +18,7 @@ from synthstream.counts import Counts
 from synthstream.errors import NotReleased
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.gate import Gate
-from synthstream.measured import Measured, Reading
+from synthstream.measured import Reading
 from synthstream.privacy import Claim
 from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release
@@ -95,16 +95,16 @@ class Past(Protocol):
         """When a tick begins, as it is written."""
 
 
-class Windowed(NamedTuple):
+class Windowed(NamedTuple, Generic[R, M]):
     """What is known of the events of some ticks alone.
 
     Args:
         measured: the difference of two measurements, and its error.
-        model: rows fitted to it.
+        model: what was fitted to it.
     """
 
-    measured: Measured
-    model: RowModel
+    measured: R
+    model: M
 
 
 Measure = Literal["epsilon", "mu"]

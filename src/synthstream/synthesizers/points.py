@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -12,8 +12,8 @@ import numpy as np
 from typing_extensions import override
 
 from synthstream.counts import Counts
+from synthstream.errors import NotReleased
 from synthstream.fit.cloud import Cloud
-from synthstream.fit.tree import CAUTION, NodeReading, Span, masses
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
@@ -24,9 +24,9 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import WHOLE, Partition, Shape
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
-from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers import audit_targets
-from synthstream.synthesizers.contract import AuditTargets, History, Models, Piece, R, Synthesizer
+from synthstream.synthesizers.clouds import cloud, cloud_between
+from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, R, Synthesizer, Windowed
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -87,7 +87,6 @@ class _OfEpochs(_OfPoints[E]):
     mechanism: Points | Turnstile
     reading: type[E]
     skips_ticks = True
-    no_window = "its readings begin anew in every epoch of the number of events, so they have no difference"
 
     @staticmethod
     def shape(last: Cloud | None) -> Shape:
@@ -99,6 +98,28 @@ class _OfEpochs(_OfPoints[E]):
 
     def unpack(self, tick: int, released: IntArray) -> E:
         return self.reading.unpack(tick, released)
+
+    @abstractmethod
+    def between(self, before: int, tick: int, history: History[E]) -> Windowed[E, Cloud]:
+        """What is known of the events after a tick, up to another one."""
+
+    @override
+    def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed[E, Cloud]:
+        """See :class:`Synthesizer`. Of one segment: readings of two have nothing in common."""
+        start = past.start
+
+        def history(tick: int) -> E:
+            return cast("E", past.own(start + tick))
+
+        if first < start:
+            raise NotReleased(
+                f"between: the stream began to measure anew at {past.begins(start)}. Ask for windows on either side."
+            )
+        if first > start:
+            found = self.between(first - 1 - start, last - start, history)
+        else:
+            found = Windowed(history(last - start), self.fit(last - start, history, None, {}, seed=seed))
+        return Windowed(replace(found.measured, tick=last), found.model)
 
     @override
     def step(
@@ -130,8 +151,12 @@ class FromNodes(_OfEpochs[TreeMeasured]):
 
     @override
     def fit(self, tick: int, history: History[TreeMeasured], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
-        now = history(tick)
-        return cloud([*(history(t) for t in now.needs), now], self.mechanism)
+        return cloud(_needed(tick, history), self.mechanism)
+
+    def between(self, before: int, tick: int, history: History[TreeMeasured]) -> Windowed[TreeMeasured, Cloud]:
+        then, now = _needed(before, history), _needed(tick, history)
+        found = cloud_between(then, now, self.mechanism)
+        return Windowed(_number(then[-1], now[-1], found), found)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +189,19 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
     def fit(
         self, tick: int, history: History[TurnstileMeasured], last: Cloud | None, models: Models, *, seed: int
     ) -> Cloud:
-        now, side = history(tick), self.mechanism.side
-        came = cloud([*(history(t).came for t in now.came.needs), now.came], side)
-        return came.minus(cloud([*(history(t).gone for t in now.gone.needs), now.gone], side))
+        came, gone = _both(history)
+        side = self.mechanism.side
+        return cloud(_needed(tick, came), side).minus(cloud(_needed(tick, gone), side))
+
+    def between(
+        self, before: int, tick: int, history: History[TurnstileMeasured]
+    ) -> Windowed[TurnstileMeasured, Cloud]:
+        sides, numbers = list[Cloud](), list[TreeMeasured]()
+        for side in _both(history):
+            then, now = _needed(before, side), _needed(tick, side)
+            sides.append(cloud_between(then, now, self.mechanism.side))
+            numbers.append(_number(then[-1], now[-1], sides[-1]))
+        return Windowed(TurnstileMeasured(tick=tick, came=numbers[0], gone=numbers[1]), sides[0].minus(sides[1]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,37 +258,20 @@ def counted_cloud(counts: NodeCounts, partition: Partition) -> Cloud:
     )
 
 
-def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
-    """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
-    now = history[-1]
-    epochs: dict[float, dict[int, NodeReading]] = {}
-    for measured in history:
-        readings = epochs.setdefault(measured.begun, {})
-        for block in measured.blocks:
-            events = measured.total - measured.begun
-            readings[block.level] = NodeReading(block.values, block.variance, events)
-    begins = [*epochs, now.total]
-    by_node = mechanism.schedule.by_node
-    deepest = max(max(r, default=-1) + 1 for r in epochs.values())
-    depth = deepest if by_node else max(mechanism.depth_of(now.total), deepest)
-    spans = [Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)]
-    dimension = mechanism.partition.dimension
-    plain = masses(spans, depth=depth, dimension=dimension, shrink=False)
-    as_proved = isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed"
-    # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
-    caution = 0.0 if by_node else CAUTION
-    fitted = plain if as_proved else masses(spans, depth=depth, dimension=dimension, caution=caution)
-    total = float(fitted.masses.sum())
-    scale = max(now.total, 0.0) / total if total > 0 else 0.0
-    return Cloud(
-        partition=mechanism.partition,
-        masses=fitted.masses * scale,
-        plain=plain.masses * scale,
-        errors=fitted.errors * scale**2,
-        plain_errors=plain.errors * scale**2,
-        total_variance=now.variance,
-        moving=fitted.moving,
-    )
+def _both(history: History[TurnstileMeasured]) -> tuple[History[TreeMeasured], History[TreeMeasured]]:
+    """Both sides of what was measured: what came, and what was taken away."""
+    return lambda tick: history(tick).came, lambda tick: history(tick).gone
+
+
+def _needed(tick: int, history: History[TreeMeasured]) -> list[TreeMeasured]:
+    """All that a tick's estimate needs, in order."""
+    now = history(tick)
+    return [*(history(t) for t in now.needs), now]
+
+
+def _number(then: TreeMeasured, now: TreeMeasured, found: Cloud) -> TreeMeasured:
+    """The number of events between two ticks, as a measurement."""
+    return replace(now, begun=0.0, total=now.total - then.total, variance=found.total_variance, blocks=(), needs=())
 
 
 def _described(mechanism: Points) -> str:

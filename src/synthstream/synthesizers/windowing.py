@@ -20,6 +20,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
+from synthstream.release.models import RowModel
 from synthstream.synthesizers.contract import Past, Synthesizer, Windowed
 from synthstream.workload import Workload
 
@@ -41,7 +42,9 @@ class Fitting(NamedTuple):
 _NEWEST = Fitting()
 
 
-def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST) -> Windowed:
+def of_running_counts(
+    past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST
+) -> Windowed[Measured, RowModel]:
     """Of tables that are all measured at every tick: the difference of running counts."""
     if first < past.cut:
         return _across_a_cut(past, first, last, seed=seed, how=how)
@@ -55,7 +58,7 @@ def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitt
     return Windowed(own, _rows(own, now, seed=seed, how=how))
 
 
-def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting) -> Windowed:
+def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting) -> Windowed[Measured, RowModel]:
     """The same where columns changed within the window: of the tables that were measured before it and at its end."""
     now = _running(_whole(past, last), None)
     before = None if first == 0 else _running(_whole(past, first - 1), now.workload.marginals)
@@ -86,7 +89,7 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
 
 def between_refreshes(
     mechanism: Refreshed, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting = _NEWEST
-) -> Windowed:
+) -> Windowed[Measured, RowModel]:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
     They are widened to whole spans between refreshes of the last segment, except that a window after the newest one
@@ -127,7 +130,7 @@ def between_refreshes(
 
 def of_epochs(
     mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting = _NEWEST
-) -> Windowed:
+) -> Windowed[Measured, RowModel]:
     """Of tables that are measured once an epoch: exact sums of whole epochs, and rows for their pooled estimate.
 
     Raises:
@@ -161,7 +164,7 @@ def of_epochs(
     return Windowed(exact, _rows(replace(pool, tick=last), all_of_it, seed=seed, how=how))
 
 
-def of_batches(made: Synthesizer, past: Past, first: int, last: int) -> Windowed:
+def of_batches(made: Synthesizer, past: Past, first: int, last: int) -> Windowed[Measured, RowModel]:
     """Of ticks whose rows are fitted apart: their number in all, and the rows that were fitted to each of them."""
     if first < past.cut:
         raise NotReleased(

@@ -1,0 +1,102 @@
+"""Masses of points from what was measured: up to a tick, and between two ticks. Post-processing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from synthstream.fit.cloud import Cloud
+from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.fit.walk import CAUTION
+from synthstream.kernel.points import Points
+from synthstream.measured import TreeMeasured
+from synthstream.strategies.levels import Schedule
+
+
+def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
+    """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
+    now = history[-1]
+    return _fitted([*_spans(history).values()], mechanism, now.total, now.total, now.variance)
+
+
+def cloud_between(before: Sequence[TreeMeasured], now: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
+    """Masses of the events between two ticks.
+
+    Epochs that ended before inform the fit alone. The one that was open is divided: what came since is the difference
+    of two readings, where both were taken, and their variances add up.
+
+    Args:
+        before, now: what the estimates of both ticks need, and the ticks' own measurement, in order.
+    """
+    old, new = _spans(before), _spans(now)
+    then, end = before[-1], now[-1]
+    own = [span for begun, span in new.items() if begun > then.begun]
+    if not then.closing:
+        own = [_rest(old[then.begun], new[then.begun]), *own]
+    variance = then.variance + end.variance
+    if mechanism.total is not None:
+        multiplier = mechanism.scale(mechanism.parts[0])
+        variance -= 2 * mechanism.total.covariance(then.tick, end.tick, multiplier=multiplier)
+    spans = [*old.values(), *own]
+    return _fitted(spans, mechanism, end.total - then.total, end.total, max(variance, 0.0), since=len(old))
+
+
+def _rest(before: Span, now: Span) -> Span:
+    """What came in an epoch after it was looked at before."""
+    events, readings = max(now.events - before.events, 0.0), dict[int, NodeReading]()
+    for level, reading in now.readings.items():
+        none = NodeReading(np.zeros(2**level), 0.0, 0.0)
+        past = before.readings.get(level, none)
+        if past.events == reading.events and np.array_equal(past.differences, reading.differences):
+            continue  # nothing was read since
+        missed = abs(now.events - reading.events) + abs(before.events - past.events)
+        variance = reading.variance + past.variance
+        known = np.where(np.isinf(variance), 0.0, reading.differences - past.differences)
+        readings[level] = NodeReading(known, variance, events - missed)
+    return Span(events=events, readings=readings)
+
+
+def _spans(history: Sequence[TreeMeasured]) -> dict[float, Span]:
+    """Epochs by the number of events before them."""
+    now, epochs = history[-1], dict[float, dict[int, NodeReading]]()
+    for measured in history:
+        readings = epochs.setdefault(measured.begun, {})
+        for block in measured.blocks:
+            readings[block.level] = NodeReading(block.values, block.variance, measured.total - measured.begun)
+    begins = [*epochs, now.total]
+    return {
+        before: Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)
+    }
+
+
+def _fitted(
+    spans: Sequence[Span], mechanism: Points, events: float, total: float, variance: float, *, since: int = 0
+) -> Cloud:
+    """Masses that add up to a number of events, of epochs from ``since`` on.
+
+    Args:
+        total: number of events up to the last epoch, which says how deep the tree is.
+        variance: of the noise of ``events``.
+    """
+    by_node = mechanism.schedule.by_node
+    deepest = max(max(span.readings, default=-1) + 1 for span in spans)
+    depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
+    dimension = mechanism.partition.dimension
+    plain = masses(spans[since:], depth=depth, dimension=dimension, shrink=False)
+    as_proved = isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed"
+    # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
+    caution = 0.0 if by_node else CAUTION
+    fitted = plain if as_proved else masses(spans, depth=depth, dimension=dimension, caution=caution, since=since)
+    found = float(fitted.masses.sum())
+    scale = max(events, 0.0) / found if found > 0 else 0.0
+    return Cloud(
+        partition=mechanism.partition,
+        masses=fitted.masses * scale,
+        plain=plain.masses * scale,
+        errors=(plain if since else fitted).errors * scale**2,
+        plain_errors=plain.errors * scale**2,
+        total_variance=variance,
+        moving=fitted.moving,
+    )
