@@ -190,6 +190,7 @@ class Releases:
                 delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an epoch, or a
                 part of one, from ``start`` to ``end``.
             lower, upper: of a stream of points, the box whose events to count, as in ``mass``; left out: all events.
+
         Returns:
             A line for each step, and value: ``start`` and ``end`` on the stream's own wall clock; ``value``, if there
             is a column; ``measured`` and its standard error ``stderr``, null if not known. With ``every``, also
@@ -271,8 +272,7 @@ class Releases:
         builder, spans = self._builder(newest := self._newest()), steps(self.config.clock, every, newest=newest)
         for step in spans:
             self._check(builder, step.last)
-        found = masses_by_step(self.config, builder, spans, lower, upper, newest=newest)
-        return found if every else found.drop("whole")
+        return masses_by_step(self.config, builder, spans, lower, upper, newest=newest).drop([] if every else "whole")
 
     def _counted(self, every: str | None) -> Iterator[tuple[Step, Measured]]:
         """Each step, and what was counted in it; each release is checked."""
