@@ -25,9 +25,10 @@ from synthstream.evaluate.custodian import STAMP, truth_of_tables
 from synthstream.evaluate.custodian_page import custodian_page
 from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
+from synthstream.release.points import PointRelease
 from synthstream.report.association import chance_of, cramers_v, pairs, seen
 from synthstream.report.page import check_place, render, write_page
-from synthstream.report.places import axes_of, grids_of_places
+from synthstream.report.places import axes_of, grid_of_nodes, grids_of_places
 from synthstream.report.public import public_page
 from synthstream.report.recent import _chart
 from synthstream.report.theorems import STATEMENTS
@@ -633,6 +634,21 @@ def test_latitude_and_longitude_are_found_by_name(made: dict[str, StreamConfig])
     columns = made["points"].schema.columns
     assert axes_of(columns) is None
     assert axes_of(columns, any_pair=True) == (0, 1, False)
+
+
+def test_a_map_of_points_tells_its_errors(made: dict[str, StreamConfig], tmp_path: Path) -> None:
+    assert "A cell has a standard error of" in public_page(made["points"], tmp_path / "r.html", progress=quiet)
+    found, last = history_of(made["points"], progress=quiet), Releases(made["points"]).last
+    assert isinstance(last, PointRelease)
+    grid = grid_of_nodes(found, found.nodes(found.newest), last.model)
+    assert grid is not None
+    assert grid.errors is not None
+    assert grid.errors[0].shape == grid.counts.shape
+    assert (grid.errors[0] > 0).all()
+    x, y = last.coordinates
+    for parts, error in ((np.array(grid.counts.shape[::-1]), grid.errors[0]), (np.array([4, 4]), grid.errors[1])):
+        first = {c.name: c.min + (c.max - c.min) / part for c, part in zip((x, y), parts, strict=True)}
+        assert error[0, 0] == pytest.approx(last.mass({}, first)[1])
 
 
 def test_a_template_with_a_missing_value_fails() -> None:

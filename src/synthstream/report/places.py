@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import polars as pl
 from markupsafe import Markup
 
 from synthstream.publish.history import Cells, History, Steps, Tick
+from synthstream.release.points import Masses
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
 from synthstream.report.distributions import Card, labels_of, middle_chart, quantiles
 from synthstream.report.scales import linear, number, ranges
@@ -37,12 +38,14 @@ class Grid:
     Args:
         counts: shape ``(cells up, cells across)``.
         degrees: whether they are longitude and latitude.
+        errors: standard errors in the same shape, and of the boxes of :func:`boxes`; ``None`` if they are not known.
     """
 
     across: Coordinate | Number
     up: Coordinate | Number
     counts: FloatArray
     degrees: bool
+    errors: tuple[FloatArray, FloatArray] | None = None
 
 
 def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, int, bool] | None:
@@ -133,8 +136,13 @@ def _of_cells(view: View, counts: FloatArray) -> Grid:
     return Grid(across=axes[across], up=axes[up], counts=table, degrees=degrees)
 
 
-def grid_of_nodes(found: History, nodes: pl.DataFrame) -> Grid | None:
-    """Two columns of a stream of points; ``None`` if it has but one."""
+def grid_of_nodes(found: History, nodes: pl.DataFrame, model: Masses | None = None) -> Grid | None:
+    """Two columns of a stream of points; ``None`` if it has but one.
+
+    Args:
+        nodes: see :meth:`History.nodes`.
+        model: knows the errors of these nodes.
+    """
     columns = found.config.schema.columns
     axes = axes_of(columns, any_pair=True)
     if axes is None:
@@ -143,7 +151,26 @@ def grid_of_nodes(found: History, nodes: pl.DataFrame) -> Grid | None:
     names = [f"{columns[up].name} from", f"{columns[across].name} from"]
     summed = nodes.group_by(names).agg(pl.col("count").sum()).sort(names)
     shape = (summed[names[0]].n_unique(), summed[names[1]].n_unique())
-    return _grid(columns, axes, summed["count"].to_numpy().reshape(shape), degrees)
+    grid = _grid(columns, axes, summed["count"].to_numpy().reshape(shape), degrees)
+    if model is None or len(columns) > 2:  # of more columns, a cell is several nodes, whose errors go together
+        return grid
+    return replace(grid, errors=_errors(model, nodes.sort("node"), names))
+
+
+def _errors(model: Masses, nodes: pl.DataFrame, names: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
+    """Of each node, by two columns, and of coarse boxes; how far fitting moved a mass counts as error."""
+    level, (up, across) = int(nodes["level"][0]), (nodes[name].to_numpy() for name in names)
+    plain, stderr = model.known(level + 1)[level]
+    each = np.hypot(stderr, model.levels()[level] - plain)
+    if not np.isfinite(each).all():
+        return None
+    rows, places = (np.unique(at) for at in (up, across))
+    inside = [
+        [np.isin(up, i) & np.isin(across, j) for j in np.array_split(places, min(_BOXES, places.size))]
+        for i in np.array_split(rows, min(_BOXES, rows.size))
+    ]
+    coarse = np.array([[model.mass(box.astype(np.float64))[1] for box in line] for line in inside])
+    return each[np.lexsort((across, up))].reshape(rows.size, places.size), coarse
 
 
 def _grid(columns: Sequence[Column], axes: tuple[int, int, bool], counts: FloatArray, degrees: bool) -> Grid:
@@ -168,7 +195,7 @@ def map_of(
         np.where(grid.counts >= _LEAST, grid.counts, 0).tolist(),
         title=f"{what} up to {tick.end:%Y-%m-%d}",
         description=f"{number(float(grid.counts.sum()))} events in {grid.counts.size} cells. The fullest is at "
-        f"{y.title} {north}, {x.title} {east}.",
+        f"{y.title} {north}, {x.title} {east}.{_said(grid)}",
         x=linear(x.min, x.max, tight=True),
         y=linear(y.min, y.max, tight=True),
         aspect=min(max(aspect, 0.25), 4.0),
@@ -180,16 +207,27 @@ def map_of(
     )
 
 
+def _said(grid: Grid) -> str:
+    """What errors of cells say of the map; empty if they are not known."""
+    if grid.errors is None:
+        return ""
+    clear = int((grid.counts > 2 * grid.errors[0]).sum())
+    middle = number(float(f"{np.median(grid.errors[0]):.2g}"))
+    return f" A cell has a standard error of {middle} in the middle; {number(clear)} cells hold more than twice theirs."
+
+
 def boxes(grid: Grid) -> Table:
-    """Events in a few coarse boxes."""
+    """Events in a few coarse boxes, with their standard errors, if they are known."""
     rows = []
     up_cuts = np.array_split(np.arange(grid.counts.shape[0]), min(_BOXES, grid.counts.shape[0]))
     across_cuts = np.array_split(np.arange(grid.counts.shape[1]), min(_BOXES, grid.counts.shape[1]))
-    for i in reversed(up_cuts):
-        for j in across_cuts:
+    for k, i in reversed([*enumerate(up_cuts)]):
+        for m, j in enumerate(across_cuts):
             ranges = (_range(grid.up, i, grid.counts.shape[0]), _range(grid.across, j, grid.counts.shape[1]))
-            rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum())))])
-    return Table(headings=[grid.up.title, grid.across.title, "Events"], rows=rows)
+            error = [] if grid.errors is None else [number(round(float(grid.errors[1][k, m])))]
+            rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum()))), *error])
+    headings = [grid.up.title, grid.across.title, "Events", *([] if grid.errors is None else ["Standard error"])]
+    return Table(headings=headings, rows=rows)
 
 
 def _range(column: Coordinate | Number, cells: Any, size: int) -> str:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
 from synthstream.publish.history import Cells, History, Steps, Tick, history_of
-from synthstream.publish.published import codes_of
+from synthstream.publish.published import Releases, codes_of
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
@@ -189,7 +189,8 @@ def _impossible(found: History) -> int | None:
 
 def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     """What differs for a stream of points."""
-    grid = grid_of_nodes(found, found.nodes(found.newest))
+    newest = Releases(found.config, sink=found.sink).at(found.newest.tick)
+    grid = grid_of_nodes(found, found.nodes(found.newest), newest.model)
     return {
         "total": Total(rows=found.newest.rows),
         "growth": _growth(found.sampled(), [None] * len(found.sampled())),

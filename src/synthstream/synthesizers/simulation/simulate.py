@@ -103,7 +103,8 @@ def _in_epochs(
 
 
 def _points(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) -> dict[int, RowErrors]:
-    """Geometric means over runs whose rates lie within one doubling around the guess.
+    """Over runs whose rates lie within one doubling around the guess: geometric means of distances, which lie around
+    one size, and root mean squares of errors of boxes, which are that of the rare bursts.
 
     Points are measured afresh when their number has grown by a factor, and the error falls then. No guess is so good
     that it tells when, so all times within a doubling count alike.
@@ -115,15 +116,11 @@ def _points(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) 
     return {
         t: RowErrors(
             table_error={},
-            box=_typical([one[t].box for one in each]),
-            distance=_typical([one[t].distance for one in each]),
+            box=math.sqrt(float(np.mean([one[t].box ** 2 for one in each]))),
+            distance=math.exp(float(np.mean(np.log([max(one[t].distance, 1e-12) for one in each])))),
         )
         for t in ticks
     }
-
-
-def _typical(values: Sequence[float]) -> float:
-    return math.exp(float(np.mean(np.log(np.maximum(values, 1e-12)))))
 
 
 def _groups(ticks: Sequence[int], events_per_tick: float) -> list[list[int]]:
