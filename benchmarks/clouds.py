@@ -40,6 +40,7 @@ def points(cloud: Cloud, number: int, dimension: int, seed: int) -> FloatArray:
     if cloud == "clustered":
         cluster = rng.choice(len(_SHARES), size=number, p=_SHARES)
         centres, spreads = _CENTRES[cluster], _SPREADS[cluster]
+        del cluster
     elif cloud == "circles":
         angle, radius = 2 * np.pi * rng.random(number), np.where(rng.random(number) < 0.5, 0.4, 0.4 * 0.667)
         centres = 0.5 + radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -47,7 +48,9 @@ def points(cloud: Cloud, number: int, dimension: int, seed: int) -> FloatArray:
     else:
         time = np.arange(number) / number
         centres, spreads = np.stack([0.2 + 0.6 * time, 0.5 + 0.3 * np.sin(6 * time)], axis=1), np.full(number, 0.03)
-    found = centres + spreads[:, None] * rng.normal(size=(number, 2))
+    found = rng.normal(size=(number, 2))  # in place: memory is measured, too
+    found *= spreads[:, None]
+    found += centres
     if dimension == 3:
         found = np.column_stack([found, 0.5 + spreads * rng.normal(size=number)])
     return np.clip(found[:, :dimension], 0, 1)

@@ -115,8 +115,9 @@ def differences(cells: IntArray, depth: int) -> list[IntArray]:
     """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
     if depth == 0:
         return []
-    nodes = cells.reshape(2**depth, -1).sum(axis=1)
-    found = []
+    nodes, found = cells, list[IntArray]()
+    while nodes.size > 2**depth:
+        nodes = nodes[0::2] + nodes[1::2]
     for _ in range(depth):
         left, right = nodes[0::2], nodes[1::2]
         found.append(left - right)

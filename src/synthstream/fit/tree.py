@@ -291,17 +291,15 @@ def _guessed(mass, ancestors, dimension, slope, chance, left, newest, r, halves,
     """
     epochs, nodes = mass.shape
     kept, told = epochs - r.shape[0], epochs - halves.shape[0]
-    halves[0], error[:] = 0.0, 0.0
+    error[:] = 0.0
     for e in range(epochs):
-        to = max(e - told, 0)
-        if e > told:
-            halves[to] = 0.0
+        out, again = halves[max(e - told, 0)], 0 < e <= told
         for i in range(nodes):
             m = mass[e, i]
             x = min(max(slope * ancestors[e, i >> dimension], -1.0), 1.0) if slope > 0 else 0.0
             half = m * (1.0 + x) / 2.0
-            halves[to, 2 * i] += half
-            halves[to, 2 * i + 1] += m - half
+            out[2 * i] = out[2 * i] + half if again else half
+            out[2 * i + 1] = out[2 * i + 1] + (m - half) if again else m - half
             error[i] += m
             if e >= kept:
                 r[e - kept, i] = x
