@@ -27,7 +27,7 @@ from synthstream.synthesizers.contract import Windowed
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import ExactGate
-from tests.stream.test_point_streams import TOML, rows
+from tests.support.towns import TOML, rows
 
 WEST = pl.col("lon") < -110
 
