@@ -27,10 +27,9 @@ from synthstream.evaluate.verdict import verdict
 from synthstream.kernel import gate
 from synthstream.kernel.counters import Blt, Counter, Kary, Simple, Toeplitz
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals
 from synthstream.papers.counters import Binary, Block, Hybrid
-from synthstream.privacy import Budget, Neighbours
+from synthstream.privacy import Budget, Ledger, Neighbours
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Workload

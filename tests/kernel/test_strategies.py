@@ -10,9 +10,8 @@ from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import written
 from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals, Refreshed
-from synthstream.privacy import Budget
+from synthstream.privacy import Budget, Ledger
 from synthstream.strategies.shares import EpochShares
 from synthstream.strategies.times import EpochTimes, RefreshTimes
 from synthstream.testing.gates import ExactGate

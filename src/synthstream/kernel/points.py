@@ -193,7 +193,7 @@ class Points(Mechanism):
         number, total, variance = self._number(state, counts, gate)
         counts = Counts(counts.cells, clip(counts.numbers))
         cells = state["cells"]  # in place: there may be a million
-        cells[counts.cells] = _clipped(cells[counts.cells] + counts.numbers, cells.size)
+        cells[counts.cells] = clip(cells[counts.cells] + counts.numbers, _LARGEST_SUM // cells.size)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.times.epoch_of(total) > self.times.epoch_of(begun)
         read = after["plan.ticks"]  # beside this tick's blocks an estimate needs those of these ticks
@@ -310,12 +310,6 @@ class Points(Mechanism):
             blocks.append(Block(level=level, values=values, variance=variance))
             room = np.repeat(room - units, 2)
         return tuple(blocks)
-
-
-def _clipped(counts: IntArray, cells: int) -> IntArray:
-    """Counts of some of ``cells`` cells, within their limit. Moves no two counts further apart."""
-    limit = _LARGEST_SUM // cells
-    return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
 
 
 def checked_parts(units: IntArray, levels: int, left: int) -> IntArray:

@@ -10,7 +10,7 @@ from typing import Any
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.spending import Ledger
+from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Sink

@@ -17,7 +17,7 @@ from synthstream.ingest.filenames import RETIRED
 from synthstream.ingest.intake import BEFORE
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
-from synthstream.kernel.spending import Ledger
+from synthstream.privacy import Ledger
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store

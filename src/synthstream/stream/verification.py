@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
-from synthstream.kernel.spending import Ledger
+from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import FILES, SERIES, ParquetSink
 from synthstream.publish.outlets import sink_of
