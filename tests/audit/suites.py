@@ -31,7 +31,6 @@ from synthstream.kernel.tables import Marginals
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.privacy import Budget, Ledger, Neighbours
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Workload
 from tests.audit.deaths import durability, interrupted_ticks, redraws
 from tests.audit.streams import ROWS, SIGNED, configured, extended, finished, seen
@@ -41,6 +40,7 @@ from tests.support.audits import audit_counter
 from tests.support.children import noise_of_a_child
 from tests.support.choices import law as choice_law
 from tests.support.counters import kary_noise_is_a_factorisation_with_the_claimed_sensitivity, run
+from tests.support.gates import Call, ExactGate, ReplayingGate, TracingGate, path_cost
 from tests.support.integers import exact_delta
 from tests.support.laws import gaussian_law, laplace_law, p_value
 from tests.support.visits import TOML, visits

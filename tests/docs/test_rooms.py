@@ -36,10 +36,9 @@ ROOMS: dict[str, set[str]] = {
     "stream": _CORE | {"publish"},
     "forecast": (_CORE - {"state", "ingest"}) | {"publish"},
     "report": (_CORE - {"state", "ingest"}) | {"publish", "forecast"},
-    "evaluate": _ALL | {"testing"},
+    "evaluate": _ALL,
     "spark": _ALL,
-    "testing": {*_BASE, "strategies", "kernel"},
-    "cli": _ALL | {"evaluate", "spark", "testing"},
+    "cli": _ALL | {"evaluate", "spark"},
 }
 
 # All that the kernel may load, beside the vocabulary and itself.

@@ -19,7 +19,7 @@ from synthstream.kernel.spending import participation_factor
 from synthstream.kinds import COUNTERS
 from synthstream.privacy import EVENT, Budget, Claim, Ledger, Unit
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 TICKS, CELLS = 5, 2
 MULTIPLIER = 3.0

@@ -32,9 +32,9 @@ from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.points import Run, grid_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.transport import w1
-from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import FloatArray
 from tests.support import streams
+from tests.support.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 CELLS = 8
 Batches = list[list[tuple[int, int]]]

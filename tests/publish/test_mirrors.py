@@ -20,7 +20,7 @@ from synthstream.errors import ConfigError, MirrorError, SinkError, StateRolledB
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import catch_up
-from synthstream.testing.environments import failing
+from tests.support.environments import failing
 from tests.support.mirrors import opened, prepared
 from tests.support.streams import TICKS, configured, rows, text_of
 

@@ -53,7 +53,7 @@ def follower(began: float, arguments: list[str]) -> None:
     from synthstream.cli import app as cli
     from synthstream.config.config import load
     from synthstream.stream import stream
-    from synthstream.testing.gates import ExactGate
+    from tests.support.gates import ExactGate
 
     def opened(path: Path, *, simulate: int | None = None, unchecked: bool = False) -> stream.Stream:
         return stream.Stream(load(path), gates=lambda tick: ExactGate(), env=Fast(began), unchecked=unchecked)

@@ -9,8 +9,8 @@ from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.gate import Gate, Question
 from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.strategies.matrices import nodes_of_prefix
-from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray, IntArray
+from tests.support.gates import ExactGate
 
 T = 40
 
