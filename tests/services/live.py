@@ -171,7 +171,7 @@ def drive(feed: Feed, folder: Path, *, kills: int, threads: int = 4, seed: int =
             while (folder / "log").read_text().count("Following") == said and time.time() < limit:
                 time.sleep(0.05)
             try:
-                process.wait(chance.uniform(0.0, 5.0))
+                process.wait(chance.uniform(0.0, 3.0))
             except subprocess.TimeoutExpired:
                 process.kill()
                 done += 1
