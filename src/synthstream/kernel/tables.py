@@ -160,8 +160,7 @@ class Marginals(TableMechanism):
         A stream may only go on with the numbers it began with: the proofs hold for one fixed encoder.
         """
         facts = [self.multipliers.tolist(), self.counter.facts(), self.resolution, self.workload.marginals]
-        facts += ["signed"] if self.unit.signed else []
-        return fingerprint_of(facts)
+        return fingerprint_of([*facts, *(["signed"] if self.unit.signed else [])])
 
     def init(self) -> State:
         """The state before the first tick."""
