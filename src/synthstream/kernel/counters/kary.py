@@ -77,7 +77,6 @@ class Kary(Counter):
         }
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
-        """Close one tick. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         total = state["sum"] + clip(counts)
         left, right = state["left"].copy(), state["right"].copy()

@@ -78,7 +78,6 @@ class Restarted(Counter):
         return {"t": np.array(0), "carried": none, "last": none, **outer(self.inner(0).init(cells), "inner/")}
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
-        """Close one tick. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         segment, within = self.locate(t)
         counter, carried, inside = self.inner(segment), state["carried"], inner(state, "inner/")
