@@ -26,6 +26,7 @@ from synthstream.schema.coercion import numbers, polars_frame, texts
 from synthstream.schema.columns import Category, Column, Mask
 from synthstream.schema.coordinates import Coordinate
 from synthstream.state.looking import to_look_at
+from synthstream.state.store import Store
 from synthstream.workload import IntArray
 
 _CHUNK = 250_000
@@ -175,10 +176,13 @@ def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
     if store is None:
         return files, 0
     with closing(store):
-        asked = {name for path in files for name in (names.of(path), *names.formerly(path))}
-        counted = {name for name in asked if store.ingested(item_of(name)) is not None}
+        counted = {name for path in files for name in (names.of(path), *names.formerly(path)) if _knows(store, name)}
     new = [path for path in files if counted.isdisjoint((names.of(path), *names.formerly(path)))]
     return new, len(files) - len(new)
+
+
+def _knows(store: Store, name: str) -> bool:
+    return store.ingested(item_of(name)) is not None
 
 
 def rows_of(config: StreamConfig, source: FileSource, chunk: pl.DataFrame) -> Rows:
