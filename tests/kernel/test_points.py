@@ -24,8 +24,8 @@ from synthstream.strategies.levels import Schedule, levels_of, standing_out
 from synthstream.synthesizers.clouds import cloud
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 SMALL = Partition(dimension=1, depth=3)
 

@@ -26,7 +26,7 @@ from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.contract import Windowed
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
+from tests.support.gates import ExactGate
 from tests.support.towns import TOML, rows
 
 WEST = pl.col("lon") < -110

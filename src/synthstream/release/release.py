@@ -267,7 +267,6 @@ class TableRelease(Located, Release):
 
     @property
     def model_weights(self) -> IntArray | None:
-        """See :class:`Release`."""
         return self.model.weights
 
     def table(
