@@ -188,7 +188,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
     found: list[tuple[int, ...]] = [()]
     if section.marginals is None or section.near is not None:
         every = Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes)
-        found = [one for one in every.marginals if counted(schema, one) and _is_near(one, section.near, schema)]
+        found = [one for one in every.marginals if counted(schema, one) and is_near(one, section.near, schema)]
     for names in section.marginals or ():
         for name in names:
             if name not in schema.names:
@@ -199,7 +199,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
     return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
 
 
-def _is_near(marginal: tuple[int, ...], most: int | None, schema: Schema) -> bool:
+def is_near(marginal: tuple[int, ...], most: int | None, schema: Schema) -> bool:
     """Whether columns are at most so far apart; those of places are counted with others as they say themselves."""
     apart = marginal[-1] - marginal[0] if len(marginal) > 1 else 0
     return most is None or apart <= most or any(isinstance(schema.columns[c], View) for c in marginal)

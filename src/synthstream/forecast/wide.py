@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.synthesis import workload_of
+from synthstream.config.synthesis import is_near
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.workload import FloatArray, Workload
 
@@ -83,7 +83,8 @@ def proposed(config: StreamConfig, *, ticks: int, events: float, asked: str) -> 
     steps = range(math.ceil(math.log(columns - 1) / math.log(_STEP)) + 1)
     found = {}
     for near in sorted({round((columns - 1) / _STEP**step) for step in steps}):
-        workload = workload_of(section.model_copy(update={"near": near}), config.schema)
+        marginals = enumerate(config.workload.marginals)
+        workload = config.workload.only(q for q, one in marginals if is_near(one, near, config.schema))
         made = synthesizer_of(replace(config, workload=workload))
         found[near] = _rising(workload, made.expected_variance(ticks - 1), events)
     whole = found[columns - 1]
