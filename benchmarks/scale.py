@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from tests.support.environments import killed
 
 from benchmarks.counting import config as census
 from benchmarks.data import adult
@@ -49,7 +50,6 @@ from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import killed
 from synthstream.workload import CodeArray
 
 FILES, FILE_ROWS, DAYS = 10, 1_000_000, 30

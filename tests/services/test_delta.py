@@ -18,10 +18,10 @@ from synthstream import Stream, StreamConfig
 from synthstream.environment import Env
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.delta import DeltaSource
-from synthstream.testing.environments import Interrupting, When
-from synthstream.testing.gates import ExactGate
 from tests.services.feeds import TOML, Reader
 from tests.services.objects import Store
+from tests.support.environments import Interrupting, When
+from tests.support.gates import ExactGate
 
 KEPT = {"delta.appendOnly": "true"}
 
