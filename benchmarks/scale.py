@@ -2,6 +2,7 @@
 
     python -m benchmarks.scale                  # evictions and ten million simulated rows
     python -m benchmarks.scale --fits           # core-seconds for counting, and for a release, against cells and rows
+    python -m benchmarks.scale --wide           # all pairs of 100 columns against those that plan proposes
 
 Every run is a process of its own. "counted" is the time for rows alone, warm; "wall" is everything from the start of
 the process, with Java, and for Spark that was killed that of all three. Memory is the largest proportional share (Pss)
@@ -42,11 +43,14 @@ from synthstream.config.config import load
 from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.counts import Counts
 from synthstream.environment import REAL
+from synthstream.fit.population import fit
+from synthstream.forecast.planning import plan
 from synthstream.ingest.counting import CountsByTick
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
-from synthstream.synthesizers.assembly import synthesizer_for
+from synthstream.synthesizers.assembly import synthesizer_for, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
+from synthstream.workload import CodeArray
 
 FILES, FILE_ROWS, DAYS = 10, 1_000_000, 30
 ENGINES = ("local", "spark", "spark killed twice")
@@ -286,10 +290,56 @@ def counting() -> Iterator[dict[str, Any]]:
         yield {"bench": "scale", "what": "count", **shape, "rows_a_core_second": round(rate), **facts}
 
 
+def wide() -> Iterator[dict[str, Any]]:
+    """Error of all pairs of 100 columns of eight values after 100,000 events: counted all, as ``plan`` proposes, none.
+
+    Columns are related to the one before; ten and ten by a hidden variable each, side by side or scattered; or all by
+    one. One release with normal noise of the variance on day 30 of 365, rows fitted to it; mean over tables of the sum
+    of absolute errors, in parts of all events.
+    """
+    number, columns = 100_000, 100
+    names = json.dumps([f"v{k}" for k in range(6)])  # and "missing" and "other"
+    head = 'name = "wide"\nstate = "s"\nprivacy = { epsilon = 1.0, delta = 1e-9, unit = "event" }\n'
+    head += 'clock = { start = 2026-01-01, every = "1d", horizon = 365 }\n'
+    tail = "".join(f'[[columns]]\nname = "c{i}"\ntype = "category"\nvalues = {names}\n' for i in range(columns))
+    found = plan(StreamConfig.from_toml(head + tail), expect=f"{number // 30}/day", rows=False).proposal
+    every = Workload.all_up_to(2, sizes=(8,) * columns)
+    pairs = np.repeat(every.order == 2, every.lengths)
+    for shape in ("neighbours", "groups", "scattered groups", "one hidden variable"):
+        codes, rng = _related(shape, number, columns), np.random.default_rng(1)
+        true = every.count(codes)
+        for section in ("order = 2", found.toml.splitlines()[1] if found else "order = 2", "order = 1"):
+            made = synthesizer_of(StreamConfig.from_toml(f"{head}synthesizer = {{ {section} }}\n{tail}"))
+            workload = made.tables.workload if made.tables else every
+            variance = made.expected_variance(29)
+            noise = rng.normal(size=workload.cells) * np.repeat(variance**0.5, workload.lengths)
+            values = workload.count(codes) + noise
+            start = time.process_time()
+            rows = fit(Measured(tick=29, workload=workload, values=values, variance=variance), seed=1)
+            facts: dict[str, Any] = {"tables": len(workload.marginals), "fit": round(time.process_time() - start, 1)}
+            error = np.abs(rows.counts(every) - true)[pairs].sum() / np.sum(every.order == 2) / number
+            facts |= {"shape": shape, "synthesizer": section, "pair_error": round(error, 4)}
+            yield {"bench": "scale", "what": "wide", **facts}
+
+
+def _related(shape: str, number: int, columns: int) -> CodeArray:
+    """Codes below 8 of columns that are related as ``shape`` says."""
+    rng = np.random.default_rng(0)
+    if shape == "neighbours":
+        codes = rng.binomial(7, 0.3, (number, columns))
+        for c in range(1, columns):
+            codes[:, c] = np.where(rng.random(number) < 0.5, codes[:, c - 1], codes[:, c])
+        return np.asarray(codes, dtype=np.int32)
+    kinds = rng.beta(2, 5, (number, 1)) if shape.startswith("one") else rng.beta(1, 1, (number, columns // 10))
+    codes = rng.binomial(7, np.repeat(0.1 + 0.8 * kinds, columns // kinds.shape[1], axis=1)).astype(np.int32)
+    return np.asarray(codes[:, rng.permutation(columns)] if shape.startswith("scattered") else codes)
+
+
 def main() -> None:
     """All lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fits", action="store_true", help="only what counting and a release cost")
+    parser.add_argument("--wide", action="store_true", help="only what fewer pairs are worth")
     for name in ("--folder", "--stream", "--engine", "--at"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -297,7 +347,11 @@ def main() -> None:
         one(Path(args.folder), args.stream, args.engine, args.at)
         return
     streams = [args.stream] if args.stream else ["evictions", "simulated"]
-    for line in chain(counting(), fits()) if args.fits else (line for stream in streams for line in lines(stream)):
+    if args.fits or args.wide:
+        found = chain(counting(), fits()) if args.fits else wide()
+    else:
+        found = chain.from_iterable(lines(stream) for stream in streams)
+    for line in found:
         print(json.dumps({**line, **environment()}), flush=True)
 
 

@@ -61,7 +61,7 @@ class SynthesizerKind(NamedTuple):
     points: bool = False
 
 
-_TABLES = ("order", "marginals", "picks")
+_TABLES = ("order", "near", "marginals", "picks")
 _ROUNDS = (*_TABLES, "events_per_tick", "fit", "queries", "score")
 SYNTHESIZERS: dict[str, SynthesizerKind] = {
     "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population")),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -15,6 +18,10 @@ from numpy.typing import NDArray
 
 # Rows that are counted together: in one table after the other, so that rows and table lie in the fastest cache.
 _BLOCK_ROWS = 512
+# A thread that counts fewer rows is not worth its start.
+_WORTH = 4_096
+# Threads for work of which no result depends on their number; more of them would wait for each other's memory.
+THREADS = min(4, os.cpu_count() or 1)
 
 IntArray = NDArray[np.int64]
 CodeArray = NDArray[np.int32]
@@ -111,12 +118,14 @@ class Workload:
         q = self.marginals.index(tuple(marginal))
         return slice(int(self.offsets[q]), int(self.offsets[q + 1]))
 
-    def count(self, codes: CodeArray, weights: IntArray | None = None) -> IntArray:
+    def count(self, codes: CodeArray, weights: IntArray | None = None, *, threads: int = 1) -> IntArray:
         """Count rows over all cells.
 
         Args:
             codes: shape ``(rows, columns)``, each code in ``range(sizes[column])``.
             weights: shape ``(rows,)``: +1 adds an event, -1 takes one away; left out: all +1.
+            threads: among these many rows are divided; each has cells of its own, and whole numbers add up to the same
+                in any order.
 
         Returns:
             int64, shape ``(cells,)``. Linear in the rows: counts of parts add up to the counts of the whole.
@@ -133,11 +142,19 @@ class Workload:
             raise ValueError(f"{self.cells} cells cannot be numbered in 32 bits")
         numbers = np.ascontiguousarray(codes, dtype=np.int32)
         whole = codes.dtype == np.int32 or np.array_equal(numbers, codes)
-        out = np.zeros(self.cells, dtype=np.int64)
-        sizes = np.array(self.sizes, dtype=np.uint32)
-        if not (whole and _count(numbers, weights, sizes, *self._flat, out)):
+        sizes, flat = np.array(self.sizes, dtype=np.uint32), self._flat
+        parts = max(1, min(threads, len(codes) // _WORTH, len(codes) * len(self.marginals) // self.cells))
+        out = np.zeros((parts, self.cells), dtype=np.int64)
+
+        def work(part: int) -> bool:
+            rows = slice(part * len(codes) // parts, (part + 1) * len(codes) // parts)
+            return bool(_count(numbers[rows], weights[rows], sizes, *flat, out[part]))
+
+        with ThreadPoolExecutor(parts) if parts > 1 else nullcontext() as pool:
+            known = list((pool.map if pool else map)(work, range(parts)))
+        if not (whole and all(known)):
             raise ValueError("codes: not from this workload's schema")  # an encoder never gives such codes
-        return out
+        return np.asarray(out[0] if parts == 1 else out.sum(axis=0))
 
     @cached_property
     def _flat(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:

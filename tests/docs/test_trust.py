@@ -26,7 +26,7 @@ PRIVATE = [
     "state.looking",
 ]
 PRIVATE += ["ingest.files", "ingest.lines", "ingest.cursors", "ingest.persons", "ingest.kafka", "ingest.postgres"]
-PRIVATE += ["ingest.changes"]
+PRIVATE += ["ingest.changes", "ingest.delta"]
 
 # They import one of these all the same, and hold none.
 PUBLIC = {

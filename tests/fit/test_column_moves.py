@@ -43,11 +43,11 @@ def error(model: Population, codes: CodeArray) -> float:
 
 
 def searched(workload: Workload, cells: FloatArray, codes: CodeArray, effort: Effort = SEARCH) -> FloatArray:
-    """The residual that is kept in the loop; ``codes`` change."""
+    """Counts that come of the residual that is kept in the loop, less ``cells``; ``codes`` change."""
     margins = tuple(np.full(size, len(codes) / size) for size in workload.sizes)
     variance = np.ones(len(workload.marginals))
     aim = Targets(len(codes), margins, cells, variance)
-    return move(codes, aim, variance, workload, kept=len(codes), effort=effort, state=7)
+    return move(codes, workload.count(codes), aim, variance, workload, kept=len(codes), effort=effort, state=7) - cells
 
 
 def test_edition_1_stays_as_it_was() -> None:
@@ -139,7 +139,7 @@ def test_tables_of_more_weight_win() -> None:
         codes = np.array([[i % 2, 0] for i in range(100)], dtype=np.int32)
         margins = (np.array([50.0, 50.0]), np.array([100.0]))
         aim = Targets(100, margins, np.array([100.0, 0.0, 0.0, 100.0]), variance)
-        move(codes, aim, variance, workload, kept=100, effort=SEARCH, state=1)
+        move(codes, workload.count(codes), aim, variance, workload, kept=100, effort=SEARCH, state=1)
         assert np.sum(codes[:, 0] == 0) == pytest.approx(zeros, abs=2)
 
 
@@ -160,7 +160,7 @@ def test_rows_that_change_anyway_move_first() -> None:
     effort = SEARCH._replace(calm=1e9)
     margins = (np.full(2, 100.0), np.full(2, 100.0))
     aim = Targets(200, margins, np.array([200.0, 150, 50, 200, 0]), np.ones(3))
-    move(codes, aim, np.ones(3), workload, kept=100, effort=effort, state=3)
+    move(codes, workload.count(codes), aim, np.ones(3), workload, kept=100, effort=effort, state=3)
     assert not codes[:100].any()
     assert codes[100:, 0].sum() == pytest.approx(50, abs=1)
 
@@ -169,7 +169,7 @@ def test_a_common_value_is_taken_where_both_would_do() -> None:
     workload = Workload(sizes=(3,), marginals=((0,),))
     codes = np.zeros((100, 1), dtype=np.int32)
     aim = Targets(100, (np.array([10.0, 89.0, 1.0]),), np.array([0.0, 50.0, 50.0]), np.ones(1))
-    move(codes, aim, np.ones(1), workload, kept=100, effort=SEARCH._replace(lean=5.0), state=3)
+    move(codes, workload.count(codes), aim, np.ones(1), workload, kept=100, effort=SEARCH._replace(lean=5.0), state=3)
     ones, twos = np.sum(codes == 1), np.sum(codes == 2)
     assert ones > twos + 5
 

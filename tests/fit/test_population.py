@@ -294,3 +294,36 @@ def test_the_projection_is_the_nearest_point(values: list[float], total: float) 
     assert nearest.sum() == pytest.approx(total)
     other = np.random.default_rng(0).dirichlet(np.ones(len(values))) * total
     assert np.sum((point - nearest) ** 2) <= np.sum((point - other) ** 2) + 1e-6
+
+
+@pytest.mark.parametrize("grown", [1.1, 0.8, 3.0])
+def test_any_number_of_threads_gives_the_same_rows_which_know_their_counts(
+    monkeypatch: pytest.MonkeyPatch, grown: float
+) -> None:
+    workload = Workload.all_up_to(2, sizes=(3, 4, 2, 5))
+    rows = np.random.default_rng(0).integers(0, workload.sizes, (40_000, 4)).astype(np.int32)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr("synthstream.fit.population.THREADS", threads)
+        last = Population(workload=workload, codes=np.zeros((0, 4), dtype=np.uint8))
+        for tick, number in enumerate((10_000, round(10_000 * grown))):
+            values = workload.count(rows[:number]) + np.random.default_rng(tick).normal(0, 30, workload.cells)
+            variance = np.full(len(workload.marginals), 900.0)
+            last = fit(Measured(tick=tick, workload=workload, values=values, variance=variance), start=last, seed=tick)
+        assert last.known is not None
+        assert np.array_equal(last.known, workload.count(last.codes.astype(np.int32)))
+        found.append(last.codes.tobytes())
+    assert found[0] == found[1]
+    again = Population(workload=workload, codes=last.codes)  # as it comes from a file
+    assert np.array_equal(again.rows(workload), last.rows(workload))
+
+
+def test_rows_are_counted_in_any_number_of_threads() -> None:
+    workload, rng = Workload.all_up_to(2, sizes=(2, 3)), np.random.default_rng(0)
+    codes = rng.integers(0, workload.sizes, (20_001, 2)).astype(np.int32)
+    weights = rng.choice([-1, 1], len(codes))
+    one = workload.count(codes, weights)
+    assert all(np.array_equal(workload.count(codes, weights, threads=threads), one) for threads in (2, 3, 99))
+    codes[-1, 1] = 3
+    with pytest.raises(ValueError, match="not from this workload"):
+        workload.count(codes, threads=3)

@@ -393,3 +393,13 @@ def test_numbers_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StateCorrupt, match="more rows of a person wait"):
         people.counts(0, lambda codes, weights: Counts.of(np.zeros(1, dtype=np.int64)))
     store.close()
+
+
+@pytest.mark.parametrize("question", ["_BEYOND", "_OF_TICK", "_USE", "_AFTER", "_WAIT"])
+def test_no_question_about_all_persons_keeps_a_list_of_them(tmp_path: Path, question: str) -> None:
+    """Lists of the database's own lie in memory, and would grow with the number of persons."""
+    store = opened(tmp_path)
+    asked = getattr(contributions, question).format(most=1)
+    steps = store.db.execute(f"EXPLAIN QUERY PLAN {asked}", [0] * asked.count("?")).fetchall()
+    assert not [words for *_, words in steps if "TEMP B-TREE" in words or "LIST SUBQUERY" in words]
+    store.close()

@@ -433,7 +433,8 @@ def test_a_successor_of_a_successor_and_a_loss_on_top_of_one(tmp_path: Path) -> 
     assert verify(config, rebuild=True) == (8, 8, [], [])
 
 
-def test_persons_pay_the_sum_and_rows_that_wait_go_on(tmp_path: Path) -> None:
+def test_persons_pay_the_sum_and_rows_that_wait_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthstream.ingest.persons._CHUNK_ROWS", 3)  # rows that wait go on some at a time
     old = half_run(tmp_path, PERSONS, gates=True)
     text = text_of(PERSONS).replace("epsilon = 2.0", "epsilon = 1.0").replace('"B", "C"', '"BC"')
     text += '[after]\nconfig = "stream.toml"\nvalues = { ward = { B = "BC", C = "BC" } }\n'

@@ -209,6 +209,8 @@ def _print_rest(shown: Console, found: Plan) -> None:
     for words in (found.largest_words, found.unforeseen, *found.notes):
         if words:
             shown.print(words)
+    if found.proposal is not None:
+        shown.print(f"Fewer pairs: {found.proposal.words}\n\n{found.proposal.toml}", markup=False)
     for caution in found.cautions:
         shown.print(f"Warning    {caution.about}: {caution.words}")
 

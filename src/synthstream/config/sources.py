@@ -228,6 +228,28 @@ class KafkaConfig(Section):
         return self.format == "debezium"
 
 
+class DeltaConfig(Section):
+    """A Delta table that rows are appended to.
+
+    Args:
+        path: its folder, of this machine or of an object store (``s3://...``).
+    """
+
+    kind: Literal["delta"]
+    path: Annotated[Place, BeforeValidator(_files)]
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"delta {self.path.name}"
+
+    @override
+    def within(self, base: Path) -> Self:
+        return self if isinstance(self.path, ObjectPath) else super().within(base)
+
+    of_changes: ClassVar[bool] = False
+
+
 FilesConfig = ParquetFiles | CsvFiles | JsonFiles
-LogConfig = PostgresConfig | KafkaConfig
+LogConfig = PostgresConfig | KafkaConfig | DeltaConfig
 SourceConfig = Annotated[FilesConfig | LogConfig, Field(discriminator="kind")]

@@ -16,6 +16,7 @@ from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, 
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.conditions import like
+from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -57,7 +58,7 @@ class SynthesizerConfig(Section):
     Args:
         kind: ``table`` and ``points``, ours; ``selective`` and ``stream-mwem``, main algorithm and baseline of paper 2;
             ``hypercube``, the algorithm of paper 1.
-        order, marginals: which tables; see :func:`workload_of`.
+        order, near, marginals: which tables; see :func:`workload_of`.
         counter, shares: see ``kind`` and ``split`` of :class:`synthstream.kernel.tables.Marginals`.
         measure: ``always``, all tables at every tick; ``refresh``, see
             :class:`synthstream.kernel.tables.Refreshed`; ``epochs``, see :class:`synthstream.kernel.epochs.Epochs`.
@@ -73,6 +74,7 @@ class SynthesizerConfig(Section):
 
     kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
     order: int | None = Field(default=None, ge=1, le=8)
+    near: int | None = Field(default=None, ge=1)
     marginals: Annotated[tuple[Words, ...], Field(strict=False)] | None = None
     counter: Annotated[str, _one_of(COUNTERS)] = "auto"
     shares: Split = "auto"
@@ -118,7 +120,8 @@ class SynthesizerConfig(Section):
 
     def public(self) -> dict[str, Any]:
         """All settings but which tables there are, under the names that the chains of streams begin with."""
-        settings = self.model_dump(exclude={"order", "marginals", *({"population"} if self.population is None else ())})
+        unsaid = {"population"} if self.population is None else set[str]()
+        settings = self.model_dump(exclude={"order", "near", "marginals", *unsaid})
         return {STORED.get(key, key): value for key, value in settings.items()}
 
     def check(self, budget: Budget) -> None:
@@ -172,18 +175,21 @@ def partition_of(section: SynthesizerConfig, columns: int) -> Partition:
 
 
 def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
-    """The tables that a section asks for.
+    """The tables that a section asks for: all up to an order, or those that are listed.
+
+    With ``near`` the total, each column, pairs of columns that are at most so far apart in their order, all tables that
+    places ask for, and those that are listed.
 
     Raises:
         ConfigError: a column does not exist, or the cells are too many.
     """
-    if section.marginals is None:
-        every = Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes)
-        return _affordable(every.only(q for q, one in enumerate(every.marginals) if counted(schema, one)), schema)
-    if section.order is not None:
-        raise ConfigError("give either order or marginals, not both")
+    if section.order is not None and (section.marginals is not None or section.near is not None):
+        raise ConfigError(f"give either order or {'near' if section.marginals is None else 'marginals'}, not both")
     found: list[tuple[int, ...]] = [()]
-    for names in section.marginals:
+    if section.marginals is None or section.near is not None:
+        every = Workload.all_up_to(min(section.order or 2, len(schema.names)), sizes=schema.sizes)
+        found = [one for one in every.marginals if counted(schema, one) and is_near(one, section.near, schema)]
+    for names in section.marginals or ():
         for name in names:
             if name not in schema.names:
                 raise ConfigError(f"{name!r} is not a column.{like(name, schema.names)}")
@@ -191,6 +197,12 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
     if not any(found):
         raise ConfigError('list at least one table, as in [["ward", "age"]]')
     return _affordable(Workload(sizes=schema.sizes, marginals=tuple(dict.fromkeys(found))), schema)
+
+
+def is_near(marginal: tuple[int, ...], most: int | None, schema: Schema) -> bool:
+    """Whether columns are at most so far apart; those of places are counted with others as they say themselves."""
+    apart = marginal[-1] - marginal[0] if len(marginal) > 1 else 0
+    return most is None or apart <= most or any(isinstance(schema.columns[c], View) for c in marginal)
 
 
 def _affordable(workload: Workload, schema: Schema) -> Workload:

@@ -6,7 +6,6 @@ For the custodian's eyes. Rows are counted here beside the stream: nothing is wr
 from __future__ import annotations
 
 import codecs
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -27,10 +26,9 @@ from synthstream.schema.columns import Category, Column, Mask
 from synthstream.schema.coordinates import Coordinate
 from synthstream.state.looking import to_look_at
 from synthstream.state.store import Store
-from synthstream.workload import IntArray
+from synthstream.workload import THREADS, IntArray
 
 _CHUNK = 250_000
-_THREADS = min(4, os.cpu_count() or 1)
 # So many different texts of a column are kept, the most frequent ones.
 _KEPT = 2_000
 _PIECE = 1 << 22
@@ -154,7 +152,7 @@ def look(
         total, source = Rows(), file_of(config, path) if paths else files_of(config) or file_of(config, path)
         try:
             chunks = source.as_written().read(path, chunk_rows=_CHUNK)
-            for rows in in_threads(partial(rows_of, config, source), chunks, threads=_THREADS):
+            for rows in in_threads(partial(rows_of, config, source), chunks, threads=THREADS):
                 total += rows
         except (FileDamaged, SchemaError) as error:
             refused[path] = (str(error), _first_line(path))

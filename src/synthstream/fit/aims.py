@@ -36,7 +36,7 @@ from synthstream.fit.targets import (
     with_margins,
 )
 from synthstream.measured import Measured
-from synthstream.workload import CodeArray, FloatArray, Workload
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 # The prior variance of an association is taken to be in proportion to this power of its columns' shares.
 _POWER = 0.75
@@ -94,6 +94,7 @@ def aims(
     measured: Measured,
     *,
     start: CodeArray | None = None,
+    counts: IntArray | None = None,
     memory: float = MEMORY,
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
@@ -102,6 +103,7 @@ def aims(
 
     Args:
         measured, start, memory: as of :func:`synthstream.fit.targets.targets`.
+        counts: of the rows of ``start``, over all cells of the workload; left out: they are counted.
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
     """
@@ -112,7 +114,7 @@ def aims(
     rows, fresh = max(0, round(known.total)), known.margins
     shares, past = fresh, None
     if start is not None and len(start) and rows:
-        past = past_of(measured, start, rows, memory)
+        past = past_of(measured, start, rows, memory, counts)
         blended = [
             _blend(old, new, noise, past.pull, new.size - 1)
             for old, new, noise in zip(past.margins, fresh, known.variances, strict=True)

@@ -26,6 +26,8 @@ _BLOCKS, _AT_LEAST = 4, 2_048
 _AT_MOST = 40_000_000
 # Counts of a smaller variance are exact: beside one of 10^-200, tables of 10^-6 would have no weight at all.
 _EXACT = 1e-6
+# So many moves are kept before tables hear of them.
+_NEWS = 64
 
 
 class Effort(NamedTuple):
@@ -70,11 +72,20 @@ class _Layout(NamedTuple):
 
 
 def move(
-    codes: CodeArray, aim: Targets, variance: FloatArray, workload: Workload, *, kept: int, effort: Effort, state: int
-) -> FloatArray:
-    """Search from ``codes``, which change in place; gives their tables less the targets, shape ``(cells,)``.
+    codes: CodeArray,
+    counts: IntArray,
+    aim: Targets,
+    variance: FloatArray,
+    workload: Workload,
+    *,
+    kept: int,
+    effort: Effort,
+    state: int,
+) -> IntArray:
+    """Search from ``codes``, which change in place; gives their counts, shape ``(cells,)``.
 
     Args:
+        counts: of the rows as they are.
         aim: its cells; the errors that are left in them; margins: of values that improve a row one is drawn in
             proportion to these; joints: their columns move together.
         variance: of a cell of each marginal as measured; weights are in inverse proportion to it.
@@ -84,7 +95,7 @@ def move(
     One thread: a second one would have to see the moves of the first in an order that does not depend on its speed.
     """
     layout, sizes = _layout(workload), np.array(workload.sizes, dtype=np.int64)
-    joints, residual = aim.joints, workload.count(codes) - aim.cells
+    joints, residual = aim.joints, counts - aim.cells
     least = max(float(variance.min()), _EXACT)
     weights = least / np.maximum(variance, least)
     touched = np.arange(len(codes)) >= kept
@@ -107,7 +118,7 @@ def move(
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
-    return residual
+    return np.rint(residual + aim.cells).astype(np.int64)
 
 
 def _layout(workload: Workload) -> _Layout:
@@ -196,16 +207,14 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
     noise = np.sqrt(spread)
     lean = (effort.lean * noise * np.log((chance.max() + 1.0) / (chance + 1.0))).astype(np.float32)
     calm, lively = np.float32(total + effort.calm * noise), np.float32(total + effort.lively * noise)
-    scores, used = np.empty(padded, dtype=np.float32), np.zeros(last - first, dtype=np.int64)
-    moved, in_place = 0, np.any(places == 0)
+    holders, bases, terms = _terms(first, padded, places, layout)
+    steps = weights[layout.marginal[first + holders]].astype(np.float32)
+    scores, used = np.empty(padded, dtype=np.float32), np.empty(len(holders), dtype=np.int64)
+    in_place = len(holders) < last - first
+    news, number, moved = np.empty((3, _NEWS), dtype=np.int64), 0, 0
     for i in range(begin, begin + length):
         row = i if i < rows else i - rows
-        for h in range(first, last):
-            place = places[h - first]
-            if place:
-                for k in range(layout.start[h], layout.start[h + 1]):
-                    place += codes[row, layout.columns[k]] * layout.steps[k] * padded
-                used[h - first] = place
+        _look_up(codes[row], bases, terms, used)
         for v in range(0, padded, LANES):
             add_up(scores, lines, used, v)  # type: ignore[call-arg]
         for v in range(size):
@@ -223,15 +232,54 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
         codes[row, c] = new
         touched[row] = True
         moved += 1
-        for h in range(first, last):
-            stride, cell = layout.stride[h], _cell(codes[row], h, layout)
-            residual[cell + old * stride] -= 1.0
-            residual[cell + new * stride] += 1.0
-            if places[h - first]:
-                weight = np.float32(weights[layout.marginal[h]])
-                lines[used[h - first] + old] -= weight
-                lines[used[h - first] + new] += weight
+        for k in range(len(used)):
+            lines[used[k] + old] -= steps[k]
+            lines[used[k] + new] += steps[k]
+        news[0, number], news[1, number], news[2, number] = row, old, new
+        number += 1
+        if in_place or number == _NEWS:
+            _tell(news[:, :number], codes, residual, first, last, layout)
+            number = 0
+    _tell(news[:, :number], codes, residual, first, last, layout)
     return state, moved
+
+
+@numba.njit(cache=True, nogil=True)
+def _terms(first, padded, places, layout):  # type: ignore[no-untyped-def]
+    """Which holders are side by side, where the lines of each begin, and what each code of a row adds to that.
+
+    A term is a holder, a column, and how far a step of this column moves; shape ``(3, terms)``.
+    """
+    holders = np.flatnonzero(places)
+    number = 0
+    for h in first + holders:
+        number += layout.start[h + 1] - layout.start[h]
+    terms = np.empty((3, number), dtype=np.uint64)
+    t = 0
+    for k in range(len(holders)):
+        for o in range(layout.start[first + holders[k]], layout.start[first + holders[k] + 1]):
+            terms[0, t], terms[1, t], terms[2, t] = k, layout.columns[o], layout.steps[o] * padded
+            t += 1
+    return holders, places[holders], terms
+
+
+@numba.njit(cache=True, inline="always")
+def _look_up(codes, bases, terms, used):  # type: ignore[no-untyped-def]
+    """Where a row's lines begin."""
+    used[:] = bases
+    for t in range(terms.shape[1]):
+        used[terms[0, t]] += np.int64(codes[terms[1, t]]) * np.int64(terms[2, t])
+
+
+@numba.njit(cache=True, nogil=True)
+def _tell(news, codes, residual, first, last, layout):  # type: ignore[no-untyped-def]
+    """Set residuals right for some rows that have moved, in their order: table by table, so that each stays at hand."""
+    for h in range(first, last):
+        stride = layout.stride[h]
+        for m in range(news.shape[1]):
+            cell = _cell(codes[news[0, m]], h, layout)
+            residual[cell + news[1, m] * stride] -= 1.0
+            residual[cell + news[2, m] * stride] += 1.0
 
 
 @numba.njit(cache=True, inline="always")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numba
@@ -24,7 +24,7 @@ from synthstream.fit.randomness import below, draw, step
 from synthstream.fit.targets import MEMORY, SMALLEST, Targets, targets, total_of
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
-from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
+from synthstream.workload import THREADS, CodeArray, FloatArray, IntArray, Workload
 
 # Further blocks of rows that a release may visit if all its rows are new.
 _GROWN = 16
@@ -38,14 +38,18 @@ class Population:
         workload: sizes of the columns.
         codes: shape ``(rows, columns)``, the smallest unsigned type that holds all codes.
         weights: for how many events each row stands, int64, shape ``(rows,)``; ``None``: for one.
+        known: counts of the rows over all cells of the workload, if they are known.
     """
 
     workload: Workload
     codes: NDArray[Any]
     weights: IntArray | None = None
+    known: IntArray | None = field(default=None, compare=False)
 
     @classmethod
-    def of(cls, workload: Workload, codes: CodeArray, *, events: int | None = None) -> Self:
+    def of(
+        cls, workload: Workload, codes: CodeArray, *, events: int | None = None, known: IntArray | None = None
+    ) -> Self:
         """Rows in the smallest type, which stand for some number of events: all for as many, the first for one more or
         less where that is no whole number.
         """
@@ -54,7 +58,7 @@ class Population:
             each = round(events / rows)
             weights = np.full(rows, each, dtype=np.int64)
             weights[: abs(events - each * rows)] += np.sign(events - each * rows)
-        return cls(workload=workload, codes=codes, weights=weights)
+        return cls(workload=workload, codes=codes, weights=weights, known=known)
 
     def __repr__(self) -> str:
         return f"Population({self.number:,} rows, {len(self.workload.sizes)} columns)"
@@ -70,7 +74,15 @@ class Population:
 
     def counts(self, workload: Workload) -> IntArray:
         """Events over all cells of a workload, shape ``(cells,)``."""
-        return workload.count(self.codes.astype(np.int32), self.weights)
+        if self.weights is None:
+            return self.rows(workload)
+        return workload.count(self.codes.astype(np.int32), self.weights, threads=THREADS)
+
+    def rows(self, workload: Workload) -> IntArray:
+        """Rows over all cells of a workload, whatever they stand for, shape ``(cells,)``."""
+        if self.known is not None and workload == self.workload:
+            return self.known.copy()
+        return workload.count(self.codes.astype(np.int32), threads=THREADS)
 
     def moved_from(self, before: Population) -> float:
         return changed_share(before.codes, self.codes)
@@ -93,12 +105,15 @@ def changed_share(old: NDArray[Any], new: NDArray[Any]) -> float:
     """
     if len(old) == 0 or len(new) == 0:
         return float(len(old) > 0)
+    whole, same = len(old), min(len(old), len(new))
+    moved = (old[:same] != new[:same]).any(axis=1)  # rows that stay where they are need no search
+    old, new = (np.concatenate([rows[:same][moved], rows[same:]]) for rows in (old, new))
     both = np.ascontiguousarray(np.concatenate([old, new]))
     keys = both.view(np.dtype((np.void, both.dtype.itemsize * both.shape[1]))).reshape(-1)
     _, inverse = np.unique(keys, return_inverse=True)
     before = np.bincount(inverse[: len(old)], minlength=len(both))
     after = np.bincount(inverse[len(old) :], minlength=len(both))
-    return float(np.maximum(before - after, 0).sum() / len(old))
+    return float(np.maximum(before - after, 0).sum() / whole)
 
 
 def without(rows: CodeArray, drop: CodeArray, rng: np.random.Generator) -> CodeArray:
@@ -168,10 +183,11 @@ def fit(
         each = max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
+    known = np.zeros(workload.cells, dtype=np.int64) if start is None else start.rows(workload)
     aim = (
         targets(measured, start=before, memory=memory)
         if edition == 1
-        else aims(measured, start=before, memory=memory, then=then, groups=groups)
+        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups)
     )
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows
@@ -182,13 +198,25 @@ def fit(
         return Population.of(workload, codes)
     kept = min(len(before), aim.rows)
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
+    known = _recounted(known, before, codes, workload)
     if edition == 1:
-        residual = workload.count(codes) - aim.cells
+        residual = known - aim.cells
         propose(codes, residual, _weights(measured), cumulative, workload, first=first, state=state)
-    else:
-        effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
-        move(codes, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
-    return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None)
+        return Population.of(workload, codes)
+    effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
+    known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
+    return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
+
+
+def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: Workload) -> IntArray:
+    """Counts of rows, of which most are as they were: ``counts`` are those of the rows before."""
+    kept = min(len(before), len(after))
+    moved = (before[:kept] != after[:kept]).any(axis=1)
+    gone, come = (np.concatenate([rows[:kept][moved], rows[kept:]]) for rows in (before, after))
+    if len(gone) + len(come) > len(after):
+        return workload.count(after, threads=THREADS)
+    signs = np.repeat(np.array([-1, 1]), [len(gone), len(come)])
+    return counts + workload.count(np.concatenate([gone, come]), signs, threads=THREADS)
 
 
 def _effort(*, first: bool, fresh: bool | None, memory: float, grown: float) -> Effort:

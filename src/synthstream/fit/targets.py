@@ -14,7 +14,7 @@ import numpy as np
 
 from synthstream.fit.joints import Joint
 from synthstream.measured import Measured
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # _POWER: associations are taken to have a variance in proportion to the expected count of their cell to this power.
 # CAUTION: only variation beyond this number of standard deviations of the noise counts.
@@ -128,16 +128,18 @@ def margins_of(measured: Measured, variance: FloatArray, total: float) -> tuple[
     return margins, errors
 
 
-def past_of(measured: Measured, start: CodeArray, rows: int, memory: float) -> Past:
-    """What the rows of the release before say about the new number of rows."""
+def past_of(measured: Measured, start: CodeArray, rows: int, memory: float, counts: IntArray | None = None) -> Past:
+    """What the rows of the release before say about the new number of rows; ``counts``: theirs, over all cells."""
     workload, scale = measured.workload, rows / len(start)
+    counts = workload.count(start) if counts is None else counts
+    single = {m[0]: counts[workload.slice_of(m)] for m in workload.marginals if len(m) == 1}
     margins = [
-        np.asarray(np.bincount(start[:, c], minlength=size) * scale, dtype=np.float64)
+        np.asarray((single[c] if c in single else np.bincount(start[:, c], minlength=size)) * scale, dtype=np.float64)
         for c, size in enumerate(workload.sizes)
     ]
     new_share = abs(rows - len(start)) / max(rows, len(start))
     pull = min(1.0, 1 / (1 + memory * measured.tick) + new_share)
-    return Past(margins, np.asarray(workload.count(start) * scale, dtype=np.float64), pull)
+    return Past(margins, np.asarray(counts * scale, dtype=np.float64), pull)
 
 
 def blend(

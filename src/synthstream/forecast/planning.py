@@ -16,6 +16,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.forecast.rates import Rate
 from synthstream.forecast.warnings import Caution, cautions_of, no_end, notes_of
+from synthstream.forecast.wide import Proposal, proposed
 from synthstream.privacy import Budget, Claim
 from synthstream.release.display import framed
 from synthstream.schema.clock import Clock
@@ -130,6 +131,7 @@ class Plan:
         neighbours: the same for other budgets.
         largest_words: the forecasts' ``largest`` in a sentence; empty if no bound is known.
         cautions: what to change, or to think about.
+        proposal: fewer pairs, for a wide table.
     """
 
     name: str
@@ -155,6 +157,7 @@ class Plan:
     largest_words: str
     cautions: tuple[Caution, ...]
     notes: tuple[str, ...]
+    proposal: Proposal | None = None
 
     @property
     def budgets(self) -> tuple[Budgeted, ...]:
@@ -195,6 +198,7 @@ class Plan:
             "unforeseen": self.unforeseen,
             "cautions": [{"about": c.about, "words": c.words} for c in self.cautions],
             "notes": list(self.notes),
+            "proposal": self.proposal and self.proposal.facts(),
         }
 
 
@@ -239,6 +243,7 @@ def plan(
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)
     mine, *neighbours = _of_budgets(config, moments, per_tick, track if rows else None)
     forecasts = mine.forecasts
+    middle = forecasts[max(len(forecasts) - 2, 0)]  # not the end: most of the releases come before
     claim, promise = claim_of(config, made.mechanism), promise_of(config).facts
     return Plan(
         name=config.name,
@@ -264,6 +269,7 @@ def plan(
         largest_words=_largest_words(forecasts, made.bound_covers),
         cautions=(*cautions_of(config, claim, forecasts, rate, assumed=expect is None), *no_end(config, max(moments))),
         notes=(*notes_of(config, moments), *_of_the_cut(config)),
+        proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )
 
 

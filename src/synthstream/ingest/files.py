@@ -119,7 +119,7 @@ class FileSource:
         if self.kind != "parquet":
             return 1
         try:
-            return int(pq.read_metadata(_opened(path)).num_row_groups)
+            return int(pq.read_metadata(for_arrow(path)).num_row_groups)
         except (pa.ArrowException, OSError) as error:
             raise self._broken(path, error) from None
 
@@ -154,13 +154,13 @@ class FileSource:
         )
 
     def _parquet(self, path: Path, chunk_rows: int, part: int | None) -> Iterator[pl.DataFrame]:
-        with pq.ParquetFile(_opened(path)) as file:
+        with pq.ParquetFile(for_arrow(path)) as file:
             schema = file.schema_arrow
             require(self.columns, schema.names)
         plain = any(_is_made(schema.field(name).type) for name in self.columns)
         # Of types with 32 bits nested cells of a batch could hold 2^31 bytes of text in all: one row would decide.
         wide = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType} if plain else {}
-        with pq.ParquetFile(_opened(path), metadata=_as_if_plain(path) if plain else None, **wide) as file:
+        with pq.ParquetFile(for_arrow(path), metadata=_as_if_plain(path) if plain else None, **wide) as file:
             groups = range(file.num_row_groups) if part is None else [part]
             batches = chain.from_iterable(_batches(file, group, self.columns, chunk_rows) for group in groups)
             for rows in together(batches, chunk_rows):
@@ -175,7 +175,7 @@ class FileSource:
         """
         try:
             if self.kind == "parquet":
-                return list(pq.read_schema(_opened(path)).names)
+                return list(pq.read_schema(for_arrow(path)).names)
             if self.kind == "jsonl":
                 return list(self.columns)
             with opened(path, self.dialect.encoding) as file:
@@ -307,7 +307,7 @@ def _is_made(kind: pa.DataType) -> bool:
     return bool(pa.types.is_nested(kind)) or "dictionary" in str(kind)
 
 
-def _opened(path: Path) -> Any:
+def for_arrow(path: Path) -> Any:
     """What pyarrow reads a file from."""
     return path.open("rb") if isinstance(path, ObjectPath) else path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,13 +38,13 @@ from synthstream.ingest.logs import opened
 from synthstream.ingest.persons import Contributions
 from synthstream.schema.coercion import Frame, slices
 from synthstream.state.store import Store
+from synthstream.workload import THREADS
 
 _CHUNK_ROWS = 250_000
 _CURSOR = "cursor"
 # In place of the fingerprint of a batch that was counted before a cut: it was made of other columns.
 BEFORE = "before a cut"
 _FILES_AT_ONCE = 1000  # that are counted elsewhere
-_THREADS = min(4, os.cpu_count() or 1)
 _UNSAVED_CELLS = 4_000_000  # 64 MB
 
 # Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
@@ -155,7 +154,7 @@ class Intake:
         try:
             with self._committed():
                 chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
-                for rows in in_threads(partial(encode, self._config), chunks, threads=_THREADS):
+                for rows in in_threads(partial(encode, self._config), chunks, threads=THREADS):
                     self._add(rows, open_tick)
                 self._store.put_ingested(item, content)
         except (FileDamaged, SchemaError) as error:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from synthstream.config.config import StreamConfig
-from synthstream.config.sources import LogConfig, PostgresConfig
+from synthstream.config.sources import DeltaConfig, LogConfig, PostgresConfig
 from synthstream.errors import ConfigError, SchemaError, SourceError
 from synthstream.ingest.changes import Changes
 from synthstream.ingest.counting import columns_of, files_of
 from synthstream.ingest.cursors import CursorSource
+from synthstream.ingest.delta import DeltaSource
 
 
 def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
@@ -17,7 +18,8 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
         ConfigError: a library that it needs is not installed.
     """
     columns = columns_of(config)
-    extra = "postgres" if isinstance(log, PostgresConfig) else "kafka"
+    if isinstance(log, DeltaConfig):
+        return DeltaSource(path=log.path, name=log.name, columns=columns)
     try:
         if isinstance(log, PostgresConfig):
             from synthstream.ingest.postgres import PostgresSource
@@ -31,7 +33,7 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
         return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file, changes=changes)
     except ImportError:
         raise ConfigError(
-            f"source.kind = \"{extra}\" needs a library that is not installed: pip install 'synthstream[{extra}]'"
+            f"source.kind = \"{log.kind}\" needs a library that is not installed: pip install 'synthstream[{log.kind}]'"
         ) from None
 
 

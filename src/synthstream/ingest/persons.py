@@ -50,8 +50,14 @@ WHERE w.tick = ? GROUP BY w.who
 HAVING sum(w.number) > ? OR sum(w.number) + coalesce(max(p.used), 0) > ? OR min(w.number) < 1 LIMIT 1
 """
 
+# Both in the order of the persons: a list of those who wait would lie in memory.
 _OF_TICK = """
-SELECT who, window, used FROM person WHERE window = ? AND who IN (SELECT who FROM waiting WHERE tick = ?)
+SELECT p.who, p.window, p.used FROM (SELECT DISTINCT who FROM waiting WHERE tick = ?) w
+CROSS JOIN person p ON p.window = ? AND p.who = w.who
+"""
+
+_AFTER = """
+SELECT who, tick, rank, row FROM waiting WHERE (who, tick, rank) > (?, ?, ?) ORDER BY who, tick, rank LIMIT ?
 """
 
 _COLUMNS = {
@@ -146,9 +152,9 @@ class Contributions:
     def close(self, tick: int) -> None:
         """The rows that waited for a tick have counted. Persons of periods that are over are forgotten."""
         window, over = window_of(tick, self._unit), window_of(tick + 1, self._unit)
-        kept = self._kept() - self._sum(_OF_TICK, window, tick)
+        kept = self._kept() - self._sum(_OF_TICK, tick, window)
         self._db.execute(_USE, (window, tick))
-        kept += self._sum(_OF_TICK, window, tick)
+        kept += self._sum(_OF_TICK, tick, window)
         kept -= self._sum("SELECT who, window, used FROM person WHERE window < ?", over)
         self._db.execute("DELETE FROM waiting WHERE tick = ?", (tick,))
         self._db.execute("DELETE FROM person WHERE window < ?", (over,))
@@ -159,13 +165,16 @@ class Contributions:
         if mapping is None:
             self._db.execute("DELETE FROM waiting")
             return
-        for who, tick, rank, row in self._db.execute("SELECT who, tick, rank, row FROM waiting").fetchall():
-            place = _place(who, tick, rank)
-            old = self._store.unseal(row, place)
-            codes, _ = from_bytes(old, (len(old) - 1) // 4)
-            new = old[:1] + np.ascontiguousarray(mapping.rows(codes, _NOWHERE), dtype="<i4").tobytes()
-            values = (self._store.seal(new, place), who, tick, rank)
-            self._db.execute("UPDATE waiting SET row = ? WHERE who = ? AND tick = ? AND rank = ?", values)
+        last: tuple[bytes, int, bytes] = (b"", -1, b"")
+        while part := self._db.execute(_AFTER, (*last, _CHUNK_ROWS)).fetchall():
+            for who, tick, rank, row in part:
+                place = _place(who, tick, rank)
+                old = self._store.unseal(row, place)
+                codes, _ = from_bytes(old, (len(old) - 1) // 4)
+                new = old[:1] + np.ascontiguousarray(mapping.rows(codes, _NOWHERE), dtype="<i4").tobytes()
+                values = (self._store.seal(new, place), who, tick, rank)
+                self._db.execute("UPDATE waiting SET row = ? WHERE who = ? AND tick = ? AND rank = ?", values)
+            last = part[-1][:3]
 
     def _kept(self) -> int:
         """Sum of all rows of persons, as it was written down when the last tick was closed."""

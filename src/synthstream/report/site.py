@@ -72,7 +72,9 @@ def check_place(config: StreamConfig, folder: Path) -> None:
     sink, site = config.sink, folder.resolve()
     apart(config.base, config.state.resolve(), site)
     secret = [] if config.source is None else [config.source.path]
-    secret += [place] if (place := getattr(config.log, "config_file", None)) is not None else []
+    secret += [
+        getattr(config.log, key) for key in ("config_file", "path") if getattr(config.log, key, None) is not None
+    ]
     secret += [] if config.encryption is None or config.encryption.key_file is None else [config.encryption.key_file]
     for path in secret:
         if path.resolve().is_relative_to(site):

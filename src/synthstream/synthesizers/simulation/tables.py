@@ -65,10 +65,11 @@ def box_variance(workload: Workload, variance: FloatArray) -> float:
         >>> box_variance(workload, np.full(4, 10.0))
         60.0
     """
+    order = _order_of_boxes(workload)
     found = [
         np.prod([(size + 1) // 2 for size in shape]) * variance[q]
         for q, shape in enumerate(workload.shapes)
-        if len(shape) == _order_of_boxes(workload)
+        if len(shape) == order
     ]
     return float(np.nanmean(found)) if found and not np.all(np.isnan(found)) else float("nan")
 
@@ -81,8 +82,8 @@ def _order_of_boxes(workload: Workload) -> int:
 
 def _in_boxes(workload: Workload, gap: FloatArray) -> FloatArray:
     """Gap of the number of events in some boxes, shape ``(boxes,)``. Always the same boxes."""
-    rng = np.random.default_rng(0)
-    eligible = [q for q, m in enumerate(workload.marginals) if m and len(m) == _order_of_boxes(workload)]
+    rng, order = np.random.default_rng(0), _order_of_boxes(workload)
+    eligible = [q for q, m in enumerate(workload.marginals) if m and len(m) == order]
     if not eligible:
         return np.abs(gap[:1])
     found = []

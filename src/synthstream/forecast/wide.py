@@ -1,0 +1,105 @@
+"""Fewer pairs for wide tables: how many can rise above the noise. From public numbers alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from synthstream.config.config import StreamConfig
+from synthstream.config.synthesis import is_near
+from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.workload import FloatArray, Workload
+
+# Fewer columns are no wide table.
+_WIDE = 20
+# A weak association of two columns, as Cramer's V, and how many standard deviations of the noise it must stand out.
+_WEAK, _OUT = 0.1, 2.0
+# From one distance that is tried to the next.
+_STEP = 1.25
+
+
+class Proposal(NamedTuple):
+    """Pairs to count instead of all.
+
+    Args:
+        near: of columns at most so far apart; 0: none at all.
+        pairs, rising: how many these are, and of how many a weak association stands out of their noise.
+        all_pairs, all_rising: the same of all pairs.
+        asked: after which of the forecast's times.
+    """
+
+    near: int
+    pairs: int
+    rising: int
+    all_pairs: int
+    all_rising: int
+    asked: str
+
+    @property
+    def toml(self) -> str:
+        """The section to paste."""
+        return f"[synthesizer]\n{f'near = {self.near}' if self.near else 'order = 1'}\n"
+
+    @property
+    def words(self) -> str:
+        """Why, and when not."""
+        begin = (
+            f"At the expected number of events, a weak association of two columns (Cramer's V = {_WEAK:g}) stands out "
+            f"of the noise by {self.asked} in {self.all_rising:,} of {self.all_pairs:,} pairs. "
+        )
+        if self.near == 0:
+            return begin + "No smaller number of pairs helps; without any, tables of one column have less noise."
+        return begin + (
+            f"If each column is counted with the {self.near} before and after it alone, it does in {self.rising:,} of "
+            f"{self.pairs:,}. That is better where related columns stand side by side, so sort [[columns]] by subject, "
+            "and name other pairs in marginals. Keep all pairs where one thing shows in most columns: together they "
+            "tell more of it than each alone."
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**self._asdict(), "words": self.words, "toml": self.toml}
+
+
+def proposed(config: StreamConfig, *, ticks: int, events: float, asked: str) -> Proposal | None:
+    """Fewer pairs, if more of them then rise above the noise; ``None`` if not, or if tables were chosen already.
+
+    An association of strength V between columns of a and b values has a squared size of about n^2 V^2 (min(a, b) - 1) /
+    (a b) for n events. Of the noise's own, with (a - 1) (b - 1) degrees of freedom, the standard deviation is sqrt(2 (a
+    - 1) (b - 1)) times the variance of a cell.
+
+    Args:
+        ticks, events: that have been released, and have come, by then; ``asked`` in words.
+    """
+    section, columns = config.synthesizer, len(config.schema.names)
+    chosen = section.marginals is not None or section.near is not None or section.order not in (None, 2)
+    if chosen or config.workload is None or section.kind != "table" or columns < _WIDE:
+        return None
+    if config.measures == "epochs":  # it chooses by itself what to measure
+        return None
+    steps = range(math.ceil(math.log(columns - 1) / math.log(_STEP)) + 1)
+    found = {}
+    for near in sorted({round((columns - 1) / _STEP**step) for step in steps}):
+        marginals = enumerate(config.workload.marginals)
+        workload = config.workload.only(q for q, one in marginals if is_near(one, near, config.schema))
+        made = synthesizer_of(replace(config, workload=workload))
+        found[near] = _rising(workload, made.expected_variance(ticks - 1), events)
+    whole = found[columns - 1]
+    best = max(found, key=lambda near: (found[near][1], -near))
+    if found[best][1] <= whole[1] and whole[1] > 0:
+        return None
+    near, (pairs, rising) = (best, found[best]) if found[best][1] else (0, (0, 0))
+    return Proposal(near, pairs, rising, *whole, asked)
+
+
+def _rising(workload: Workload, variance: FloatArray, events: float) -> tuple[int, int]:
+    """Number of pairs, and of those in which a weak association stands out of the noise."""
+    pairs = np.array([q for q, marginal in enumerate(workload.marginals) if len(marginal) == 2])
+    shapes = np.array([workload.shapes[q] for q in pairs], dtype=np.float64)
+    freedom = np.prod(shapes - 1, axis=1)
+    size = (events * _WEAK) ** 2 * (shapes.min(axis=1) - 1) / np.prod(shapes, axis=1)
+    rises = (freedom > 0) & (size > _OUT * variance[pairs] * np.sqrt(2 * freedom))
+    return len(pairs), int(rises.sum())

@@ -1,0 +1,287 @@
+"""A Delta table that rows are appended to, as a log: its rows as they are at first, then those of each later version.
+
+The table says ``delta.appendOnly``, so its writers take no row away. Only its log is read for what there is: files of
+JSON, and a checkpoint where these begin. Rows are read from its Parquet files as those of any source, so no cell can
+keep another row from being read; values of partitions stand in the log as text, and are read as text of a cell is.
+
+A place in the log is a version, a file of it, and how many rows of that were counted. Names of files may hold values of
+rows: no message has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from synthstream.errors import SchemaError, SourceError
+from synthstream.ingest.cursors import cursor_of, place_in
+from synthstream.ingest.files import FileSource, for_arrow
+from synthstream.schema.coercion import require
+
+_CHUNK_ROWS = 250_000
+_APPEND_ONLY = "delta.appendOnly"
+_VERSION = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+# What readers of the first version of the protocol know, and features that change nothing of what is read here.
+_KNOWN = {"timestampNtz", "vacuumProtocolCheck", "appendOnly", "invariants", "domainMetadata", "inCommitTimestamp"}
+_ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/")
+
+Actions = list[dict[str, Any]]
+
+
+class _Added(NamedTuple):
+    """A file of the table: its path within it, and the partition that all of its rows are in."""
+
+    path: str
+    partition: Mapping[str, str | None]
+
+
+class _Known(NamedTuple):
+    """What a log says of itself: commits by version, the parts of whole checkpoints by version."""
+
+    commits: dict[int, Path]
+    checkpoints: dict[int, list[Path]]
+
+    @property
+    def newest(self) -> int:
+        return max(self.commits)
+
+
+class DeltaSource:
+    """Reads a Delta table by its versions. Memory: a chunk of rows, and, at first, the names of all files.
+
+    Args:
+        path: its folder, of this machine or of an object store.
+        name: what it is called in messages.
+        columns: what to read; other columns are never looked at.
+    """
+
+    def __init__(self, *, path: Path, name: str, columns: Sequence[str]) -> None:
+        self.name, self.waits = name, False
+        self._path, self._columns = path, list(columns)
+
+    def look(self) -> None:
+        known = self._list()
+        self._table(known, known.newest)
+
+    def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
+        known = self._list()
+        origin = self._table(known, known.newest)
+        place = place_in(after, origin, name=self.name)
+        first, version, number, done = (known.newest, known.newest, 0, 0) if place is None else place[:4]
+        if place is not None:
+            self._refuse_another_past(known, version if done else version - 1, place[4])
+        for now in range(version, known.newest + 1):
+            seal = self._seal(known, now)
+            files = self._whole(known, now) if now == first else self._appended(known, now)
+            for at in range(number, len(files)):
+                rows = 0
+                for frame in self._rows(files[at], now):
+                    before, rows = rows, rows + frame.height
+                    if rows > done:
+                        yield frame[max(0, done - before) :], cursor_of(origin, [first, now, at, rows, seal])
+                done = 0
+            number = 0
+            # What has no rows moves on too.
+            yield self._frame(pl.DataFrame(), {}, 0), cursor_of(origin, [first, now + 1, 0, 0, seal])
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    # -- the log -----------------------------------------------------------------------------------------------------
+
+    def _list(self) -> _Known:
+        with self._told("its log cannot be listed"):
+            names = {path.name: path for path in (self._path / "_delta_log").glob("*")}
+        commits = {int(m[1]): path for name, path in names.items() if (m := _VERSION.fullmatch(name))}
+        parts: dict[tuple[int, int], list[Path]] = {}
+        for name in sorted(names):
+            if m := _CHECKPOINT.fullmatch(name):
+                parts.setdefault((int(m[1]), int(m[3] or 1)), []).append(names[name])
+        if not commits:
+            raise SourceError(f"{self.name}: there is no Delta table. Check source.path: it has no log of versions.")
+        return _Known(commits, {v: found for (v, number), found in sorted(parts.items()) if len(found) == number})
+
+    def _actions(self, known: _Known, version: int) -> Actions:
+        """What a version did."""
+        path = self._path / "_delta_log" / f"{version:020}.json"  # a list that is made while others write may miss it
+        if version not in known.commits and not path.exists():
+            raise SourceError(
+                f"{self.name}: its version {version} is no longer kept, and was not counted. Nothing was lost that "
+                "was counted; what it added cannot be told from what was there before. Let the table keep its log "
+                "(delta.logRetentionDuration) for longer than this stream ever pauses."
+            )
+        with self._told(f"version {version} of its log cannot be read"), path.open("rb") as file:
+            lines = file.read().decode("utf-8", "replace").split("\n")
+            found = [json.loads(line) for line in lines if line.strip()]
+            return [{kind: told for kind, told in one.items() if isinstance(told, dict)} for one in found]
+
+    def _seal(self, known: _Known, version: int) -> str:
+        """What tells a version from another one of its number."""
+        return hashlib.sha256(json.dumps(self._actions(known, version), sort_keys=True).encode()).hexdigest()
+
+    def _refuse_another_past(self, known: _Known, version: int, seal: str) -> None:
+        """Raise if the last version that was counted, or a part of it, is not there any more, or is another."""
+        if known.newest < version or (version in known.commits and self._seal(known, version) != seal):
+            raise SourceError(
+                f"{self.name}: its version {version} was counted, and now there is none, or another of that number: "
+                "the table was set back, or written anew under the same identity. Nothing was counted. Bring its log "
+                "back; or open a successor with another 'name', 'state' and sink."
+            )
+
+    def _replayed(self, known: _Known, version: int, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Actions that made a version what it is: of the newest checkpoint before it, and of versions since."""
+        start = max((v for v in known.checkpoints if v <= version), default=-1)
+        for path in known.checkpoints.get(start, []):
+            with self._told(f"the checkpoint of its version {start} cannot be read"):
+                yield from _in_checkpoint(path, kinds)
+        for now in range(start + 1, version + 1):
+            yield from self._actions(known, now)
+
+    def _table(self, known: _Known, version: int) -> str:
+        """The origin of cursors of the table. Raises unless it can be read, now and later."""
+        meta: dict[str, Any] = {}
+        for action in self._replayed(known, version, ("metaData", "protocol")):
+            if found := action.get("protocol"):
+                self._refuse_unknown(found)
+            meta = action.get("metaData") or meta
+        if dict(meta.get("configuration") or {}).get(_APPEND_ONLY) != "true":
+            raise SourceError(
+                f"{self.name}: rows may be updated or deleted there, and a row that has counted stays counted. If "
+                f"rows are only ever added, say so: ALTER TABLE ... SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'true')."
+            )
+        with self._told("its log does not say what columns it has"):
+            names = [field["name"] for field in json.loads(meta["schemaString"])["fields"]]
+        try:
+            require(self._columns, names)
+        except SchemaError as error:
+            raise SchemaError(f"{self.name}: {error}") from None
+        return f"delta {meta.get('id')}"
+
+    def _refuse_unknown(self, protocol: Mapping[str, Any]) -> None:
+        features = set(protocol.get("readerFeatures") or ()) - _KNOWN
+        if protocol.get("minReaderVersion") == 2:
+            features = {"columnMapping"}
+        if features or protocol.get("minReaderVersion", 1) not in (1, 3):
+            words = ", ".join(sorted(features)) or "of a later version"
+            raise SourceError(f"{self.name}: has features that are not read here: {words}. Write it without them.")
+
+    def _whole(self, known: _Known, version: int) -> list[_Added]:
+        """All files of a version, in the order of their names."""
+        found: dict[str, _Added] = {}
+        for action in self._replayed(known, version, ("add", "remove")):
+            if gone := action.get("remove"):
+                found.pop(str(gone.get("path")), None)
+            if told := action.get("add"):
+                added = self._added(told)
+                found[added.path] = added
+        return [found[path] for path in sorted(found)]
+
+    def _appended(self, known: _Known, version: int) -> list[_Added]:
+        """Files that a version added rows with; what lays rows out anew adds none."""
+        found = []
+        for action in self._actions(known, version):
+            gone, told = action.get("remove"), action.get("add")
+            if gone and gone.get("dataChange", True):
+                raise SourceError(
+                    f"{self.name}: its version {version} takes rows away, though the table says {_APPEND_ONLY}. "
+                    "Nothing of that version was counted, and the stream cannot go on from there. Open a successor "
+                    "with another 'name', 'state' and sink."
+                )
+            if told and told.get("dataChange", True):
+                found.append(self._added(told))
+        return sorted(found, key=lambda added: added.path)
+
+    def _added(self, told: Mapping[str, Any]) -> _Added:
+        path = str(told.get("path"))
+        if told.get("deletionVector") or _ELSEWHERE.match(path):
+            raise SourceError(
+                f"{self.name}: has files that lie elsewhere (a shallow clone), or of which rows were taken away. Copy "
+                "it with all of its rows."
+            )
+        values = dict(told.get("partitionValues") or {})
+        # An empty text stands for no value. Half a character would be no text.
+        texts = {key: str(v).encode("utf-8", "replace").decode() if v else None for key, v in values.items()}
+        return _Added(path, texts)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _rows(self, added: _Added, version: int) -> Iterator[pl.DataFrame]:
+        """Rows of a file. A column that it has not, because it came later, has no value there."""
+        with self._told(f"a file of its version {version} cannot be read"):
+            path = self._path / os.fsdecode(unquote_to_bytes(added.path))
+            file = FileSource(kind="parquet", path=path, columns=())
+            names = set(file.names(path))
+            own = tuple(c for c in self._columns if c in names and c not in added.partition)
+            if not own:
+                yield self._frame(pl.DataFrame(), added.partition, pq.read_metadata(for_arrow(path)).num_rows)
+                return
+            for frame in FileSource(kind="parquet", path=path, columns=own).read(path, chunk_rows=_CHUNK_ROWS):
+                yield self._frame(frame, added.partition, frame.height)
+
+    def _frame(self, own: pl.DataFrame, partition: Mapping[str, str | None], rows: int) -> pl.DataFrame:
+        """All columns, in their order."""
+        return pl.DataFrame(
+            [
+                own[name]
+                if name in own.columns
+                else pl.Series(name, [partition.get(name)], pl.String).new_from_index(0, rows)
+                for name in self._columns
+            ]
+        )
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (SourceError, SchemaError, OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
+            why = getattr(error, "strerror", None)  # without the name of the file, which may hold values of rows
+            raise SourceError(
+                f"{self.name}: {what}{f': {why}' if why else ''}. Nothing of it was counted. Check that the table is "
+                "there and may be read, and that files are kept (VACUUM) for longer than this stream ever pauses."
+            ) from None
+
+
+def _in_checkpoint(path: Path, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Actions of some kinds in a file of a checkpoint. Files that were removed are not in it, but as memories."""
+    read = {"add": [f"add.{key}" for key in ("path", "partitionValues", "deletionVector")]}
+    columns = [column for kind in kinds if kind != "remove" for column in read.get(kind, [kind])]
+    with pq.ParquetFile(for_arrow(path)) as file:
+        for batch in file.iter_batches(batch_size=4096, columns=columns):
+            for kind in batch.schema.names:
+                found = batch.column(kind)
+                found = found.filter(found.is_valid())
+                for action in _files_in(found) if kind == "add" else found.to_pylist():
+                    yield {kind: action}
+
+
+def _files_in(found: pa.StructArray) -> Iterator[dict[str, Any]]:
+    """Files in a checkpoint. Nothing checks its text: what is not UTF-8 is replaced, as in a log of JSON."""
+
+    def texts(column: pa.Array) -> list[str | None]:
+        cells = column.cast(pa.binary()).to_pylist()
+        return [None if cell is None else cell.decode("utf-8", "replace") for cell in cells]
+
+    values = pc.struct_field(found, "partitionValues")
+    keys, items, ends = texts(values.keys), texts(values.items), values.offsets.to_pylist()
+    vectors = pc.struct_field(found, "deletionVector").to_pylist() if "deletionVector" in _names(found) else None
+    for n, path in enumerate(texts(pc.struct_field(found, "path"))):
+        own = slice(ends[n], ends[n + 1])
+        partition = dict(zip(keys[own], items[own], strict=True))
+        yield {"path": path, "partitionValues": partition, "deletionVector": vectors and vectors[n]}
+
+
+def _names(found: pa.StructArray) -> list[str]:
+    return [field.name for field in found.type]
