@@ -267,8 +267,8 @@ def _associations(
     alone[squares[1] == 0] = 1.0
     shared = common(workload, rest, variance)
     for q, mean in shared.means.items():
-        own, error = found[q]
-        found[q] = own + mean, error + shared.share * variance[q]
+        mine, error = found[q]
+        found[q] = mine + mean, error + shared.share * variance[q]
         alone[list(workload.marginals[q])] = 0.0
     return found, alone
 
