@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from synthstream.fit.population import Population, _cumulative, _resize, changed_share, fit
 from synthstream.fit.proposals import _layout, _search
 from synthstream.fit.targets import MEMORY, blend, past_of, simplex, targets
+from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, IntArray, Workload
 
@@ -103,13 +104,37 @@ def test_rows_are_dropped_at_random_and_copies_added() -> None:
     before = np.arange(1000, dtype=np.int32)[:, None]
     cumulative, places = np.linspace(0.001, 1, 1000), np.array([0, 1000])
     fewer, more = np.empty((400, 1), dtype=np.int32), np.empty((1500, 1), dtype=np.int32)
-    _resize(before, fewer, cumulative, places, False, np.uint64(1))
+    _resize(before, fewer, cumulative, places, np.zeros(1), np.uint64(1))
     assert len(np.unique(fewer)) == 400
     assert 400 < fewer.mean() < 600
-    _resize(before[:800], more, cumulative, places, False, np.uint64(1))
+    _resize(before[:800], more, cumulative, places, np.zeros(1), np.uint64(1))
     assert np.array_equal(more[:800], before[:800])
     assert more.max() < 800
     assert 300 < more[800:].mean() < 500
+
+
+def test_copies_draw_a_column_anew_as_often_as_it_is_alone() -> None:
+    before = np.zeros((1000, 3), dtype=np.int32)
+    codes = np.empty((5000, 3), dtype=np.int32)
+    cumulative, places = np.array([0.5, 1.0] * 3), np.array([0, 2, 4, 6])
+    _resize(before, codes, cumulative, places, np.array([0.0, 0.5, 1.0]), np.uint64(1))
+    assert not codes[:1000].any()
+    assert codes[1000:].mean(axis=0) == pytest.approx([0.0, 0.25, 0.5], abs=0.03)
+
+
+@pytest.mark.parametrize(("edition", "fresh", "copied"), [(5, True, False), (4, True, True), (5, None, True)])
+def test_what_goes_together_by_chance_is_not_copied(
+    edition: Edition, fresh: bool | None, copied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the tables the first two columns agree; in the rows before all three did."""
+    monkeypatch.setattr("synthstream.fit.population.move", lambda *_, **__: None)
+    workload = Workload.all_up_to(2, sizes=(2, 2, 2))
+    first, third = np.random.default_rng(0).integers(0, 2, (2, 20_000))
+    table = workload.count(np.stack([first, first, third], axis=1).astype(np.int32))
+    start = Population.of(workload, np.repeat(first[:12_000, None], 3, axis=1).astype(np.int32))
+    rows = fit(measured(workload, table, sigma=300.0), start=start, seed=1, edition=edition, fresh=fresh).codes[12_000:]
+    assert np.mean(rows[:, 0] == rows[:, 1]) > 0.9
+    assert np.mean(rows[:, 0] == rows[:, 2]) == pytest.approx(1.0 if copied else 0.5, abs=0.1)
 
 
 def test_growing_keeps_what_the_rows_know_beyond_the_tables() -> None:

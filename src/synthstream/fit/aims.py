@@ -80,6 +80,7 @@ class _Known(NamedTuple):
         margins: the same counts, as rows can have them.
         news: by position of a table, its association and the variance of that.
         joints: counts of the combinations of each group of constrained columns.
+        alone: see :class:`synthstream.fit.targets.Targets`.
     """
 
     total: float
@@ -88,6 +89,7 @@ class _Known(NamedTuple):
     margins: list[FloatArray]
     news: dict[int, tuple[FloatArray, FloatArray]]
     joints: list[Joint]
+    alone: FloatArray
 
 
 def aims(
@@ -141,7 +143,7 @@ def aims(
         cells[part] = table.reshape(-1)
     for joint in known.joints:
         _use_tables(joint, workload, cells, rows)
-    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total)
+    return Targets(rows, tuple(shares), cells, errors, tuple(known.joints), known.total, known.alone)
 
 
 def _use_margins(joints: Sequence[Joint], *margins: list[FloatArray]) -> None:
@@ -179,8 +181,8 @@ def _known(measured: Measured, left: float, groups: Sequence[Group]) -> _Known:
     margins = _possible(counts, variances, rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
     _use_margins(joints, counts, margins)
-    news = _associations(measured, variance, margins, rows, left) if rows else {}
-    return _Known(total, counts, variances, margins, news, joints)
+    news, alone = _associations(measured, variance, margins, rows, left) if rows else ({}, np.zeros(len(margins)))
+    return _Known(total, counts, variances, margins, news, joints, alone)
 
 
 def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
@@ -222,7 +224,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         now = independent_counts([margins[c] for c in columns], rows)
         factor = np.clip(now / np.maximum(base, SMALLEST), 1 / _MOST, _MOST)
         carried[q] = association * factor, error * factor**2
-    return _Known(total, counts, variances, margins, carried, joints)
+    return _Known(total, counts, variances, margins, carried, joints, known.alone)
 
 
 def _standing_out(gap: FloatArray, noise: float, most: float = math.inf) -> FloatArray:
@@ -244,8 +246,9 @@ def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: in
 
 def _associations(
     measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, left: float
-) -> dict[int, tuple[FloatArray, FloatArray]]:
-    """What tables hold beyond independent columns, and the variance of its noise, by position.
+) -> tuple[dict[int, tuple[FloatArray, FloatArray]], FloatArray]:
+    """What tables hold beyond independent columns, and the variance of its noise, by position; and for each column the
+    share of that which noise explains, in standard deviations.
 
     First what stands out of a table's own noise, then what is common to many tables in the rest of them all.
     """
@@ -259,11 +262,17 @@ def _associations(
             noise = float(variance[q]) * _freedom(shape) / association.size
             found[q] = _shrunk(association, [priors[c] for c in marginal], noise, left)
             rest[q] = association - found[q][0]
+    squares = np.zeros((2, len(margins)))
+    for q, (association, error) in found.items():
+        squares[:, list(workload.marginals[q])] += np.array([[np.sum(error)], [np.sum(association**2)]])
+    alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
+    alone[squares[1] == 0] = 1.0
     shared = common(workload, rest, variance)
     for q, mean in shared.means.items():
-        alone, error = found[q]
-        found[q] = alone + mean, error + shared.share * variance[q]
-    return found
+        mine, error = found[q]
+        found[q] = mine + mean, error + shared.share * variance[q]
+        alone[list(workload.marginals[q])] = 0.0
+    return found, alone
 
 
 def _prior(chance: FloatArray) -> FloatArray:

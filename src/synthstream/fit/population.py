@@ -20,7 +20,7 @@ from synthstream.fit.aims import Earlier, aims, of_rows
 from synthstream.fit.blocks import settle
 from synthstream.fit.moves import Effort, move
 from synthstream.fit.proposals import propose
-from synthstream.fit.randomness import below, draw, step
+from synthstream.fit.randomness import below, draw, share, step
 from synthstream.fit.targets import MEMORY, SMALLEST, Targets, targets, total_of
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
@@ -193,7 +193,9 @@ def fit(
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
     places, cumulative = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64), _cumulative(aim)
-    state = _resize(before, codes, cumulative, places, first, np.uint64(seed))
+    # Where all larger tables are measured together, it is known what goes with a column, and how well.
+    alone = aim.alone if edition > 4 and fresh is not None else np.zeros(len(workload.sizes))
+    state = _resize(before, codes, cumulative, places, np.ones_like(alone) if first else alone, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
     kept = min(len(before), aim.rows)
@@ -251,10 +253,11 @@ def _cumulative(aim: Targets) -> FloatArray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _resize(before, codes, cumulative, places, afresh, seed):  # type: ignore[no-untyped-def]
+def _resize(before, codes, cumulative, places, alone, seed):  # type: ignore[no-untyped-def]
     """Fill ``codes`` with the rows before; drop some at random, or add copies of some or rows drawn from the margins.
 
-    Copies keep relations that no measured table holds, and keep all tables in proportion.
+    Copies keep relations that no measured table holds, and keep all tables in proportion. They also keep what the rows
+    that are copied go together in by chance; so ``alone``, by column, is how often it is drawn from its margin instead.
     """
     state = seed * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15)
     kept, rows = min(len(before), len(codes)), len(codes)
@@ -264,12 +267,17 @@ def _resize(before, codes, cumulative, places, afresh, seed):  # type: ignore[no
         slot = below(bits, i + 1)
         if slot < rows:
             codes[slot] = before[i]
+    copied = np.min(alone) < 1.0
     for i in range(kept, rows):
-        if not afresh:
+        if copied:
             state, bits = step(state)
             codes[i] = before[below(bits, kept)]
-            continue
         for column in range(codes.shape[1]):
-            state, bits = step(state)
-            codes[i, column] = draw(bits, cumulative, places, column)
+            if 0.0 < alone[column] < 1.0:
+                state, bits = step(state)
+                if share(bits) >= alone[column]:
+                    continue
+            if alone[column] > 0.0:
+                state, bits = step(state)
+                codes[i, column] = draw(bits, cumulative, places, column)
     return state

@@ -44,6 +44,7 @@ class Targets(NamedTuple):
         errors: variance of the noise left in a cell of each marginal, shape ``(marginals,)``; edition 2 alone.
         joints: expected counts of the allowed combinations of each group of columns; edition 2 alone.
         events: number of rows, before it is rounded; edition 2 alone.
+        alone: of each column, how little is known of what goes with it, from 0 to 1, shape ``(columns,)``.
     """
 
     rows: int
@@ -52,6 +53,7 @@ class Targets(NamedTuple):
     errors: FloatArray = _NONE
     joints: tuple[Joint, ...] = ()
     events: float = 0.0
+    alone: FloatArray = _NONE
 
 
 class Past(NamedTuple):
