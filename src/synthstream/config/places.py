@@ -17,7 +17,7 @@ from synthstream.config.keys import ColumnSection, Words
 from synthstream.constraints import Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
-from synthstream.schema.columns import Column
+from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
@@ -35,6 +35,8 @@ _POWER = 1 / 3
 _LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
 # From one grid to the next, so many times each coordinate is halved: by how many there are.
 _STEP = {1: 2, 2: 1}
+# A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values.
+_FLAG = 8
 # Grids that are crossed have so many cells at most.
 _MOST_CROSSED = 8
 
@@ -133,12 +135,16 @@ def _crossed(section: PlaceSection, others: Sequence[Column], bits: list[int], s
     found: list[list[str]] = [[] for _ in bits]
     # Coarse grids and few values first: each table that is added leaves less of the budget to all.
     for size, k, name in sorted(
-        (2 ** bits[k] * column.size, k, column.name) for k in range(len(fine)) for column in others
+        (2 ** bits[k] * _values(column), k, column.name) for k in range(len(fine)) for column in others
     ):
         tables = 1 + sum(map(len, found))
         if section.events / size >= _LEAST_CROSSED * sigma * math.sqrt(tables / _CROSSED):
             found[k].append(name)
     return found
+
+
+def _values(column: Column) -> int:
+    return max(column.size, _FLAG) if isinstance(column, Boolean) else column.size
 
 
 def words_of(schema: Schema) -> str:
@@ -161,7 +167,7 @@ def nested(schema: Schema) -> list[Group]:
         if len(views) > 1:
             finest = _view(schema, views[-1])
             codes = [finest.within(_view(schema, c)) for c in views]
-            found.append(Group.of(views, np.stack(codes, axis=1)))
+            found.append(Group.of(views, np.stack(codes, axis=1), nests=[views]))
     return found
 
 
