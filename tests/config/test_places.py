@@ -62,8 +62,8 @@ def test_crossing_is_left_out_where_noise_would_drown_it() -> None:
         return [len(column.crossed) for column in config.schema.columns if isinstance(column, View)]
 
     assert crossed(60_000, KIND) == [1, 1, 1, 1, 0]
-    assert crossed(8_000, *FLAGS) == [20, 20, 20, 0]
-    assert crossed(2_000, *FLAGS) == [20, 20, 0]
+    assert crossed(8_000, *FLAGS) == [20, 20, 0, 0]
+    assert crossed(2_000, *FLAGS) == [20, 0, 0]
     assert crossed(50, *FLAGS) == [0]
     assert crossed(60_000) == [0, 0, 0, 0, 0]  # a place without columns to cross is a place
 
@@ -133,6 +133,8 @@ def test_settings_for_readers_are_the_same_stream() -> None:
     [
         (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 37]]\n'), "bounds: 1 for 2 coordinates"),
         (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 32], [-122, -114]]\n'), "found [32, 32]"),
+        (place(box='coordinates = ["lat", "lon"]\nbounds = [32, 37, -122, -114]\n'), "'at': bounds: give each"),
+        (place("depth = 9"), "line 22: column 'at': depth = 9: must be"),
         (place(box='coordinates = ["lat"]\nbounds = [["32", 37]]\n'), "bounds"),
         (place('with = ["kin"]'), "'kin' is not another column. Did you mean 'kind'?"),
         (place("views = [2, 1]"), "views: must be depths in order"),
