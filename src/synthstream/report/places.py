@@ -18,11 +18,10 @@ from synthstream.report.scales import linear, number, ranges
 from synthstream.schema.binned import Number
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.naming import LATITUDE, LONGITUDE
 from synthstream.schema.places import View
 from synthstream.workload import FloatArray, Workload
 
-_LATITUDE = {"lat", "latitude"}
-_LONGITUDE = {"lon", "lng", "long", "longitude"}
 _BARS, _BOXES = 16, 4
 # Values of a column that have a map of their own, at most.
 _VALUES = 6
@@ -64,8 +63,8 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
         if isinstance(column, Coordinate) or (isinstance(column, Number) and column.even)
     ]
     words = {i: set(re.split(r"[^a-z]+", columns[i].name.casefold())) for i in numbers}
-    latitude = [i for i in numbers if words[i] & _LATITUDE]
-    longitude = [i for i in numbers if words[i] & _LONGITUDE]
+    latitude = [i for i in numbers if words[i] & LATITUDE]
+    longitude = [i for i in numbers if words[i] & LONGITUDE]
     if latitude and longitude:
         return longitude[0], latitude[0], True
     return (numbers[0], numbers[1], False) if any_pair and len(numbers) > 1 else None
