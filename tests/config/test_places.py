@@ -81,6 +81,17 @@ def test_grids_of_two_places_are_not_crossed() -> None:
     assert len(config.constraints.groups) == 2
 
 
+def test_two_places_are_crossed_on_coarse_grids_where_one_names_the_other() -> None:
+    ends = place(box=BOX.replace('"lat", "lon"', '"lat2", "lon2"'), rest='with = ["kind", "at"]', name="to")
+    config = read(KIND, place("with = []"), ends)
+    found = {table for table in tables(config) if len(table) == 2}
+    assert {table for table in found if "kind" not in table} == {("at_1", "to_1"), ("at_2", "to_2")}
+    assert ("kind", "to_4") in found
+    assert claim_of(config, synthesizer_of(config).mechanism).fits(config.privacy.budget)
+    with pytest.raises(ConfigError, match="A place is crossed with those before it"):
+        read(KIND, place(), ends.replace('"at"', '"later"'))
+
+
 def test_grids_contain_each_other_also_with_a_constraint() -> None:
     config = read(KIND, place("views = [1]\ndepth = 2"))
     (group,) = config.constraints.groups

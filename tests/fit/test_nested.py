@@ -8,6 +8,7 @@ import pytest
 from synthstream.constraints import Group, joined
 from synthstream.fit.aims import aims
 from synthstream.fit.nested import nests_of
+from synthstream.fit.population import fit
 from synthstream.fit.targets import Targets, independent_counts
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
@@ -74,6 +75,21 @@ def test_together_tables_are_nearer_the_truth_than_each_on_its_own(strength: flo
     """With no association, with a strong one of a single column, and with less noise."""
     rows = events(2, strength)
     assert error(rows, sigma, nested=True) < 0.8 * error(rows, sigma, nested=False)
+
+
+def test_ends_of_trips_go_together_in_rows() -> None:
+    """Two places, each of 4 and 16 cells, crossed at 4: a trip goes to the next quarter."""
+    rng = np.random.default_rng(5)
+    begin = rng.integers(0, 16, 4000)
+    end = (begin // 4 + 1) % 4 * 4 + rng.integers(0, 4, 4000)
+    rows = np.column_stack([begin // 4, begin, end // 4, end]).astype(np.int32)
+    nests = [Group.of((c, c + 1), np.array([[k // 4, k] for k in range(16)]), nests=[(c, c + 1)]) for c in (0, 2)]
+    workload = Workload(sizes=(4, 16, 4, 16), marginals=((), (0,), (1,), (2,), (3,), (0, 2)))
+    noisy = workload.count(rows) + rng.normal(0, 10, workload.cells)
+    known = Measured(tick=0, workload=workload, values=noisy, variance=np.full(6, 100.0))
+    found = fit(known, seed=1, groups=nests).codes
+    assert all((group.places(found.astype(np.int32)) >= 0).all() for group in nests)
+    assert np.mean(found[:, 2] == (found[:, 0] + 1) % 4) > 0.95
 
 
 def test_a_constraint_that_joins_a_nest_keeps_it() -> None:

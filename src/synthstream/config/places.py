@@ -65,17 +65,21 @@ class PlaceSection(ColumnSection):
         return self.coordinates
 
 
-def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, events: int) -> list[View]:
+def views_of(
+    section: PlaceSection, others: Sequence[Column], budget: Budget, events: int, *, places: Sequence[View] = ()
+) -> list[View]:
     """The columns of a place, coarsest first.
 
     Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
     spread of the expected events has ``_LEAST_ALONE`` standard errors in a cell. A column is crossed with all grids at
-    which each cell of both would have ``_LEAST_CROSSED`` standard errors.
+    which each cell of both would have ``_LEAST_CROSSED`` standard errors. Another place is crossed where ``with`` names
+    it, on grids of one depth that have 256 cells together at most.
 
     Args:
         others: the other columns, in order.
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
+        places: the grids of places that stand before it.
 
     Raises:
         ConfigError, SchemaError: there is no such place.
@@ -102,7 +106,7 @@ def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, ev
         raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
     depths = [*depths, *([] if finest in depths else [finest])]
     names = [f"{section.name}_{depth}" for depth in depths]
-    crossed = _crossed(section, others, [dimension * depth for depth in depths], sigma)
+    crossed = _crossed(section, others, places, [dimension * depth for depth in depths], sigma)
     return [
         View(
             name=name,
@@ -124,14 +128,25 @@ def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
     return min(max(int(bits) // dimension, 1), FINEST // dimension)
 
 
-def _crossed(section: PlaceSection, others: Sequence[Column], bits: list[int], sigma: float) -> list[list[str]]:
+def _crossed(
+    section: PlaceSection, others: Sequence[Column], places: Sequence[View], bits: list[int], sigma: float
+) -> list[list[str]]:
     """For each grid, the columns that it is crossed with."""
     names, fine = [column.name for column in others], [b for b in bits if b <= _MOST_CROSSED]
     if section.crossed is not None:
+        known = [*names, *dict.fromkeys(view.place for view in places)]
         for name in section.crossed:
-            if name not in names:
-                raise ConfigError(f"with: {name!r} is not another column.{like(name, names)} Name some of {names}")
-        return [list(section.crossed) if b in fine else [] for b in bits]
+            if name not in known:
+                more = " A place is crossed with those before it." if len(known) > len(names) else ""
+                raise ConfigError(
+                    f"with: {name!r} is not another column.{like(name, known)} Name some of {known}.{more}"
+                )
+        columns = [name for name in section.crossed if name in names]
+        grids = [(view.name, len(view.bounds) * view.depth) for view in places if view.place in section.crossed]
+        return [
+            [*(columns if b in fine else []), *(name for name, own in grids if own == b and 2 * b <= _MOST_CROSSED)]
+            for b in bits
+        ]
     found: list[list[str]] = [[] for _ in bits]
     # Coarse grids and few values first: each table that is added leaves less of the budget to all.
     for size, k, name in sorted(
@@ -179,19 +194,15 @@ def _view(schema: Schema, c: int) -> View:
 
 
 def counted(schema: Schema, marginal: Sequence[int]) -> bool:
-    """Whether a table is counted where no list of tables is given: grids with the columns that they cross alone, and
-    never with other grids.
-    """
+    """Whether a table is counted where no list of tables is given: grids with the columns that they cross alone."""
     columns = [schema.columns[c] for c in marginal]
     return all(_goes(a, b) and _goes(b, a) for a, b in combinations(columns, 2))
 
 
 def _goes(a: Column, b: Column) -> bool:
-    if not isinstance(a, View):
-        return True
-    if isinstance(b, View):
-        return False
-    return b.name in a.crossed
+    if isinstance(a, View) and isinstance(b, View):
+        return b.name in a.crossed or a.name in b.crossed
+    return not isinstance(a, View) or b.name in a.crossed
 
 
 def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:

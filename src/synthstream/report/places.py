@@ -108,7 +108,7 @@ def _by_value(
 ) -> Iterator[tuple[str, Grid]]:
     """Of the crossed column with the fewest values the most frequent ones."""
     names = [column.name for column in columns]
-    crossed = [names.index(name) for name in view.crossed]
+    crossed = [i for i in map(names.index, view.crossed) if not isinstance(columns[i], View)]
     chosen = min((i for i in crossed if (min(i, c), max(i, c)) in workload.marginals), default=None,
                  key=lambda i: (len(columns[i].value_labels), i))  # fmt: skip
     if chosen is None:
