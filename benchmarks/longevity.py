@@ -23,12 +23,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.support.environments import At
 
 from benchmarks.data import FOLDER
 from benchmarks.environment import environment, peak_mb
 from synthstream import Stream, StreamConfig
 from synthstream.environment import T
-from synthstream.testing.environments import At
 
 LATER = datetime(2200, 1, 1, tzinfo=UTC)
 KEEP = 10

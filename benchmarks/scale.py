@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from tests.support.environments import killed
 
 from benchmarks.counting import config as census
 from benchmarks.data import adult
@@ -46,7 +47,6 @@ from synthstream.measured import Measured
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import killed
 
 FILES, FILE_ROWS, DAYS = 10, 1_000_000, 30
 ENGINES = ("local", "spark", "spark killed twice")

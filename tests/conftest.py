@@ -41,12 +41,16 @@ settings.load_profile("same")
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """``@pytest.mark.sparing(n)``: of the cases of a test, n run with the quick tests, and the others are slow.
+    """Tests that share what their module makes run in one process, one after the other.
+
+    ``@pytest.mark.sparing(n)``: of the cases of a test, n run with the quick tests, and the others are slow.
 
     The n cases hold as many different values of the parameters as n cases can, each chosen for most that is new.
     """
     groups: dict[str, list[pytest.Function]] = {}
     for item in items:
+        if isinstance(item, pytest.Function) and _shares(item):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
         if isinstance(item, pytest.Function) and item.get_closest_marker("sparing") and hasattr(item, "callspec"):
             groups.setdefault(item.nodeid.split("[")[0], []).append(item)
     for group in groups.values():
@@ -55,6 +59,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         quick = spread([set(item.callspec.indices.items()) for item in group], number)
         for i in set(range(len(group))) - set(quick):
             group[i].add_marker(pytest.mark.slow)
+
+
+def _shares(item: pytest.Function) -> bool:
+    """Whether a test uses what is made once for its module: made in one process, and not in each of those that test."""
+    found = item._fixtureinfo.name2fixturedefs.values()
+    return any(made[-1].scope == "module" and made[-1].func.__module__.startswith("tests.") for made in found)
 
 
 def spread(cases: list[set[tuple[str, int]]], number: int) -> list[int]:

@@ -18,8 +18,8 @@ class Env:
     """What a stream takes from, and does to, the world outside, in one place.
 
     Every write, sync, link and commit goes through :meth:`do` under a name, so that tests can end the process, or fail
-    it, before and after each of them (``synthstream.testing.environments``). Nothing but a constructor's argument
-    chooses another environment. Noise does not come from here: the gate asks the operating system by itself.
+    it, before and after each of them. Nothing but a constructor's argument chooses another environment. Noise does not
+    come from here: the gate asks the operating system by itself.
     """
 
     def now(self) -> datetime:

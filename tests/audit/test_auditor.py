@@ -21,10 +21,10 @@ from synthstream.kernel.counters import Counter, Simple, Toeplitz
 from synthstream.papers.counters import Binary, Hybrid
 from synthstream.synthesizers.contract import CounterTarget
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
 from tests.audit.broken.noise import halved_gaussian_noise, halved_noise
 from tests.support.audits import audit_counter
 from tests.support.counters import COUNTERS, name
+from tests.support.gates import ExactGate
 from tests.support.visits import TOML
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -305,10 +305,10 @@ print(json.dumps([unread, uncounted, unwritten]))
 def test_what_nobody_foresaw_is_told_without_what_it_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text of an exception may quote a row."""
 
-    def broken(path: Path) -> None:
+    def broken(path: Path, *, simulate: bool) -> None:
         raise ValueError("XCANARYX")
 
-    monkeypatch.setattr("synthstream.config.config.load", broken)
+    monkeypatch.setattr("synthstream.publish.outlets.configured", broken)
     result = synthstream("status", "stream.toml", cwd=folder)
     assert result.returncode == manners.UNEXPECTED
     assert "XCANARYX" not in result.stdout + result.stderr

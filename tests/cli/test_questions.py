@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from synthstream import Stream
 from synthstream.cli.app import app
 from synthstream.errors import SynthstreamError
-from synthstream.testing.gates import ExactGate
+from tests.support.gates import ExactGate
 from tests.support.streams import configured, rows
 
 

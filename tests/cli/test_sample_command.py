@@ -15,8 +15,8 @@ from synthstream import Releases, Stream
 from synthstream.cli.app import app
 from synthstream.errors import SynthstreamError
 from synthstream.kernel.gate import Gate
-from synthstream.testing.gates import ExactGate
 from tests.support.command import synthstream
+from tests.support.gates import ExactGate
 from tests.support.streams import configured, rows
 
 

@@ -37,8 +37,8 @@ import polars as pl
 
 from synthstream.environment import Env
 from synthstream.stream.stream import Stream
-from synthstream.testing.environments import Interrupting, Recording, When, failing, killed
 from tests.crash import controls, power, world
+from tests.support.environments import Interrupting, Recording, When, failing, killed
 
 Observed = dict[str, str]
 

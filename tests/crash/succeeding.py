@@ -18,8 +18,8 @@ from synthstream.errors import ConfigError, StateMismatch
 from synthstream.release.release import TableRelease
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
-from synthstream.testing.environments import Recording, When, killed
 from tests.crash.harness import Observer, forked, loaded, warm
+from tests.support.environments import Recording, When, killed
 from tests.support.halves import exact
 from tests.support.successors import NEW, events, half, written
 

@@ -17,8 +17,8 @@ from synthstream.environment import Env
 from synthstream.errors import SinkError, StateError, StateLocked
 from synthstream.state.store import Store
 from synthstream.stream.stream import Stream
-from synthstream.testing.environments import Interrupting, Recording, When, Within, failing
 from tests.crash import world
+from tests.support.environments import Interrupting, Recording, When, Within, failing
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_first_opening_that_failed_is_begun_again_and_status_says_so(folder: P
 
 def test_status_reads_a_log_that_a_killed_run_left(folder: Path) -> None:
     code = (
-        "from pathlib import Path; from synthstream.testing.environments import killed; from tests.crash import world; "
+        "from pathlib import Path; from tests.support.environments import killed; from tests.crash import world; "
         f"world.drive(Path({str(folder)!r}), 'table', exact=False, env=killed(at='close store'), ticks=2)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL  # noqa: S603

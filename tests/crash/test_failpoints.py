@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from synthstream.testing.environments import Recording
 from tests.crash import world
+from tests.support.environments import Recording
 
 SOURCE = Path(__file__).parents[2] / "src" / "synthstream"
 PUBLISHING = ("folder", "mirrors", "copies", "delta", "postgres_table")

@@ -21,8 +21,8 @@ from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
-from synthstream.testing.environments import At, Interrupting, When
-from synthstream.testing.gates import ExactGate
+from tests.support.environments import At, Interrupting, When
+from tests.support.gates import ExactGate
 from tests.support.streams import configured, text_of
 
 DAYS, RESTARTS = 3650, 200

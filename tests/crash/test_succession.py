@@ -13,7 +13,7 @@ from synthstream import Stream
 from synthstream.environment import Env
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
-from synthstream.testing.environments import Interrupting
+from tests.support.environments import Interrupting
 from tests.support.halves import exact
 from tests.support.successors import CUT, NEW, OLD, events, half, written
 

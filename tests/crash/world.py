@@ -16,8 +16,8 @@ from synthstream.environment import Env
 from synthstream.errors import SynthstreamError
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.stream.stream import Stream
-from synthstream.testing.gates import ExactGate
 from tests.support.configs import SINK, WARD, number, source, stream_toml
+from tests.support.gates import ExactGate
 
 TICKS = 30
 PER_FILE = 6

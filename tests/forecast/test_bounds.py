@@ -32,8 +32,8 @@ from synthstream.synthesizers.contract import Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.tables import Continual
-from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import Workload
+from tests.support.gates import ExactGate, TracingGate
 
 Floats = NDArray[np.float64]
 

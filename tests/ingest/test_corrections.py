@@ -11,9 +11,9 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.errors import BatchConflict, ConfigError, FilesLeftOut, HorizonExhausted, SchemaError, SourceError
 from synthstream.kernel.gate import Gate
-from synthstream.testing.environments import At
 from tests.support.aligned import Aligned, files
 from tests.support.command import synthstream
+from tests.support.environments import At
 from tests.support.visits import TOML, exact, finish, total, visits
 
 OP = TOML.replace("[privacy]", 'op = "op"\n[privacy]')

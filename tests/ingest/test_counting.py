@@ -25,9 +25,9 @@ from synthstream.kernel.counters.base import Encoded
 from synthstream.papers.counters.sparse import Arrivals
 from synthstream.schema.binning import bins_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import At
-from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload
+from tests.support.environments import At
+from tests.support.gates import ExactGate
 from tests.support.streams import KINDS, PERSONS, configured, published, rows
 
 

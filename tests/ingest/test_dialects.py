@@ -20,9 +20,9 @@ from synthstream.errors import ConfigError, FileDamaged, FilesLeftOut, SchemaErr
 from synthstream.ingest.counting import encode, files_of
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import FileKind
-from synthstream.testing.gates import ExactGate
 from tests.support.aligned import files
 from tests.support.configs import SINK, number, stream_toml
+from tests.support.gates import ExactGate
 
 _COLUMNS = """
 [[columns]]

@@ -18,7 +18,7 @@ from synthstream.errors import SourceError, StateError
 from synthstream.ingest.filenames import FileNames
 from synthstream.schema.coercion import Frame
 from synthstream.state.store import Store
-from synthstream.testing.environments import failing
+from tests.support.environments import failing
 from tests.support.streams import rows, text_of
 from tests.support.visits import exact, total
 

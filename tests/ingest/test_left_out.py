@@ -20,8 +20,8 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, FilesLeftOut, SourceError, StateMismatch
 from synthstream.ingest.draft import draft
 from synthstream.stream.following import tell
-from synthstream.testing.gates import ExactGate
 from tests.support.following import START, Hand
+from tests.support.gates import ExactGate
 from tests.support.streams import PERSONS, TICKS, configured, rows, text_of
 from tests.support.visits import TOML, visits
 

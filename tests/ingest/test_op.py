@@ -31,9 +31,9 @@ from synthstream.kernel.gate import Gate
 from synthstream.schema.coercion import polars_frame, signs
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import At
-from synthstream.testing.gates import ExactGate
 from tests.support.aligned import Aligned
+from tests.support.environments import At
+from tests.support.gates import ExactGate
 from tests.support.visits import TOML, exact, finish, total
 
 SIGNED = TOML.replace("[privacy]", 'op = "op"\n[privacy]')

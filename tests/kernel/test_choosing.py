@@ -14,9 +14,9 @@ from synthstream.kernel import choosing
 from synthstream.kernel.choosing import LARGEST_SCORE, noisy_max
 from synthstream.kernel.gate import Gate, SystemGate, checked_choice
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.support.choices import law
+from tests.support.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 
 def draws(scores: list[int], rate: Fraction, n: int, seed: str = "law") -> IntArray:

@@ -306,7 +306,7 @@ def test_kary_nodes_make_up_a_prefix(horizon: int) -> None:
     k, wide = c.arity, 2 * c.arity**c.levels
     for n in range(1, horizon + 1, 1 + horizon // 200):
         ticks = np.zeros(wide, dtype=np.int64)
-        for level, j in c._nodes(n):
+        for level, j in matrices.nodes_of_prefix(c.digits(n), c.arity):
             ticks[j * k**level : (j + 1) * k**level] += 1 if j % k < k // 2 else -1
         assert ticks.tolist() == [1] * n + [0] * (wide - n)
 

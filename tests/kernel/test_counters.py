@@ -20,7 +20,6 @@ from synthstream.papers.counters import Binary, Block, Hybrid
 from synthstream.papers.counters.nodes import NodeCounter
 from synthstream.strategies.blt_parameters import PARAMETERS
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
 from tests.support.counters import (
     COUNTERS,
@@ -30,6 +29,7 @@ from tests.support.counters import (
     responses,
     run,
 )
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 MATRIX = [c for c in COUNTERS if isinstance(c, MatrixCounter)]
 

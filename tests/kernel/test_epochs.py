@@ -20,7 +20,6 @@ from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Candidates, IntArray, Workload
 from tests.support.epochs import (
     PURE,
@@ -30,6 +29,7 @@ from tests.support.epochs import (
     run,
     worst_path_cost_on_exhaustive_neighbours,
 )
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 PLAN = Ahead(workload=WORKLOAD)
 ALL = Candidates.of_tables(WORKLOAD, range(7))

@@ -23,8 +23,8 @@ from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.succession import across
-from synthstream.testing.gates import Call, TracingGate
 from synthstream.workload import Workload
+from tests.support.gates import Call, TracingGate
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, rows
 
 GAUSSIAN = {"always", "refresh", "points-zcdp", PERSONS}

@@ -18,9 +18,9 @@ from synthstream.kernel.gate import LARGEST_VALUE, Gate, SystemGate, is_secure, 
 from synthstream.kernel.sampling import LARGEST_SAMPLE
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import Call, ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.support.children import noise_of_a_child
+from tests.support.gates import Call, ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from tests.support.streams import configured
 
 VALUE = np.array([0, 5, -7, 10**12], dtype=np.int64)

@@ -16,7 +16,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.privacy import EXACT, Claim
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import Call, TracingGate
+from tests.support.gates import Call, TracingGate
 from tests.support.streams import KINDS, PERSONS, configured, published, rows
 
 

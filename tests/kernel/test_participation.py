@@ -15,11 +15,11 @@ import pytest
 from synthstream.errors import BudgetExceeded
 from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, Toeplitz, counter
 from synthstream.kernel.counters.base import root_above
-from synthstream.kernel.spending import Ledger, participation_factor
+from synthstream.kernel.spending import participation_factor
 from synthstream.kinds import COUNTERS
-from synthstream.privacy import EVENT, Budget, Claim, Unit
+from synthstream.privacy import EVENT, Budget, Claim, Ledger, Unit
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 TICKS, CELLS = 5, 2
 MULTIPLIER = 3.0

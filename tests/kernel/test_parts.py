@@ -21,9 +21,9 @@ from synthstream.synthesizers.contract import DrawTarget
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation import tables
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import CodeArray, FloatArray, IntArray
 from tests.support.epochs import PURE, WORKLOAD, uniform
+from tests.support.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 TICKS = 19
 ROWS = [np.array(row, dtype=np.int32) for row in itertools.product((0, 1), repeat=3)]

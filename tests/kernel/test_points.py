@@ -23,8 +23,8 @@ from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.strategies.levels import Schedule, standing_out
 from synthstream.synthesizers.points import FromNodes, cloud
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 SMALL = Partition(dimension=1, depth=3)
 

@@ -14,8 +14,8 @@ from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import IntArray, Workload
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from tests.support.marginals import WORKLOAD
 
 ZCDP = Budget(epsilon=1.0, delta=1e-9)

@@ -10,13 +10,12 @@ from synthstream.fit.ahead import Ahead
 from synthstream.kernel.counters import written
 from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.epochs import Epochs
-from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals, Refreshed
-from synthstream.privacy import Budget
+from synthstream.privacy import Budget, Ledger
 from synthstream.strategies.shares import EpochShares
 from synthstream.strategies.times import EpochTimes, RefreshTimes
-from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray, Workload
+from tests.support.gates import ExactGate
 
 WORKLOAD = Workload.all_up_to(2, sizes=(2, 3, 2))
 PURE, ZCDP = Budget(epsilon=1.0, delta=0.0), Budget(epsilon=1.0, delta=1e-9)

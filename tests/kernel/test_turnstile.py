@@ -32,9 +32,9 @@ from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.points import Run, grid_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.transport import w1
-from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import FloatArray
 from tests.support import streams
+from tests.support.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 CELLS = 8
 Batches = list[list[tuple[int, int]]]
@@ -59,7 +59,7 @@ def drawn(mechanism: Turnstile, batches: Batches, gate: Any) -> list[TurnstileMe
     made, state, last, history = FromBothSides(mechanism=mechanism), mechanism.init(), None, []
     for batch in batches:
         cells, signs = (np.array(part, dtype=np.int64) for part in (zip(*batch, strict=True) if batch else ((), ())))
-        state, measured, _ = made.step(state, mechanism.count(cells, signs), gate, last, {})
+        state, measured, _ = made.step(state, made.counted(cells, signs), gate, last, {})
         history.append(TurnstileMeasured.unpack(measured.tick, measured.pack()))
         last = made.fit(measured.tick, history.__getitem__, last, {}, seed=0)
     return history
@@ -138,12 +138,12 @@ def test_a_row_that_changes_sides_costs_half_on_each(delta: float) -> None:
 
 
 def counted_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Turnstile.count
+    honest = FromBothSides.counted
 
-    def count(self: Turnstile, cells: Any, weights: Any) -> Counts:
+    def counted(self: FromBothSides, cells: Any, weights: Any) -> Counts:
         return honest(self, cells, weights).plus(honest(self, cells[weights < 0], np.abs(weights[weights < 0])))
 
-    monkeypatch.setattr(Turnstile, "count", count)
+    monkeypatch.setattr(FromBothSides, "counted", counted)
 
 
 def half_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,10 +192,10 @@ def test_the_number_of_events_of_a_side_is_never_public() -> None:
 
 
 def test_rows_that_take_away_are_counted_in_cells_of_their_own() -> None:
-    mechanism = turnstile()
-    counts = mechanism.count(np.array([3, 3, 0, 3, 7]), np.array([1, -1, 1, 1, -1]))
+    made = FromBothSides(mechanism=turnstile())
+    counts = made.counted(np.array([3, 3, 0, 3, 7]), np.array([1, -1, 1, 1, -1]))
     assert counts.dense(2 * CELLS).tolist() == [1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1]
-    assert FromBothSides(mechanism=mechanism).cells == 2 * CELLS
+    assert made.cells == 2 * CELLS
 
 
 def test_fingerprints_tell_sides_and_settings_apart() -> None:

@@ -21,8 +21,8 @@ from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.papers.hypercube import Hypercube
 from synthstream.privacy import Budget, Unit
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 
 def cube(dimension: int = 2, depth: int = 3, epsilon: float = 1.0, **more: Any) -> Hypercube:

@@ -20,8 +20,8 @@ from synthstream.papers.fit.rounds import Rounds
 from synthstream.privacy import Budget
 from synthstream.synthesizers.assembly import synthesizer_for
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload
+from tests.support.gates import ExactGate
 from tests.support.selective import DAYS, TOML, Interrupted, Mortal, config, mortal_system, visits
 
 KINDS = [("selective", "mw"), ("selective", "pgm"), ("stream-mwem", "mw"), ("stream-mwem", "pgm")]

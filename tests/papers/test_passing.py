@@ -18,8 +18,8 @@ from synthstream.papers.comparisons import Comparisons, _exp_minus, _fixed_point
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray
+from tests.support.gates import ExactGate, ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 Runs = list[tuple[int, int]]
 

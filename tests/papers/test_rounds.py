@@ -23,8 +23,8 @@ from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.synthesizers.contract import Models, Synthesizer
 from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 from synthstream.workload import Candidates, IntArray, Workload
+from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
 
 SIZES = (2, 3, 2)
 WORKLOAD = Workload.all_up_to(2, sizes=SIZES)

@@ -23,7 +23,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.publish.catalogue import describe
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
-from synthstream.testing.gates import ExactGate
+from tests.support.gates import ExactGate
 from tests.support.streams import KINDS, TICKS, configured, rows
 from tests.support.successors import CUT, NEW, events, half, written
 

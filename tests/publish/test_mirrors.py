@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from synthstream import StreamConfig
+from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, MirrorError, SinkError, StateRolledBack
 from synthstream.publish.delta import DeltaTable
 from synthstream.publish.folder import ParquetSink
 from synthstream.publish.mirrors import catch_up
-from synthstream.testing.environments import failing
+from tests.support.environments import failing
 from tests.support.mirrors import opened, prepared
 from tests.support.streams import TICKS, configured, rows, text_of
 
@@ -199,3 +199,18 @@ def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, monk
     with pytest.raises(SinkError, match=r"pip install 'synthstream\[delta\]'"):
         opened(prepared(tmp_path, MIRROR))
     assert not (tmp_path / "state").exists(), "nothing was made, nothing was charged"
+
+
+def test_files_of_a_release_are_all_there_but_for_rows_that_were_dropped(tmp_path: Path) -> None:
+    config = configured(tmp_path, "always", until="2026-01-02")
+    rows(50, 1).write_parquet(tmp_path / "rows-1.parquet")
+    with Stream(config) as stream:
+        list(stream.run())
+    sink, place = ParquetSink(tmp_path / "releases"), tmp_path / "releases" / "000000"
+    names = list(sink.files(0))
+    assert (names[-1], set(names)) == ("manifest.json", {path.name for path in place.iterdir()})
+    (place / "rows.parquet").unlink()
+    assert list(sink.files(0)) == [name for name in names if name != "rows.parquet"]
+    (place / "tables.parquet").unlink()
+    with pytest.raises(SinkError, match="cannot be read as a release"):
+        sink.files(0)

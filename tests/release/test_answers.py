@@ -19,8 +19,8 @@ from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.conditions import condition, thresholds
 from synthstream.schema.schema import Schema
-from synthstream.testing.gates import ExactGate
 from synthstream.workload import CodeArray, Workload
+from tests.support.gates import ExactGate
 from tests.support.streams import configured, rows
 
 SCHEMA = Schema(

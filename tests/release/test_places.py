@@ -16,9 +16,9 @@ from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.release.release import TableRelease
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
 from tests.support.command import synthstream
 from tests.support.configs import SINK, source, stream_toml
+from tests.support.gates import ExactGate
 
 _FLAG = '[[columns]]\nname = "new"\ntype = "boolean"\nmissing = false\n'
 _KIND = '[[columns]]\nname = "kind"\ntype = "category"\nvalues = ["a", "b"]\n'

@@ -11,7 +11,7 @@ import pytest
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.stream.recovery import adopt
-from synthstream.testing.environments import At
+from tests.support.environments import At
 from tests.support.streams import configured
 from tests.support.visits import exact
 

@@ -21,7 +21,7 @@ from synthstream.release.points import PointRelease
 from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
+from tests.support.gates import ExactGate
 from tests.support.streams import KINDS, TICKS, configured, rows, text_of
 
 

@@ -18,8 +18,8 @@ from synthstream.measured import Measured
 from synthstream.release.series import Step, counted, steps
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
 from synthstream.workload import Workload
+from tests.support.gates import ExactGate
 from tests.support.streams import TICKS, adopted, configured, rows
 
 

@@ -23,8 +23,8 @@ from synthstream.release.window import ticks_between
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
 from synthstream.workload import FloatArray
+from tests.support.gates import ExactGate
 from tests.support.streams import adopted, configured, rows
 
 

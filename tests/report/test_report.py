@@ -32,8 +32,8 @@ from synthstream.report.public import public_page
 from synthstream.report.recent import _chart
 from synthstream.report.theorems import STATEMENTS
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
 from tests.support import streams
+from tests.support.gates import ExactGate
 
 # A text that no page may hold: it is in the rows alone, never in the configuration.
 CANARY = "canary-in-the-rows"

@@ -26,8 +26,8 @@ from synthstream.publish.history import history_of
 from synthstream.release.points import PointRelease
 from synthstream.report.explorer import Explorer, library_name
 from synthstream.report.site import publish_site
-from synthstream.testing.environments import Interrupting, Recording, failing
 from tests.support import streams
+from tests.support.environments import Interrupting, Recording, failing
 
 pytest.importorskip("vl_convert", reason="the extra `site` is not installed")
 

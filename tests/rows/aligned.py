@@ -13,8 +13,8 @@ from synthstream.kernel.counters.base import State
 from synthstream.kernel.counters.kary import Kary
 from synthstream.kernel.gate import Gate
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import Call, ReplayingGate, TraceMismatch, TracingGate
 from synthstream.workload import FloatArray, IntArray
+from tests.support.gates import Call, ReplayingGate, TraceMismatch, TracingGate
 
 Run = Literal["one", "two"]
 _RUNS: tuple[Run, Run] = ("one", "two")

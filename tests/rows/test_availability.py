@@ -23,10 +23,10 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.errors import SourceError, SynthstreamError
 from synthstream.stream.stream import Stream as StreamClass
-from synthstream.testing.gates import ExactGate
 from tests.rows.aligned import Aligned
 from tests.rows.bad_rows import BROKEN, TOML
 from tests.rows.observing import INPUT, command_line, public_files
+from tests.support.gates import ExactGate
 
 Source = Literal["parquet", "csv", "updates", "log"]
 How = Literal["run", "follow", "python"]

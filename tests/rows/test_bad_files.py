@@ -14,9 +14,9 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import FileDamaged, SchemaError
-from synthstream.testing.gates import ExactGate
 from tests.rows.bad_rows import BROKEN, TOML
 from tests.rows.observing import INPUT, Observed, observe
+from tests.support.gates import ExactGate
 
 Rows = tuple[str, int]
 

@@ -22,7 +22,6 @@ from synthstream.ingest.files import FileSource
 from synthstream.ingest.intake import Intake
 from synthstream.schema.coercion import polars_frame, signs
 from synthstream.schema.schema import Schema
-from synthstream.testing.gates import ExactGate
 from tests.rows.bad_rows import BROKEN, TOML
 from tests.rows.frames import FORMS, Case, canary, cases, frame_of, objects_of, texts_with_canaries, twin_of
 from tests.rows.lines import HEADER, LINES, Line
@@ -31,6 +30,7 @@ from tests.rows.observing import INPUT, Observed, observe
 from tests.rows.places import CLOCK, COLUMNS, HORIZON, NAMES, NOTHING, Place
 from tests.rows.texts import TEXTS
 from tests.rows.typed import TYPED, Typed
+from tests.support.gates import ExactGate
 
 SCHEMA = Schema(columns=tuple(COLUMNS.values()))
 TABLE = """

@@ -19,9 +19,9 @@ import polars as pl
 import pytest
 
 from synthstream import Stream, StreamConfig
-from synthstream.testing.gates import Call
 from tests.rows.aligned import Aligned, Run
 from tests.rows.observing import Observed, observe
+from tests.support.gates import Call
 from tests.support.streams import PERSONS, text_of
 
 TICKS, EVENTS, PEOPLE = 32, 10_000, 700

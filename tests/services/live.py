@@ -53,7 +53,7 @@ def follower(began: float, arguments: list[str]) -> None:
     from synthstream.cli import app as cli
     from synthstream.config.config import load
     from synthstream.stream import stream
-    from synthstream.testing.gates import ExactGate
+    from tests.support.gates import ExactGate
 
     def opened(path: Path, *, simulate: int | None = None, unchecked: bool = False) -> stream.Stream:
         return stream.Stream(load(path), gates=lambda tick: ExactGate(), env=Fast(began), unchecked=unchecked)
@@ -171,7 +171,7 @@ def drive(feed: Feed, folder: Path, *, kills: int, threads: int = 4, seed: int =
             while (folder / "log").read_text().count("Following") == said and time.time() < limit:
                 time.sleep(0.05)
             try:
-                process.wait(chance.uniform(0.0, 5.0))
+                process.wait(chance.uniform(0.0, 3.0))
             except subprocess.TimeoutExpired:
                 process.kill()
                 done += 1

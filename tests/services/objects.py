@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from moto.server import ThreadedMotoServer
-
 from synthstream.config.objects import ObjectPath
 
 KEY, SECRET = "AKIACANARY", "CANARY-secret"
@@ -45,6 +43,8 @@ class Store:
 @contextmanager
 def served() -> Iterator[Store]:
     """A server."""
+    from moto.server import ThreadedMotoServer  # takes a second, which other tests need not wait for
+
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -17,11 +17,11 @@ from synthstream.errors import ConfigError
 from synthstream.ingest import kafka as source_module
 from synthstream.ingest.changes import Changes
 from synthstream.ingest.kafka import KafkaSource
-from synthstream.testing.environments import Interrupting, When
-from synthstream.testing.gates import ExactGate
 from tests.services.feeds import START, TOML, Hand, day
 from tests.services.kafka import PARTITIONS, Cluster
 from tests.services.postgres import Server
+from tests.support.environments import Interrupting, When
+from tests.support.gates import ExactGate
 
 _NAMES = itertools.count()
 CHANGES = Changes(op="op", time="seen")

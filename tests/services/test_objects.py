@@ -22,8 +22,8 @@ from synthstream.config import objects as objects_module
 from synthstream.config.objects import ObjectPath
 from synthstream.errors import ConfigError, FilesLeftOut, MirrorError, SinkError, SourceError
 from synthstream.ingest.files import FileSource
-from synthstream.testing.environments import Interrupting, When
 from tests.services.objects import KEY, SECRET, Store
+from tests.support.environments import Interrupting, When
 from tests.support.mirrors import opened
 from tests.support.streams import TICKS, published, rows, text_of
 
@@ -198,7 +198,7 @@ CHILD = """
 import sys
 from pathlib import Path
 from synthstream import StreamConfig
-from synthstream.testing.environments import killed
+from tests.support.environments import killed
 from tests.support.mirrors import opened
 folder, at, number, when = sys.argv[1:]
 config = StreamConfig.from_toml(Path(folder, "stream.toml").read_text(), base=Path(folder))

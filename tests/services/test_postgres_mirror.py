@@ -34,8 +34,8 @@ from synthstream.publish.outlets import simulated
 from synthstream.publish.postgres_table import PostgresTable
 from synthstream.stream.recovery import adopt
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import Interrupting, Recording, When, failing
 from tests.services.postgres import Server
+from tests.support.environments import Interrupting, Recording, When, failing
 from tests.support.mirrors import opened, prepared
 from tests.support.streams import TICKS, text_of
 
@@ -600,7 +600,7 @@ def test_a_mirror_that_fails_is_caught_up_and_nothing_comes_twice(
 KILLED = """
 import sys
 from pathlib import Path
-from synthstream.testing.environments import killed
+from tests.support.environments import killed
 from tests.services.test_postgres_mirror import opened, prepared
 _, folder, more, at, when = sys.argv
 with opened(prepared(Path(folder), more), killed(at=at, number=5, when=when)) as stream:

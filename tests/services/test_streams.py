@@ -22,10 +22,10 @@ from synthstream.ingest import kafka as kafka_module
 from synthstream.ingest import postgres as postgres_module
 from synthstream.ingest.logs import answers
 from synthstream.stream.recovery import adopt
-from synthstream.testing.environments import Interrupting, When
-from synthstream.testing.gates import ExactGate
 from tests.services.feeds import Feed, Hand, Table, Topic, config_of, day
 from tests.services.postgres import Server
+from tests.support.environments import Interrupting, When
+from tests.support.gates import ExactGate
 
 
 @pytest.fixture(params=["postgres", "kafka"])

@@ -13,8 +13,8 @@ from pathlib import Path
 from synthstream import Stream
 from synthstream.environment import REAL
 from synthstream.spark import attach, session
-from synthstream.testing.environments import killed
-from synthstream.testing.gates import ExactGate
+from tests.support.environments import killed
+from tests.support.gates import ExactGate
 from tests.support.streams import configured
 
 # On two cores. What runs for a minute is not compiled as what runs for days, and its folders lie with all others.

@@ -33,7 +33,7 @@ from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
 from synthstream.spark.tasks import RESULT, Job, count_files, count_rows, encode_rows, merge, rows_of, table_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
+from tests.support.gates import ExactGate
 from tests.support.streams import PERSONS, TICKS, configured, published, rows, text_of
 
 if TYPE_CHECKING:

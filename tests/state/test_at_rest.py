@@ -24,8 +24,8 @@ from synthstream.errors import StateCorrupt, StateError
 from synthstream.state.blobs import packed, unpacked, unpacked_ints
 from synthstream.state.folder import file_system
 from synthstream.state.store import Store
-from synthstream.testing.environments import At
 from tests.support.at_rest import TOML, canary, close_tick, fill, in_files, opened, plant, story
+from tests.support.environments import At
 
 FILES = ("store.db", "store.db-wal", "store.db-shm", "lock")
 

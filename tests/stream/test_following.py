@@ -12,8 +12,8 @@ import pytest
 from synthstream import Stream
 from synthstream.cli.follow import seconds_of
 from synthstream.environment import Env
-from synthstream.testing.gates import ExactGate
 from tests.support.following import START, Hand
+from tests.support.gates import ExactGate
 from tests.support.streams import configured, rows
 
 T = TypeVar("T")

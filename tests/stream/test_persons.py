@@ -30,8 +30,8 @@ from synthstream.ingest.counting import encode
 from synthstream.kernel.gate import Gate
 from synthstream.synthesizers.assembly import claim_of, group_factor, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import Call, ReplayingGate, TracingGate, path_cost
 from tests.support.aligned import Aligned, files
+from tests.support.gates import Call, ReplayingGate, TracingGate, path_cost
 from tests.support.visits import TOML, exact, finish, seeded, total
 
 T = TypeVar("T")

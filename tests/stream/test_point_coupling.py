@@ -16,9 +16,9 @@ from synthstream.privacy import Budget, Neighbours
 from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ReplayingGate, TraceMismatch, TracingGate, path_cost
 from synthstream.workload import IntArray
 from tests.rows.aligned import Aligned
+from tests.support.gates import ReplayingGate, TraceMismatch, TracingGate, path_cost
 
 DEPTH, TICKS, EVENTS = 8, 60, 12_000
 

@@ -17,8 +17,8 @@ from synthstream.ingest.counting import PrivateRows
 from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ReplayingGate, TraceMismatch, TracingGate
 from tests.support.aligned import Aligned, files
+from tests.support.gates import ReplayingGate, TraceMismatch, TracingGate
 from tests.support.visits import TOML, visits
 
 

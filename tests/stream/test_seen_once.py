@@ -23,7 +23,7 @@ from synthstream.state.store import Store
 from synthstream.stream.recovery import adopt, backup, republish
 from synthstream.stream.verification import verify
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import failing
+from tests.support.environments import failing
 from tests.support.halves import HALF, half_run
 from tests.support.streams import KINDS, configured, published, rows
 

@@ -30,8 +30,8 @@ from synthstream.errors import (
 )
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.measured import NOT_PRIVATE
-from synthstream.testing.environments import At
-from synthstream.testing.gates import ExactGate
+from tests.support.environments import At
+from tests.support.gates import ExactGate
 from tests.support.visits import TOML, exact, finish, seeded, total, visits
 
 NEW_YORK = ZoneInfo("America/New_York")

@@ -33,8 +33,8 @@ from synthstream.stream import succession
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import planned, succeed
 from synthstream.stream.verification import verify
-from synthstream.testing.environments import At
 from tests.support.configs import WARD, source, stream_toml
+from tests.support.environments import At
 from tests.support.halves import HALF, exact, half_run
 from tests.support.streams import KINDS, PERSONS, TICKS, configured, published, text_of
 from tests.support.successors import CUT, NEW, OLD, PAID, events, half, renamed, written

@@ -18,7 +18,7 @@ from synthstream.errors import SinkError
 from synthstream.state.store import Store
 from synthstream.stream.recovery import backup
 from synthstream.stream.verification import verify
-from synthstream.testing.environments import failing
+from tests.support.environments import failing
 from tests.support.streams import configured, rows
 
 SHORTEST = 6  # so many hexadecimal digits of a head tell two draws apart

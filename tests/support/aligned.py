@@ -6,7 +6,7 @@ from pathlib import Path
 
 from synthstream.kernel.gate import Gate
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import Call, ReplayingGate, TracingGate
+from tests.support.gates import Call, ReplayingGate, TracingGate
 from tests.support.visits import TOML
 
 PURE = TOML.replace("delta = 1e-9", "delta = 0")

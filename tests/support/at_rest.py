@@ -14,9 +14,9 @@ from synthstream import Stream, StreamConfig
 from synthstream.counts import Counts
 from synthstream.state.store import Store
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import At
 from synthstream.workload import IntArray
 from tests.support.configs import WARD, stream_toml
+from tests.support.environments import At
 
 TOML = stream_toml(WARD, column=None, until=None)
 

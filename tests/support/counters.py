@@ -8,8 +8,9 @@ from synthstream.kernel.counters import Blt, Counter, Kary, Restarted, Simple, T
 from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.gate import Gate, Question
 from synthstream.papers.counters import Binary, Block, Hybrid
-from synthstream.testing.gates import ExactGate
+from synthstream.strategies.matrices import nodes_of_prefix
 from synthstream.workload import FloatArray, IntArray
+from tests.support.gates import ExactGate
 
 T = 40
 
@@ -69,7 +70,7 @@ def kary_noise_is_a_factorisation_with_the_claimed_sensitivity(horizon: int) -> 
     left = responses(c, ticks=horizon)
     nodes: list[tuple[int, int]] = []
     for n in range(1, horizon + 1):
-        nodes += sorted(c._nodes(n) - set(nodes), key=lambda node: (node[0], node[1]))
+        nodes += sorted(nodes_of_prefix(c.digits(n), c.arity) - set(nodes), key=lambda node: (node[0], node[1]))
     right = np.array([[j * c.arity**q <= i < (j + 1) * c.arity**q for i in range(horizon)] for q, j in nodes])
     assert left.shape[1] == len(nodes)
     assert np.array_equal(left @ right, np.tril(np.ones((horizon, horizon))))

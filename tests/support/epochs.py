@@ -13,8 +13,8 @@ from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ReplayingGate, TracingGate, path_cost
 from synthstream.workload import FloatArray, IntArray, Workload
+from tests.support.gates import ReplayingGate, TracingGate, path_cost
 
 SIZES = (2, 2, 2)
 

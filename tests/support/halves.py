@@ -7,7 +7,7 @@ from pathlib import Path
 from synthstream import Stream, StreamConfig
 from synthstream.kernel.gate import Gate
 from synthstream.stream.opening import system_gate
-from synthstream.testing.gates import ExactGate
+from tests.support.gates import ExactGate
 from tests.support.streams import configured, rows
 
 HALF = 4

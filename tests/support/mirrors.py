@@ -7,7 +7,7 @@ from pathlib import Path
 from synthstream import Stream, StreamConfig
 from synthstream.environment import Env
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.environments import Recording
+from tests.support.environments import Recording
 from tests.support.streams import rows, text_of
 
 

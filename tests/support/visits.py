@@ -10,8 +10,8 @@ import synthstream
 from synthstream import Stream
 from synthstream.kernel.gate import Gate
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from synthstream.testing.gates import ExactGate
 from tests.support.configs import AGE, SINK, WARD, source, stream_toml
+from tests.support.gates import ExactGate
 
 TOML = stream_toml(WARD, AGE, source("visits*.parquet"), SINK)
 

@@ -10,8 +10,7 @@ import pytest
 
 from synthstream.accounting.zcdp import delta_for, epsilon_for, rho_for
 from synthstream.errors import BudgetExceeded
-from synthstream.kernel.spending import Ledger
-from synthstream.privacy import Budget, Claim, Unit, compose
+from synthstream.privacy import Budget, Claim, Ledger, Unit, compose
 
 
 def claim(*, rho: float = 0.0, pure: float | None = None) -> Claim:

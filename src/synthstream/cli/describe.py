@@ -16,13 +16,11 @@ def describe_command(config: ConfigPath, simulate: Simulate = False) -> None:
 
     Example: synthstream describe stream.toml
     """
-    from synthstream.config.config import load
     from synthstream.publish.catalogue import describe, wanted
     from synthstream.publish.folder import DESCRIPTIONS
-    from synthstream.publish.outlets import simulated
+    from synthstream.publish.outlets import configured
 
-    loaded = load(config)
-    loaded = simulated(loaded) if simulate else loaded
+    loaded = configured(config, simulate=simulate)
     when_stopped(lambda: "Say the same again; releases are never touched.")
     written = describe(loaded)
     folder = None if loaded.sink is None else loaded.sink.path

@@ -34,10 +34,11 @@ def verify_command(
     synthstream verify stream.toml --rebuild --json
     """
     from synthstream.config.config import load
+    from synthstream.state.folder import is_state
     from synthstream.stream.verification import verify
 
     loaded = load(config)
-    here = (loaded.state / "store.db").exists()
+    here = is_state(loaded.state)
     found = verify(loaded, rebuild=rebuild, progress=partial(bar, doing="checking release"))
     if not here and not found.releases and not found.findings:
         raise SystemExit(fail(f"nothing to verify: there is no state in {loaded.state}, and there are no releases."))

@@ -25,11 +25,10 @@ def publish_command(
 
     Example: synthstream publish stream.toml site
     """
-    from synthstream.config.config import load
-    from synthstream.publish.outlets import simulated
+    from synthstream.publish.outlets import configured
     from synthstream.report.site import publish_site
 
-    loaded = simulated(load(config)) if simulate else load(config)
+    loaded = configured(config, simulate=simulate)
     if simulate:
         warn(console())
     when_stopped(lambda: "The site is as it was, or as it should be. Say the same again.")

@@ -26,11 +26,10 @@ def report_command(
 
     synthstream report stream.toml --custodian -o custodian.html
     """
-    from synthstream.config.config import load
-    from synthstream.publish.outlets import simulated
+    from synthstream.publish.outlets import configured
     from synthstream.report.page import write_page
 
-    loaded = simulated(load(config)) if simulate else load(config)
+    loaded = configured(config, simulate=simulate)
     check_output(config, output, page=True, private=custodian)
     shown = console()
     if simulate:

@@ -39,12 +39,10 @@ def status_command(
     synthstream status stream.toml --check
     """
     from synthstream.cli.metrics import openmetrics
-    from synthstream.config.config import load
     from synthstream.forecast.noticing import noticed
-    from synthstream.publish.outlets import simulated
+    from synthstream.publish.outlets import configured
 
-    loaded = load(config)
-    loaded = simulated(loaded) if simulate else loaded
+    loaded = configured(config, simulate=simulate)
     found, cautions = facts(loaded, simulate=simulate, mirrors=True), noticed(loaded)
     if metrics:
         typer.echo(openmetrics(loaded, found), nl=False)

@@ -127,11 +127,9 @@ def constraints_of(
         columns, codes = read
         if section.less_or_equal is not None:
             pairs.add((columns[0], columns[1]))
-        for place, c in enumerate(columns):
-            own.setdefault(c, set()).update(np.unique(codes[:, place]).tolist())
         listed.append(Group.of(columns, codes))
-    for group in known:
-        listed.append(group)
+    listed += known
+    for group in listed:
         for place, c in enumerate(group.columns):
             own.setdefault(c, set()).update(np.unique(group.combinations[:, place]).tolist())
     try:
@@ -243,12 +241,16 @@ def _refuse_two_values(codes: CodeArray, of: Column) -> None:
 
 def _refuse_left_out(column: Column, codes: CodeArray, key: str, *, derived: bool) -> None:
     """Raise if a public value is in no combination: it could never be published beside another one."""
-    left = set(range(len(column.value_labels))) - set(codes.tolist())
-    if left:
-        label = column.labels[min(left)]
+    if label := _unlisted(column, codes):
         where = f"in {key}, or take it out of the values of {column.name!r}"
         what = "nothing maps to it" if derived else "it has no allowed combination"
-        raise ConfigError(f"{key}: {label!r} of {column.name!r} could never be published: {what}. List it {where}")
+        raise ConfigError(f"{key}: {label} could never be published: {what}. List it {where}")
+
+
+def _unlisted(column: Column, codes: CodeArray) -> str:
+    """The first public value that no code stands for, as messages call it; empty if there is none."""
+    left = set(range(len(column.value_labels))) - set(codes.tolist())
+    return f"{column.labels[min(left)]!r} of {column.name!r}" if left else ""
 
 
 def _ordered(a: int, b: int, schema: Schema) -> CodeArray:
@@ -270,11 +272,10 @@ def _ordered(a: int, b: int, schema: Schema) -> CodeArray:
     possible = first.to_numpy()[:, None] <= last.to_numpy()[None, :]
     codes = np.argwhere(possible).astype(np.int32)
     for column, found in ((low, codes[:, 0]), (high, codes[:, 1])):
-        left = set(range(len(column.value_labels))) - set(found.tolist())
-        if left:
+        if label := _unlisted(column, found):
             raise ConfigError(
-                f"less_or_equal: {column.labels[min(left)]!r} of {column.name!r} could never be published: the other "
-                "column has no bin for it. Give both columns the same range"
+                f"less_or_equal: {label} could never be published: the other column has no bin for it. Give both "
+                "columns the same range"
             )
     return codes
 
@@ -321,11 +322,8 @@ def _refuse_what_cannot_be(group: Group, listed: Mapping[int, set[int]], schema:
     if len(sound) == 0:
         raise ConfigError(f"together they leave no combination of {names}. Allow more of them")
     for i, c in enumerate(group.columns):
-        column = schema.columns[c]
-        left = set(range(len(column.value_labels))) - set(sound[:, i].tolist())
-        if left:
-            label = column.labels[min(left)]
+        if label := _unlisted(schema.columns[c], sound[:, i]):
             raise ConfigError(
-                f"{label!r} of {column.name!r} could never be published: together they leave no combination of "
-                f"{names} for it. Allow one, or take it out of its values"
+                f"{label} could never be published: together they leave no combination of {names} for it. Allow one, "
+                "or take it out of its values"
             )

@@ -120,7 +120,6 @@ class _Category(ColumnSection):
 
     @property
     def words(self) -> Words:
-        """See :class:`ColumnSection`."""
         return replace(super().words, regions=self.regions, region_key=self.region_key)
 
 

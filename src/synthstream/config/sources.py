@@ -20,10 +20,6 @@ from synthstream.kinds import FileKind
 from synthstream.schema.dialects import holds
 
 
-def _normal(path: str) -> str:
-    return os.path.normpath(os.path.expanduser(path))
-
-
 def _files(path: object) -> object:
     return place_of(path, os.path.expanduser) if isinstance(path, str) else path
 
@@ -117,7 +113,7 @@ class Files(Section):
 
     kind: FileKind
     path: Annotated[Place, BeforeValidator(_files)]
-    moved: Annotated[Name, AfterValidator(_normal)] | None = None
+    moved: Annotated[Name, AfterValidator(lambda path: os.path.normpath(os.path.expanduser(path)))] | None = None
     _root: Path | None = PrivateAttr(default=None)
 
     @override

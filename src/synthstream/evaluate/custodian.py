@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from synthstream.errors import ConfigError
 from synthstream.ingest.bounding import arrivals, counting, from_bytes, unused
 from synthstream.ingest.counting import PrivateRows, encode, files_of
 from synthstream.ingest.files import FileSource
-from synthstream.publish.history import Cells, History, Steps, Tick
+from synthstream.publish.history import Cells, History, Steps, Tick, evenly
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -67,25 +67,13 @@ def truth_of_tables(found: History, *, progress: Steps) -> Truth:
     if chain:
         ticks = tuple(sorted({tick.tick: tick for tick in (*ticks, chain[0][0])}.values(), key=lambda t: t.tick))
     if len(ticks) > most and not chain:
-        ticks = tuple(ticks[i] for i in np.unique(np.linspace(0, len(ticks) - 1, most).round().astype(int)))
+        ticks = evenly(ticks, most)
     return truth(found.config, ticks, count=found.workload.count, cells=found.workload.cells, progress=progress)
 
 
 def epochs_of(found: History) -> tuple[int, ...]:
     """The table whose measurements tell when epochs ended: the first of one column, or else the first."""
     return next((m for m in found.workload.marginals if len(m) == 1), found.workload.marginals[0])
-
-
-def added_up(chain: Sequence[tuple[Tick, Cells]]) -> tuple[Tick, Cells]:
-    """Measurements of several epochs as one of all of them, and the release at whose tick they end."""
-    parts = [cells for _, cells in chain]
-    together = Cells(
-        count=parts[0].count,
-        measured=np.sum([cells.measured for cells in parts], axis=0),
-        stderr=np.sqrt(np.sum([cells.stderr**2 for cells in parts], axis=0)),
-        since=np.zeros(parts[0].count.size),
-    )
-    return chain[0][0], together
 
 
 def truth_of_points(found: History, *, progress: Steps) -> Truth:

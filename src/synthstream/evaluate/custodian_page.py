@@ -16,7 +16,6 @@ from synthstream.evaluate.custodian import (
     STAMP,
     Errors,
     Truth,
-    added_up,
     epochs_of,
     errors,
     synthetic_points,
@@ -25,7 +24,7 @@ from synthstream.evaluate.custodian import (
 )
 from synthstream.evaluate.wasserstein import w1_grid
 from synthstream.evaluate.yardsticks import yardsticks
-from synthstream.publish.history import Cells, History, Steps, Tick, history_of
+from synthstream.publish.history import Cells, History, Steps, Tick, added_up, history_of
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.page import render
@@ -85,10 +84,10 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         ]
         by_order[order] = [e for e in listed if e is not None]
     true, newest = truth.counts[-1], history[-1]
-    total = true[workload.slice_of(())] if () in workload.marginals else None
+    whole = () if () in workload.marginals else workload.marginals[0]
     return {
         "events": truth.events,
-        "counted": int(total[0]) if total is not None else _counted(found, true),
+        "counted": int(true[workload.slice_of(whole)].sum()),
         "summary": [*(_summary(_words(o), listed[-1]) for o, listed in by_order.items()), *_in_epochs(found, truth)],
         "yardsticks": [_yardsticks(workload, true, newest, order) for order in by_order if order],
         "charts": [_over_time(order, listed) for order, listed in by_order.items() if len(listed) > 1],
@@ -97,11 +96,6 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "maps": [],
         "points": False,
     }
-
-
-def _counted(found: History, true: IntArray) -> int:
-    """Number of true events, from any table."""
-    return int(true[found.workload.slice_of(found.workload.marginals[0])].sum())
 
 
 def _words(order: int) -> str:

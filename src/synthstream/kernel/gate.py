@@ -46,11 +46,6 @@ class Question(ABC):
         return self.value.size
 
     @property
-    def parts(self) -> list[IntArray]:
-        """All that it is about; private."""
-        return [self.value]
-
-    @property
     def words(self) -> str:
         """What is asked, by its public facts alone."""
         return f"{self.kind} {hashlib.sha256(np.asarray(self.scale, dtype=np.float64).tobytes()).hexdigest()}"
@@ -61,7 +56,7 @@ class Question(ABC):
 
     def noiseless(self) -> IntArray:
         """The answer if there were no noise, for tests; int64, shape ``(size,)``."""
-        return within_range(self.value).copy()
+        return within_range(self.value)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(private)"
@@ -73,8 +68,7 @@ class Gaussian(Question):
     kind = "gaussian"
 
     def draw(self, entropy: Entropy) -> IntArray:
-        exact = within_range(self.value)
-        return exact + discrete_gaussian(self.scale, exact.size, entropy=entropy)
+        return within_range(self.value) + discrete_gaussian(self.scale, self.size, entropy=entropy)
 
 
 class Laplace(Question):
@@ -83,8 +77,7 @@ class Laplace(Question):
     kind = "laplace"
 
     def draw(self, entropy: Entropy) -> IntArray:
-        exact = within_range(self.value)
-        return exact + discrete_laplace(self.scale, exact.size, entropy=entropy)
+        return within_range(self.value) + discrete_laplace(self.scale, self.size, entropy=entropy)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -162,8 +162,7 @@ class Points(Mechanism):
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
         facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
         facts += [_DEEPER] if self.schedule.by_node else []
-        facts += [LEAST, [how.facts() for how in self._counters]]
-        return fingerprint_of(facts)
+        return fingerprint_of([*facts, LEAST, [how.facts() for how in self._counters]])
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
@@ -193,7 +192,7 @@ class Points(Mechanism):
         number, total, variance = self._number(state, counts, gate)
         counts = Counts(counts.cells, clip(counts.numbers))
         cells = state["cells"]  # in place: there may be a million
-        cells[counts.cells] = _clipped(cells[counts.cells] + counts.numbers, cells.size)
+        cells[counts.cells] = clip(cells[counts.cells] + counts.numbers, _LARGEST_SUM // cells.size)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.times.epoch_of(total) > self.times.epoch_of(begun)
         read = after["plan.ticks"]  # beside this tick's blocks an estimate needs those of these ticks
@@ -281,15 +280,11 @@ class Points(Mechanism):
         if self.schedule.by_node:
             return self._end_by_node(cells, depth, events, left, gate)
         planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
-        units = checked_parts(planned, depth, left).tolist()
-        return tuple(
-            self._read(level, exact, units[level], gate) for level, exact in enumerate(differences(cells, depth))
-        )
-
-    def _read(self, level: int, exact: IntArray, units: int, gate: Gate) -> Block:
-        """A reading of all nodes of a level."""
-        noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units))
-        return Block(level=level, values=noisy.astype(np.float64), variance=self.variance(units))
+        units, blocks = checked_parts(planned, depth, left).tolist(), list[Block]()
+        for level, exact in enumerate(differences(cells, depth)):
+            noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units[level]))
+            blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=self.variance(units[level])))
+        return tuple(blocks)
 
     def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
         """Readings at the end of an epoch, level by level: each is planned from those above it."""
@@ -310,12 +305,6 @@ class Points(Mechanism):
             blocks.append(Block(level=level, values=values, variance=variance))
             room = np.repeat(room - units, 2)
         return tuple(blocks)
-
-
-def _clipped(counts: IntArray, cells: int) -> IntArray:
-    """Counts of some of ``cells`` cells, within their limit. Moves no two counts further apart."""
-    limit = _LARGEST_SUM // cells
-    return np.minimum(np.maximum(counts, -limit), limit)  # far faster than clip for few
 
 
 def checked_parts(units: IntArray, levels: int, left: int) -> IntArray:

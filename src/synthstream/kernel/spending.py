@@ -1,4 +1,4 @@
-"""What is spent: the noise that a budget pays for, the claim, the events of a person, and the ledger."""
+"""What is spent: the noise that a budget pays for, the claim, and the events of a person."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from synthstream.errors import BudgetExceeded
 from synthstream.kernel.counters import Counter
 from synthstream.kinds import Noise
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, compose, l1_sensitivity, squared_l2
+from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit, l1_sensitivity, squared_l2
 from synthstream.workload import FloatArray
 
 
@@ -129,31 +128,3 @@ def participation_factor(how: Counter | None, unit: Unit) -> Fraction:
     # Events of one person, in order of time, are dealt out to as many layers as may lie in one tick.
     moved = rest * longer + (layers - rest) * shorter
     return max(Fraction(1), min(Fraction(events), moved / Fraction(how.sensitivity(0))))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ledger:
-    """Claims charged against one budget. A continual mechanism is charged once, for its whole life.
-
-    Example:
-        >>> Ledger(budget=Budget(epsilon=1.0, delta=0.0)).claims
-        ()
-    """
-
-    budget: Budget
-    claims: tuple[Claim, ...] = ()
-
-    def charge(self, claim: Claim) -> Ledger:
-        """A ledger with one more claim. There are no refunds.
-
-        Raises:
-            BudgetExceeded: all claims together would exceed the budget. Compared in exact arithmetic.
-        """
-        charged = (*self.claims, claim)
-        if not self.budget.covers(*compose(charged)):
-            raise BudgetExceeded(
-                f"The ledger refuses this charge: the budget is epsilon = {self.budget.epsilon:g}, "
-                f"delta = {self.budget.delta:g}, {len(self.claims)} charge(s) stand against it, and this one would "
-                "exceed it. No noise was drawn."
-            )
-        return Ledger(budget=self.budget, claims=charged)

@@ -160,8 +160,7 @@ class Marginals(TableMechanism):
         A stream may only go on with the numbers it began with: the proofs hold for one fixed encoder.
         """
         facts = [self.multipliers.tolist(), self.counter.facts(), self.resolution, self.workload.marginals]
-        facts += ["signed"] if self.unit.signed else []
-        return fingerprint_of(facts)
+        return fingerprint_of([*facts, *(["signed"] if self.unit.signed else [])])
 
     def init(self) -> State:
         """The state before the first tick."""
@@ -290,11 +289,8 @@ class Refreshed(TableMechanism):
         """What this mechanism promises for its whole life, from its configuration alone, in exact arithmetic."""
         cost = self.cost_of(m for m in [*self.at_ticks.tolist(), *self.at_refreshes.tolist()] if m > 0)
         theorems = ["marginals", self.larger.theorem, self.counter.theorem]
-        least, public = (
-            self._least(self.at_ticks, self.at_refreshes),
-            "schema, workload, clock, refreshes and budget split",
-        )
-        return self.claimed(cost, theorems, public=public, least=least)
+        public = "schema, workload, clock, refreshes and budget split"
+        return self.claimed(cost, theorems, public=public, least=self._least(self.at_ticks, self.at_refreshes))
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of each cell of each table as it is known after a tick, shape ``(marginals,)``. Public."""
@@ -345,16 +341,7 @@ class Refreshed(TableMechanism):
         }
 
     def step(self, state: State, counts: IntArray, gate: Gate) -> tuple[State, Measured]:
-        """Close one tick.
-
-        Args:
-            state: what the last step returned; it is not changed.
-            counts: the tick's exact counts, int64, shape ``(cells,)``.
-            gate: the source of noise.
-
-        Raises:
-            HorizonExhausted: all ticks have been released.
-        """
+        """Close one tick: see :meth:`Marginals.step`."""
         tick = int(state["t"])
         refresh = self.times.comes(tick)
         total, singles, larger = self._cells

@@ -14,7 +14,6 @@ from synthstream.kernel.points import Points
 from synthstream.measured import TurnstileMeasured, fingerprint_of
 from synthstream.partition import Shape
 from synthstream.privacy import Budget, Claim
-from synthstream.workload import IntArray
 
 _SIDES = ("came", "gone")
 
@@ -65,12 +64,6 @@ class Turnstile:
     def fingerprint(self) -> str:
         """Hash of every number that decides what is drawn and with how much noise."""
         return fingerprint_of([_SIDES, self.side.fingerprint()])
-
-    def count(self, cells: IntArray, weights: IntArray | None) -> Counts:
-        """Exact counts of events that lie in cells of the partition; a weight below 0 takes away. All are above 0."""
-        if weights is None:
-            return Counts.at(cells)
-        return Counts.at(np.where(weights < 0, cells + self.side.partition.cells_number, cells), np.abs(weights))
 
     def init(self) -> State:
         """The state before the first tick."""

@@ -61,10 +61,6 @@ class Comparisons(Question):
     def size(self) -> int:
         return len(self.starts) - 1
 
-    @property
-    def parts(self) -> list[IntArray]:
-        return [self.starts, self.value, self.repeats]
-
     def draw(self, entropy: Entropy) -> IntArray:
         return passes(self.value, self.repeats, self.starts, scale=self.scale, entropy=entropy)
 

@@ -24,7 +24,7 @@ from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SinkConfig
 from synthstream.errors import ConfigError, NotReleased, SinkError
 from synthstream.publish.folder import Newest, ParquetSink
-from synthstream.publish.outlets import parquet_sink, simulated
+from synthstream.publish.outlets import configured, parquet_sink
 
 _SCHEMES = ("http://", "https://")
 _SECONDS = 60
@@ -56,7 +56,7 @@ def located(place: str | Path, *, simulate: bool = False) -> Found:
         return _behind(place.rstrip("/"))
     path = Path(place)
     if not path.is_dir():
-        config = simulated(load(path)) if simulate else load(path)
+        config = configured(path, simulate=simulate)
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
         return Found(config, parquet_sink(config.sink))

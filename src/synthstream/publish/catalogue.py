@@ -135,11 +135,8 @@ def descriptions(config: StreamConfig, *, beside: bool = False) -> dict[str, str
         raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
     newest = _Newest("" if beside else f"{place.name}/", manifest, sizes)
     texts = (_text(data_package(config, newest)), _text(croissant(config, newest)), deployment(config, manifest))
-    return dict(zip(DESCRIPTIONS, (*texts, _stamp(newest) + config.settings), strict=True))
-
-
-def _stamp(newest: _Newest) -> str:
-    return f"# {newest.manifest['warning']}\n" if newest.simulated else ""
+    stamp = f"# {manifest['warning']}\n" if newest.simulated else ""
+    return dict(zip(DESCRIPTIONS, (*texts, stamp + config.settings), strict=True))
 
 
 def wanted(config: StreamConfig) -> list[str]:

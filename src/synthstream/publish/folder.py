@@ -205,12 +205,13 @@ class ParquetSink:
         self._env.do("rename release", partial(aside.rename, final))
 
     def files(self, tick: int) -> dict[str, bytes]:
-        """All files of a tick's release that are still there, as they were published; its manifest is the last.
+        """All files of a tick's release, as they were published; rows only if they were not dropped. Manifest last.
 
         Raises:
-            SinkError: one is not what was published.
+            SinkError: one is not there, or is not what was published.
         """
-        known = [name for name in self.manifest(tick)["files"] if (self.place(tick) / name).exists()]
+        files = self.manifest(tick)["files"]
+        known = [name for name in files if name != "rows.parquet" or (self.place(tick) / name).exists()]
         found = {name: self._published(tick, name) for name in known}
         return found | {"manifest.json": (self.place(tick) / "manifest.json").read_bytes()}
 

@@ -6,7 +6,7 @@ The state folder is never opened. Every file that is read is compared with the h
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -90,8 +90,7 @@ class History:
 
     def sampled(self) -> tuple[Tick, ...]:
         """At most 60 of the ticks, evenly over time, with the first and the newest."""
-        places = np.unique(np.linspace(0, len(self.ticks) - 1, min(SAMPLED, len(self.ticks))).round().astype(int))
-        return tuple(self.ticks[i] for i in places)
+        return evenly(self.ticks, SAMPLED)
 
     def cells(self, tick: Tick) -> Cells:
         """The tables of a release of a stream of tables, and what of them was measured at its tick.
@@ -165,6 +164,27 @@ class History:
             return int(pl.scan_parquet(path).select(pl.col("measured").null_count()).collect().item())
         except (OSError, pl.exceptions.PolarsError) as error:
             raise SinkError(f"{path} cannot be read as the tables of a release. Restore it.") from error
+
+
+def evenly(ticks: Sequence[Tick], most: int) -> tuple[Tick, ...]:
+    """So many of some ticks at most, evenly spread, the first and the last among them."""
+    places = np.unique(np.linspace(0, len(ticks) - 1, min(most, len(ticks))).round().astype(int))
+    return tuple(ticks[i] for i in places)
+
+
+def added_up(chain: Sequence[tuple[Tick, Cells]]) -> tuple[Tick, Cells]:
+    """Measurements of several epochs as one of all of them, and the release at whose tick they end.
+
+    Epochs do not overlap, and their noise is independent.
+    """
+    parts = [cells for _, cells in chain]
+    together = Cells(
+        count=parts[0].count,
+        measured=np.sum([cells.measured for cells in parts], axis=0),
+        stderr=np.sqrt(np.sum([cells.stderr**2 for cells in parts], axis=0)),
+        since=np.zeros(parts[0].count.size),
+    )
+    return chain[0][0], together
 
 
 def history_of(config: StreamConfig, *, progress: Steps) -> History:

@@ -6,9 +6,10 @@ import hashlib
 import json
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from synthstream.config.config import StreamConfig
+from synthstream.config.config import StreamConfig, load
 from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig, aside
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, SinkError
@@ -82,6 +83,11 @@ def _mirror(mirror: AnyMirror, stream: str, env: Env) -> Mirror:
     except ImportError:
         raise SinkError("psycopg is not installed here. Say: pip install 'synthstream[postgres]'") from None
     return PostgresTable(mirror.table, stream=stream, service=mirror.service, content=mirror.content, env=env)
+
+
+def configured(path: Path, *, simulate: bool) -> StreamConfig:
+    """The configuration in a file, with the folders of a simulation if it is one. Raises as :func:`load`."""
+    return simulated(load(path)) if simulate else load(path)
 
 
 def simulated(config: StreamConfig) -> StreamConfig:

@@ -247,7 +247,6 @@ class TableRelease(Located, Release):
 
     @property
     def model_weights(self) -> IntArray | None:
-        """See :class:`Release`."""
         return self.model.weights
 
     def table(

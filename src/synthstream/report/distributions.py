@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from synthstream.publish.history import Cells, History, Tick
+from synthstream.publish.history import Cells, History, Tick, added_up
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.scales import dates, linear, number, ranges
 from synthstream.schema.binned import Datetime
@@ -93,12 +93,9 @@ def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Co
         return ColumnCounts(
             count=newest.count[here], measured=nothing, stderr=nothing
         ), "No error is known for this table."
-    # Epochs do not overlap, and their noise is independent.
-    measured = np.sum([cells.measured[here] for _, cells in chain], axis=0)
-    stderr = np.sqrt(np.sum([cells.stderr[here] ** 2 for _, cells in chain], axis=0))
-    at = chain[0][0]
+    at, together = added_up(chain)
     note = "" if at.tick == found.newest.tick else f"Last measured with the release of {at.end:%Y-%m-%d}."
-    return ColumnCounts(count=newest.count[here], measured=measured, stderr=stderr), note
+    return ColumnCounts(count=newest.count[here], measured=together.measured[here], stderr=together.stderr[here]), note
 
 
 def running(cells: Cells, here: slice) -> ColumnCounts:

@@ -17,12 +17,12 @@ from markupsafe import Markup
 
 from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
-from synthstream.publish.history import Cells, History, Steps, Tick, history_of
+from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
 from synthstream.publish.published import codes_of
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
-from synthstream.report.distributions import REACH, Card, ColumnCounts, card, latest, running
+from synthstream.report.distributions import REACH, Card, ColumnCounts, card, latest, over_time, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
@@ -35,6 +35,7 @@ from synthstream.report.theorems import STATEMENTS
 # Pairs that are listed below the heat map.
 _STRONGEST = 15
 _CHANGES = 400
+_UNKNOWN = ColumnCounts(count=np.full(1, np.nan), measured=np.full(1, np.nan), stderr=np.full(1, np.nan))
 FILES = {
     "rows.parquet": "Synthetic rows",
     "rows.csv": "Synthetic rows, as text",
@@ -145,7 +146,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     listed = pairs(found, newest)
     grid, of_places = grid_of_tables(found, newest), grids_of_places(found, newest)
     maps = [map_of(one, found.newest, what=what) for what, one in of_places]
-    totals: list[ColumnCounts | None] = [None] * len(history)
+    totals = [_UNKNOWN] * len(history)
     if () in found.workload.marginals:
         here = found.workload.slice_of(())
         totals = [running(cells, here) for _, cells in history]
@@ -192,7 +193,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     grid = grid_of_nodes(found, found.nodes(found.newest))
     return {
         "total": Total(rows=found.newest.rows),
-        "growth": _growth(found.sampled(), [None] * len(found.sampled())),
+        "growth": _growth(found.sampled(), [_UNKNOWN] * len(found.sampled())),
         "recent": None,
         "cards": point_cards(found, progress=progress),
         "association": None,
@@ -204,27 +205,20 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     }
 
 
-def _total(newest: Tick, total: ColumnCounts | None) -> Total:
-    if total is None or not np.isfinite([total.measured[0], total.stderr[0]]).all():
+def _total(newest: Tick, total: ColumnCounts) -> Total:
+    if not np.isfinite([total.measured[0], total.stderr[0]]).all():
         return Total(rows=newest.rows)
     return Total(rows=newest.rows, measured=float(total.measured[0]), stderr=float(total.stderr[0]))
 
 
-def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts | None]) -> Markup:
+def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts]) -> Markup:
     """Events in total over time."""
-    low: list[float | None] = []
-    high: list[float | None] = []
-    measured: list[str] = []
-    for total in totals:
-        known = total is not None and bool(np.isfinite([total.measured[0], total.stderr[0]]).all())
-        reach = REACH * float(total.stderr[0]) if known and total is not None else 0.0
-        value = float(total.measured[0]) if known and total is not None else 0.0
-        low.append(max(value - reach, 0.0) if known else None)
-        high.append(max(value + reach, 0.0) if known else None)
-        measured.append(f"{number(round(value))} ± {number(reach / REACH)}" if known else "–")
-    line = Series(
-        name="synthetic rows", x=[t.end.timestamp() for t in ticks], y=[t.rows for t in ticks], low=low, high=high
-    )
+    line = replace(over_time(list(zip(ticks, totals, strict=True)), 0, "synthetic rows"), y=[t.rows for t in ticks])
+    high = line.high or ()
+    measured = [
+        "–" if end is None else f"{number(round(float(total.measured[0])))} ± {number(float(total.stderr[0]))}"
+        for end, total in zip(high, totals, strict=True)
+    ]
     top = max([t.rows for t in ticks] + [h for h in high if h is not None])
     rows = [[f"{t.end:%Y-%m-%d}", str(t.tick), number(t.rows), m] for t, m in zip(ticks, measured, strict=True)]
     banded = any(h is not None for h in high)
@@ -242,8 +236,7 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts | None]) -> Mar
 
 def _changes(ticks: Sequence[Tick]) -> Markup | None:
     """Share of rows that changed from release to release."""
-    places = np.unique(np.linspace(0, len(ticks) - 1, min(_CHANGES, len(ticks))).round().astype(int))
-    shown = [ticks[i] for i in places if ticks[i].changed is not None]
+    shown = [tick for tick in evenly(ticks, _CHANGES) if tick.changed is not None]
     if len(shown) < 2:
         return None
     values = [100 * float(t.changed or 0.0) for t in shown]

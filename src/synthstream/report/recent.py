@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -147,16 +146,12 @@ def _chart(part: pl.DataFrame, name: str, *, small: bool) -> Markup:
         x=dates(ends[0], ends[-1], marks=3 if small else 6),
         y=linear(min(0.0, *low), max(1.0, *high), marks=3 if small else 5),
         y_label="" if small else "events",
-        table=None if small else Table(headings=["From", "To", "Measured ± standard error"], rows=_newest_first(rows)),
+        table=None if small else Table(headings=["From", "To", "Measured ± standard error"], rows=rows[::-1]),
         note=""
         if small or all(whole)
         else "Dots apart from the line: steps that are not over, or began before the stream.",
         small=small,
     )
-
-
-def _newest_first(rows: Sequence[list[str]]) -> list[list[str]]:
-    return list(rows)[::-1]
 
 
 def _row(row: dict[str, Any], name: str) -> dict[str, Any] | None:

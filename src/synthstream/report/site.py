@@ -12,7 +12,6 @@ releases and the configuration; the state is never opened.
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -150,21 +149,11 @@ class _Site:
 
     def _put_release(self, tick: Tick) -> None:
         final = self._releases / f"{tick.tick:06d}"
-        content = self._content(tick) | {_CELLS: self._explorer.cells(tick).encode()}
+        content = self._found.sink.files(tick.tick) | {_CELLS: self._explorer.cells(tick).encode()}
         aside = final.with_name(f".writing-{final.name}")
         write_aside(aside, partial(self._write, content=content), self._env)
         self._do("rename release", partial(aside.rename, final))
         self._do("sync releases", partial(sync, self._releases))
-
-    def _content(self, tick: Tick) -> dict[str, bytes]:
-        """A release's files, as they were published."""
-        place, known = self._found.sink.place(tick.tick), tick.manifest["files"]
-        names = [name for name in (*known, "manifest.json") if name != "rows.parquet" or tick.has_rows]
-        content = {name: (place / name).read_bytes() for name in names}
-        for name, read in content.items():
-            if name in known and hashlib.sha256(read).hexdigest() != known[name]:
-                raise SinkError(f"{place / name} is not what was published: its hash differs. Restore it.")
-        return content
 
     def _write(self, folder: Path, *, content: dict[str, bytes]) -> None:
         for name, data in content.items():
@@ -179,7 +168,7 @@ class _Site:
     def _put_texts(self, tick: Tick) -> None:
         """CSV files beside a release's own, which stay as they are; each is written aside."""
         folder = self._releases / f"{tick.tick:06d}"
-        for name, data in _texts_of(self._content(tick)).items():
+        for name, data in _texts_of(self._found.sink.files(tick.tick)).items():
             aside = folder / f".writing-{name}"
             self._do("write file", partial(aside.write_bytes, data))
             self._do("sync file", partial(sync, aside))
@@ -214,7 +203,7 @@ class _Site:
         """All files of ``latest``, by name."""
         found, script = self._found, library_name()
         before = {name: _read(self._latest / name) for name in (script, "facts.js")}
-        content = self._content(found.newest)
+        content = found.sink.files(found.newest.tick)
         content |= _texts_of(content)
         links = [_link(name, content[name], what) for name, what in FILES.items() if name in content]
         page = partial(public_page, found.config, self._latest / "index.html", progress=_silent, found=found)

@@ -73,7 +73,6 @@ class Coordinate(Column):
         return np.asarray(np.minimum(codes, 2**self.bits - 1).astype(np.int32))
 
     def outside(self, series: pl.Series) -> tuple[Mask, Mask]:
-        """See :meth:`Column.outside`."""
         values = numbers(series)
         return values < self.min, values > self.max
 

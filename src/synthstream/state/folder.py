@@ -25,6 +25,11 @@ fuse.glusterfs fuse.sshfs fuse.ceph fuse.s3fs fuse.rclone
 _NETWORK = frozenset(_SHARED.split())
 
 
+def is_state(folder: Path) -> bool:
+    """Whether a state lies in a folder."""
+    return (folder / STORE).exists()
+
+
 def make_private(folder: Path) -> None:
     """Create a folder that only its owner can reach, whatever the umask, if it does not exist.
 

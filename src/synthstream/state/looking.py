@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from synthstream.errors import StateUnbegun
-from synthstream.state.folder import STORE
+from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 
 
 def to_look_at(folder: Path) -> Store | None:
     """The state of a stream that was opened in a folder: its budget stands in the ledger. Writes nothing; close it."""
-    if not (folder / STORE).exists():
+    if not is_state(folder):
         return None
     try:
         store = Store(folder, read_only=True)

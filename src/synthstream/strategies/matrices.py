@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
@@ -45,6 +45,19 @@ def best_arity(
         return h * h * sum(float(np.abs(d).mean()) for d in digits(prefixes, k, h))
 
     return min(range(3, 61, 2), key=mean_variance)
+
+
+def nodes_of_prefix(digits: Sequence[int], arity: int) -> set[tuple[int, int]]:
+    """Nodes, as (level, number), whose noise a prefix carries; a node's sign never changes, so this is enough.
+
+    Args:
+        digits: of the number of ticks of the prefix, signed, in base ``arity``, lowest first.
+    """
+    nodes, boundary = set[tuple[int, int]](), 0  # in nodes of this level
+    for level in reversed(range(len(digits))):
+        start, boundary = boundary * arity, boundary * arity + digits[level]
+        nodes |= {(level, j) for j in range(min(start, boundary), max(start, boundary))}
+    return nodes
 
 
 def leaky_decoder(horizon: int) -> tuple[FloatArray, FloatArray]:

@@ -10,11 +10,12 @@ from typing import Any
 from synthstream.config.config import StreamConfig
 from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
-from synthstream.kernel.spending import Ledger
+from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Sink
 from synthstream.publish.outlets import as_begun
+from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -83,7 +84,7 @@ def begun(config: StreamConfig) -> StreamConfig:
         ConfigError: the stream has gone on with other settings since.
     """
     told: dict[str, Any] | None = None
-    if (config.state / "store.db").exists():
+    if is_state(config.state):
         with (
             suppress(StateError, ValueError),
             closing(Store(config.state, read_only=True)) as store,
@@ -139,7 +140,7 @@ def begin(
 def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
     """Raise ``StateRolledBack`` if there are releases, here or in a mirror, but no state; creates nothing."""
     refuse_uncut(config)
-    if (config.state / "store.db").exists():
+    if is_state(config.state):
         return
     last = sink.last()
     if last is None:

@@ -28,6 +28,7 @@ from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, ParquetSink, Sink
 from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
+from synthstream.state.folder import STORE, is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import (
     NAMED,
@@ -151,7 +152,7 @@ def _whole_or_refused(config: StreamConfig, env: Env) -> Adopted:
 
 def _refuse_one_too_deep(state: Path) -> None:
     """Raise if a backup was put into the state folder instead of in its place: it may be new enough to lose nothing."""
-    if (state / "store.db").exists():
+    if is_state(state):
         return
     for found in sorted(state.glob("*/store.db")):
         raise RecoveryRefused(
@@ -296,7 +297,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     if config.sink is None:
         raise RecoveryRefused("This stream has no [sink] to put releases back into.")
     sink = parquet_sink(config.sink, env)
-    if not (config.state / "store.db").exists():
+    if not is_state(config.state):
         raise RecoveryRefused(
             f"There is no state in {config.state} to build releases from. Put it back, or check 'state'; if it is "
             "lost, `synthstream recover --adopt` goes on from what is published. Nothing was changed."
@@ -331,7 +332,7 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
     Raises:
         StateError: there is no state, or the folder cannot be written.
     """
-    if not (config.state / "store.db").exists():
+    if not is_state(config.state):
         raise StateError(f"There is no state in {config.state} to back up.")
     config = begun(config)
     _refuse_place(config, folder)
@@ -339,7 +340,7 @@ def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> 
     try:
         (folder / "public").mkdir(parents=True)
         (folder / "private").mkdir(mode=0o700)
-        store.copy_to(folder / "private" / "store.db")
+        store.copy_to(folder / "private" / STORE)
         marked = store.population()  # what was drawn and not yet published is private: it may be drawn again
         rows = [store.measurement(tick) for tick in progress(range(0 if marked is None else marked[0] + 1))]
         frame = pl.DataFrame(

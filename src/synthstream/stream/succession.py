@@ -17,13 +17,15 @@ from synthstream.ingest.filenames import RETIRED
 from synthstream.ingest.intake import BEFORE
 from synthstream.ingest.persons import Contributions
 from synthstream.kernel.gate import Gate, is_secure
-from synthstream.kernel.spending import Ledger
+from synthstream.privacy import Ledger
+from synthstream.state.folder import is_state
 from synthstream.state.looking import began
 from synthstream.state.migration import BEGAN
 from synthstream.state.store import Store
 from synthstream.stream.opening import CUTS, begun, builder_from, identity_of, key_of, system_gate
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
+from synthstream.synthesizers.contract import Models
 from synthstream.synthesizers.succession import carried_counts, refuse_to_carry
 
 _CURSOR = "cursor"
@@ -98,32 +100,38 @@ def succeed(
                 "begin with the new settings. Nothing was changed."
             )
     with closing(Store(old.state, key=key_of(old), env=env)) as store:
-        marked, last = store.population(), store.last()
-        if marked is None or last is None or marked[0] != last.tick or store.half_drawn(last.tick + 1):
-            raise StateError(f"{old.state}: another process has just drawn a tick. Say the same command again.")
-        if last.tick + 1 in [start for start, _ in store.segments()]:
-            raise StateError(
-                f"{old.name}: a segment begins with tick {last.tick + 1}, and has released nothing. Release that tick "
-                "first. Nothing was changed."
-            )
-        config = successor_of(old, new, tick=last.tick + 1)
+        cut, newest = _ended(old, store)
+        config = successor_of(old, new, tick=cut)
         mechanism = synthesizer_of(config).mechanism
         Ledger(budget=config.privacy.budget).charge(claim_of(config, mechanism))
         if not read_again:
             _refuse_to_move(config, store)
         builder = builder_from(config, store, secure=is_secure(gates(0)))
-        model = builder.goes_on(last.tick + 1, builder.synthesizer(last.tick).model(marked[1]))
+        model = builder.goes_on(cut, builder.synthesizer(cut - 1).model(newest))
         with store.transaction("succession"):
             for key, value in identity_of(config, secure=is_secure(gates(0)), seed=seed).items():
                 store.put_meta(key, value)
             store.put_meta(CUTS, json.dumps(config.cuts))
-            store.append_segment(last.tick + 1, dict(model))
-            store.append_ledger(builder.claim_at(last.tick + 1))
+            store.append_segment(cut, dict(model))
+            store.append_ledger(builder.claim_at(cut))
             store.put_counter(mechanism.init())
-            store.put_models(last.tick, {})
+            store.put_models(cut - 1, {})
             _move(config, store, read_again=read_again)
         store.wipe()
     return config
+
+
+def _ended(old: StreamConfig, store: Store) -> tuple[int, Models]:
+    """The tick after the newest release, and that release's model. Raises ``StateError`` if no successor can begin."""
+    marked, last = store.population(), store.last()
+    if marked is None or last is None or marked[0] != last.tick or store.half_drawn(last.tick + 1):
+        raise StateError(f"{old.state}: another process has just drawn a tick. Say the same command again.")
+    if last.tick + 1 in [start for start, _ in store.segments()]:
+        raise StateError(
+            f"{old.name}: a segment begins with tick {last.tick + 1}, and has released nothing. Release that tick "
+            "first. Nothing was changed."
+        )
+    return last.tick + 1, marked[1]
 
 
 def _refuse_to_read_otherwise(old: StreamConfig, new: StreamConfig) -> None:
@@ -182,7 +190,7 @@ def cut_of(old: StreamConfig) -> int:
     """The tick that a successor would begin with, as far as the state, or the releases, tell."""
     from synthstream.publish.outlets import sink_of
 
-    if (old.state / "store.db").exists():
+    if is_state(old.state):
         with closing(Store(old.state, read_only=True)) as store:
             last = store.last()
             return 0 if last is None else last.tick + 1

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateError, SynthstreamError
-from synthstream.kernel.spending import Ledger
+from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import FILES, SERIES, ParquetSink
 from synthstream.publish.outlets import sink_of
+from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import begun, builder_from, refuse_uncut
 from synthstream.synthesizers.assembly import claim_of
@@ -55,7 +56,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
     refuse_uncut(config)
     store, heads = None, dict[int, str]()
     try:
-        if (config.state / "store.db").exists():
+        if is_state(config.state):
             store = Store(config.state, read_only=True)
             _check_store(config, store, heads, findings)
     except StateError as error:

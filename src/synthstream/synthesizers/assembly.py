@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from synthstream.config.config import StreamConfig
@@ -83,7 +84,11 @@ def group_factor(config: StreamConfig) -> Fraction:
     how = None
     if unit.max_per_tick is not None and not budget.pure and config.measures == "always":
         how = counter(config.synthesizer.counter, horizon=config.own_clock.horizon, noise="gaussian")
-    return participation_factor(how, unit)
+    return _factor(how, unit)
+
+
+# Of a counter without end it takes a tenth of a second, and a plan asks a dozen times.
+_factor = cache(participation_factor)
 
 
 def register(kind: str, make: Make, *, keys: tuple[str, ...] = (), points: bool = False) -> None:

@@ -158,7 +158,9 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
 
     def counted(self, cells: IntArray, weights: IntArray | None) -> Counts:
         """Exact counts of events by cell; what is taken away has cells of its own."""
-        return self.mechanism.count(cells, weights)
+        if weights is None:
+            return Counts.at(cells)
+        return Counts.at(np.where(weights < 0, cells + self.partition.cells_number, cells), np.abs(weights))
 
     @override
     def fit(

@@ -20,6 +20,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Refreshed
 from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
+from synthstream.release.series import only
 from synthstream.synthesizers.contract import Past, Synthesizer, Windowed
 from synthstream.workload import Workload
 
@@ -61,7 +62,7 @@ def _across_a_cut(past: Past, first: int, last: int, *, seed: int, how: Fitting)
     before = None if first == 0 else _running(_whole(past, first - 1), now.workload.marginals)
     tables = now.workload if before is None else before.workload
     places = [now.workload.marginals.index(m) for m in tables.marginals]
-    own = np.concatenate([now.values[now.workload.slice_of(m)] for m in tables.marginals])
+    own = only(now, places).values
     found = Measured(
         tick=last,
         workload=tables,
@@ -77,11 +78,7 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
     at = measured.tick if measured.measured_at is None else measured.measured_at
     whole = (measured.since == 0) & np.broadcast_to(np.equal(at, measured.tick), measured.since.shape)
     kept = [q for q, m in enumerate(measured.workload.marginals) if whole[q] and (among is None or m in among)]
-    tables = measured.workload.only(kept)
-    values = [measured.values[measured.workload.slice_of(m)] for m in tables.marginals]
-    return Measured(
-        tick=measured.tick, workload=tables, values=np.concatenate(values), variance=measured.variance[kept]
-    )
+    return only(measured, kept)
 
 
 def between_refreshes(

@@ -10,9 +10,8 @@ import numpy as np
 
 from synthstream import Stream, privacy
 from synthstream.accounting import gaussian, zcdp
-from synthstream.kernel.spending import Ledger
 from synthstream.kernel.tables import Marginals
-from synthstream.privacy import Budget
+from synthstream.privacy import Budget, Ledger
 from synthstream.state.store import Store
 from synthstream.workload import FloatArray
 from tests.audit.broken import Patch, seen_by

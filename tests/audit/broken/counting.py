@@ -26,9 +26,9 @@ from synthstream.privacy import Unit
 from synthstream.schema.coercion import numbers
 from synthstream.schema.schema import Schema
 from synthstream.state.store import Store
-from synthstream.testing.gates import ExactGate, TracingGate
 from synthstream.workload import FloatArray, IntArray
 from tests.audit.broken import Patch, seen_by
+from tests.support.gates import ExactGate, TracingGate
 
 
 @seen_by("sensitivity of counters", "audit")

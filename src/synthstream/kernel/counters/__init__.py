@@ -45,14 +45,10 @@ def register(kind: str, served: Served) -> None:
     COUNTERS.add(kind)
 
 
-def _bounded(kind: type[Kary | Blt], horizon: int | None, noise: Noise) -> Counter:
-    return Restarted(noise=noise) if horizon is None else kind(horizon=horizon)
-
-
-register("simple", Served(lambda horizon, noise: Simple(horizon=horizon, noise=noise), ("laplace", "gaussian")))
-register("kary", Served(lambda horizon, noise: _bounded(Kary, horizon, noise), ("laplace",)))
-register("toeplitz", Served(lambda horizon, _: Toeplitz(horizon=horizon or 0), ("gaussian",), instead="blt"))
-register("blt", Served(lambda horizon, noise: _bounded(Blt, horizon, noise), ("gaussian",)))
+register("simple", Served(lambda t, noise: Simple(horizon=t, noise=noise), ("laplace", "gaussian")))
+register("kary", Served(lambda t, noise: Restarted(noise=noise) if t is None else Kary(horizon=t), ("laplace",)))
+register("toeplitz", Served(lambda t, _: Toeplitz(horizon=t or 0), ("gaussian",), instead="blt"))
+register("blt", Served(lambda t, noise: Restarted(noise=noise) if t is None else Blt(horizon=t), ("gaussian",)))
 
 
 def counter(kind: str, *, horizon: int | None, noise: Noise) -> Counter:

@@ -215,9 +215,9 @@ def refuse_beyond(horizon: int | None, tick: int) -> None:
         )
 
 
-def clip(counts: IntArray) -> IntArray:
-    """Counts limited to ``LARGEST_COUNT`` in size. 1-Lipschitz in each count."""
-    return np.minimum(np.maximum(counts, -LARGEST_COUNT), LARGEST_COUNT)  # far faster than np.clip for few
+def clip(counts: IntArray, limit: int = LARGEST_COUNT) -> IntArray:
+    """Counts limited in size. 1-Lipschitz in each count."""
+    return np.minimum(np.maximum(counts, -limit), limit)  # far faster than np.clip for few
 
 
 def root_above(square: Fraction) -> Fraction:

@@ -11,7 +11,7 @@ import numpy as np
 from synthstream.kernel.counters.base import Counter, State, clip, rounded_up
 from synthstream.kernel.gate import Gate
 from synthstream.kinds import Noise
-from synthstream.strategies.matrices import best_arity
+from synthstream.strategies.matrices import best_arity, nodes_of_prefix
 from synthstream.workload import FloatArray, IntArray
 
 N = TypeVar("N", int, IntArray)
@@ -77,7 +77,6 @@ class Kary(Counter):
         }
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
-        """Close one tick. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         total = state["sum"] + clip(counts)
         left, right = state["left"].copy(), state["right"].copy()
@@ -91,8 +90,7 @@ class Kary(Counter):
         for level, d in enumerate(after):
             noise += left[level] if d > 0 else -right[level].sum(axis=0)
         released = gate.perturb(total, noise)
-        next_state = {"t": np.array(t + 1), "sum": total, "left": left, "right": right}
-        return next_state, np.asarray(released, dtype=np.float64)
+        return {"t": np.array(t + 1), "sum": total, "left": left, "right": right}, released.astype(np.float64)
 
     def _move(self, level: int, digit: int, left: IntArray, right: IntArray, gate: Gate, scale: FloatArray) -> None:
         """Bring one level's noise in line with its new digit: draw for nodes first needed, forget the others."""
@@ -108,16 +106,8 @@ class Kary(Counter):
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
         scale = rounded_up(self.levels * multiplier)
-        return len(self._nodes(s + 1) & self._nodes(t + 1)) * self.noise_variance(scale)
-
-    def _nodes(self, n: int) -> set[tuple[int, int]]:
-        """Nodes whose noise the prefix of ``n`` ticks carries; a node's sign never changes, so this is enough."""
-        nodes = set[tuple[int, int]]()
-        for level, d in enumerate(self.digits(n)):
-            n -= d  # in nodes of this level, where the boundary is
-            nodes |= {(level, n + j) for j in range(min(d, 0), max(d, 0))}
-            n //= self.arity
-        return nodes
+        first, last = (nodes_of_prefix(self.digits(n + 1), self.arity) for n in (s, t))
+        return len(first & last) * self.noise_variance(scale)
 
 
 def _digits(n: N, k: int, levels: int) -> list[N]:

@@ -60,8 +60,7 @@ class Simple(MatrixCounter):
         return {"sum": total}, total
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
-        scale = rounded_up(multiplier)
-        return (min(s, t) + 1) * self.noise_variance(scale)
+        return (min(s, t) + 1) * self.noise_variance(rounded_up(multiplier))
 
 
 @dataclass(frozen=True, kw_only=True)

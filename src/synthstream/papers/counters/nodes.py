@@ -61,7 +61,6 @@ class NodeCounter(Counter):
         return {"t": np.array(0), "settled": np.zeros(cells, dtype=np.int64), "exact": none, "noisy": none}
 
     def step(self, state: State, counts: IntArray, gate: Gate, *, multiplier: FloatArray) -> tuple[State, FloatArray]:
-        """Close one tick. See :meth:`Counter.step`."""
         t = self.tick_of(state)
         new = self.cover(t + 1)[-1]
         kept = sum(not span.settled and span.start < new.start for span in self.cover(t))

@@ -26,7 +26,7 @@ class Call(NamedTuple):
     """One call of a gate: what it was given, and what it answered.
 
     The scale of a choice is sensitivity / epsilon: what a change of one in the scores costs is 1 / scale. The value of
-    paths of comparisons is their starts, margins and repeats, one after the other.
+    paths of comparisons is their margins, repeats and starts, one after the other.
     """
 
     kind: str
@@ -82,7 +82,8 @@ class ReplayingGate(Gate):
 def _call(question: Question, answer: IntArray) -> Call:
     # The caller may go on to change its arrays in place.
     scale = question.scale.copy() if isinstance(question.scale, np.ndarray) else question.scale
-    return Call(question.kind, np.concatenate(question.parts), scale, answer.copy())
+    about = [part for name, part in vars(question).items() if isinstance(part, np.ndarray) and name != "scale"]
+    return Call(question.kind, np.concatenate(about), scale, answer.copy())
 
 
 def path_cost(trace_a: Sequence[Call], trace_b: Sequence[Call]) -> tuple[Fraction, Fraction]:
