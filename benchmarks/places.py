@@ -13,10 +13,10 @@ that depends on the source.
 
 At the last tick: ``avg_we``, errors over pairs of categories (benchmarks.metrics); ``w1``, distance of all places;
 ``w1_by_value``, mean distance of the places of one value, over the most frequent eight of the first category, or of
-all flags, where they are yes; ``*_box``, over 200 boxes and 200 more with one value each: ``coverage``, share of
-``measured`` of ``release.mass`` within two of its standard errors, ``rms`` and ``rms_rows``, errors of ``measured`` and
-of the rows in events, ``stderr``, the mean one, ``told``, share of boxes with an error. Distances are in widths of the
-box, on a grid of 64 x 64 cells. NOT PRIVATE.
+all flags, where they are yes, and ``w1_without_value``, that of all rows from them; ``*_box``, over 200 boxes and 200
+more with one value each: ``coverage``, share of ``measured`` of ``release.mass`` within two of its standard errors,
+``rms`` and ``rms_rows``, errors of ``measured`` and of the rows in events, ``stderr``, the mean one, ``told``, share of
+boxes with an error. Distances are in widths of the box, on a grid of 64 x 64 cells. NOT PRIVATE.
 """
 
 from __future__ import annotations
@@ -266,6 +266,7 @@ def lines(name: str, epsilon: float, delta: float, seed: int, **place: Any) -> l
             line["w1"] = w1(spread(data, rows), whole)
         if method == "places":
             line["w1_by_value"] = float(np.mean([w1(spread(data, of(rows, *one)), mass) for one, mass in by_value]))
+            line["w1_without_value"] = float(np.mean([w1(spread(data, rows), mass) for _, mass in by_value]))
             line["worse_than_ignoring"] = sum(
                 w1(spread(data, of(rows, *one)), mass) > w1(whole, mass) for one, mass in by_value
             )

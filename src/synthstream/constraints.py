@@ -25,13 +25,15 @@ class Group:
     Args:
         columns: positions, increasing.
         combinations: codes, shape ``(combinations, columns)``; distinct, in lexicographic order.
+        nests: columns of which each is decided by the next one: grids of a place, coarsest first.
     """
 
     columns: tuple[int, ...]
     combinations: CodeArray
+    nests: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def of(cls, columns: Sequence[int], combinations: NDArray[Any]) -> Group:
+    def of(cls, columns: Sequence[int], combinations: NDArray[Any], *, nests: Sequence[tuple[int, ...]] = ()) -> Group:
         """From columns and combinations in any order.
 
         Example:
@@ -40,7 +42,8 @@ class Group:
         """
         order = np.argsort(columns)
         listed = np.asarray(combinations, dtype=np.int32).reshape(-1, len(order))
-        return cls(columns=tuple(sorted(columns)), combinations=np.unique(listed[:, order], axis=0))
+        codes = np.unique(listed[:, order], axis=0)
+        return cls(columns=tuple(sorted(columns)), combinations=codes, nests=tuple(nests))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Group) and (self.columns, self.hash) == (other.columns, other.hash)
@@ -137,4 +140,5 @@ def _join(a: Group, b: Group, most: int) -> Group:
     within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
     partner = by_key[np.repeat(first, count) + within]
     added = b.combinations[partner][:, [b.columns.index(c) for c in new]]
-    return Group.of([*a.columns, *new], np.concatenate([a.combinations[repeated], added], axis=1))
+    codes = np.concatenate([a.combinations[repeated], added], axis=1)
+    return Group.of([*a.columns, *new], codes, nests=(*a.nests, *b.nests))

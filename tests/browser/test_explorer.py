@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -428,6 +429,86 @@ def test_districts_of_a_city_lie_as_they_are(driver: Any, disk: str) -> None:
     assert "District" in driver.execute_script("return document.getElementById('column').selectedOptions[0].text")
     show(driver, disk, column=0)
     assert driver.execute_script("return document.getElementById('places').checkVisibility()") is False
+
+
+PLACES = """
+name = "places"
+state = "state"
+privacy = { epsilon = 4.0, delta = 1e-9, unit = "event" }
+clock = { column = "when", start = 2026-01-01, every = "1w", until = 2026-01-15, horizon = 20 }
+source = { kind = "parquet", path = "rows.parquet" }
+sink = { kind = "parquet", path = "releases" }
+[[columns]]
+name = "kind"
+type = "category"
+values = ["north west", "south east"]
+[[columns]]
+name = "at"
+type = "place"
+coordinates = ["lat", "lon"]
+bounds = [[32, 37], [-122, -114]]
+views = [2]
+depth = 5
+with = ["kind"]
+"""
+
+
+@pytest.fixture(scope="module")
+def grids(tmp_path_factory: pytest.TempPathFactory, driver: Any) -> Path:
+    """Events of two kinds, in two corners of a place."""
+    found, rng = tmp_path_factory.mktemp("places"), np.random.default_rng(3)
+    (found / "stream.toml").write_text(PLACES)
+    south = np.repeat([False, True], 3000)
+    pl.DataFrame(
+        {
+            "when": pl.Series([datetime(2026, 1, 2)] * 3000 + [datetime(2026, 1, 9)] * 3000),
+            "kind": np.where(south, "south east", "north west"),
+            "lat": np.where(south, 32.5, 36.5) + rng.uniform(-0.3, 0.3, 6000),
+            "lon": np.where(south, -115.0, -121.0) + rng.uniform(-0.5, 0.5, 6000),
+        }
+    ).write_parquet(found / "rows.parquet")
+    command(["run", str(found / "stream.toml"), "-q", "--yes"])
+    publish(found)
+    return found
+
+
+# Middles of the coloured cells of a map, in shares of its width and height from the upper left corner.
+_MIDDLES = """
+const map = document.querySelectorAll(`${arguments[0]} .plotted svg`)[arguments[1]];
+const cells = [...map.querySelectorAll(".mark-rect.role-mark path")], boxes = cells.map(c => c.getBoundingClientRect());
+const left = Math.min(...boxes.map(b => b.left)), right = Math.max(...boxes.map(b => b.right));
+const top = Math.min(...boxes.map(b => b.top)), bottom = Math.max(...boxes.map(b => b.bottom));
+const middle = b => [((b.left + b.right) / 2 - left) / (right - left), ((b.top + b.bottom) / 2 - top) / (bottom - top)];
+return [cells.length, boxes.filter((_, k) => !cells[k].getAttribute("fill").includes("m0")).map(middle)];
+"""
+
+
+def test_places_are_drawn_by_period_and_by_value(driver: Any, grids: Path) -> None:
+    """Columns are the kind, and grids of 16 and 1,024 cells; only the first of these has a series."""
+    root = next(address(grids, "disk"))
+
+    def middles(section: str, number: int, cells: int) -> list[list[float]]:
+        found, listed = driver.execute_script(_MIDDLES, section, number)
+        assert found == cells
+        assert listed
+        return list(listed)
+
+    show(driver, root, column=1, **dict[str, Any]({"with": 0}))
+    assert drawn(driver, "series", "line") > 0
+    assert not driver.execute_script("return document.getElementById('bars').checkVisibility()")
+    assert {(x < 0.5, y < 0.5) for x, y in middles("#places", 0, 16)} == {(True, True), (False, False)}
+    assert all(x < 0.5 and y < 0.5 for x, y in middles("#pairs", 0, 16))
+    assert all(x > 0.5 and y > 0.5 for x, y in middles("#pairs", 1, 16))
+    dates: dict[str, Any] = {"from": "2026-01-01", "to": "2026-01-08", "from2": "2026-01-08", "to2": "2026-01-15"}
+    show(driver, root, column=2, beside=1, **dates | {"with": ""})
+    assert not driver.execute_script("return document.getElementById('series').checkVisibility()")
+    # Some of 1,024 cells are noise, anywhere: of these a quarter would lie here.
+    assert np.mean([x < 0.5 and y < 0.5 for x, y in middles("#places", 0, 1024)]) > 0.7
+    assert np.mean([x > 0.5 and y > 0.5 for x, y in middles("#places", 1, 1024)]) > 0.7
+    assert len(numbers(driver, "places")) == 1024
+    assert "difference" in numbers(driver, "places")[0]
+    facts = (grids / "site/latest/facts.js").read_text()
+    assert len(facts) < 12_000  # no name and no series of 1,024 cells
 
 
 def test_a_release_that_is_missing_is_told(driver: Any, folder: Path, tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ def test_crossing_is_left_out_where_noise_would_drown_it() -> None:
         return [len(column.crossed) for column in config.schema.columns if isinstance(column, View)]
 
     assert crossed(60_000, KIND) == [1, 1, 1, 1, 0]
-    assert crossed(8_000, *FLAGS) == [20, 20, 20, 0]
-    assert crossed(2_000, *FLAGS) == [20, 20, 0]
+    assert crossed(8_000, *FLAGS) == [20, 20, 0, 0]
+    assert crossed(2_000, *FLAGS) == [20, 0, 0]
     assert crossed(50, *FLAGS) == [0]
     assert crossed(60_000) == [0, 0, 0, 0, 0]  # a place without columns to cross is a place
 
@@ -79,6 +79,17 @@ def test_grids_of_two_places_are_not_crossed() -> None:
     grids = {name for name in config.schema.names if name != "kind"}
     assert not [pair for pair in combinations(sorted(grids), 2) if pair in tables(config)]
     assert len(config.constraints.groups) == 2
+
+
+def test_two_places_are_crossed_on_coarse_grids_where_one_names_the_other() -> None:
+    ends = place(box=BOX.replace('"lat", "lon"', '"lat2", "lon2"'), rest='with = ["kind", "at"]', name="to")
+    config = read(KIND, place("with = []"), ends)
+    found = {table for table in tables(config) if len(table) == 2}
+    assert {table for table in found if "kind" not in table} == {("at_1", "to_1"), ("at_2", "to_2")}
+    assert ("kind", "to_4") in found
+    assert claim_of(config, synthesizer_of(config).mechanism).fits(config.privacy.budget)
+    with pytest.raises(ConfigError, match="A place is crossed with those before it"):
+        read(KIND, place(), ends.replace('"at"', '"later"'))
 
 
 def test_grids_contain_each_other_also_with_a_constraint() -> None:
@@ -133,6 +144,8 @@ def test_settings_for_readers_are_the_same_stream() -> None:
     [
         (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 37]]\n'), "bounds: 1 for 2 coordinates"),
         (place(box='coordinates = ["lat", "lon"]\nbounds = [[32, 32], [-122, -114]]\n'), "found [32, 32]"),
+        (place(box='coordinates = ["lat", "lon"]\nbounds = [32, 37, -122, -114]\n'), "'at': bounds: give each"),
+        (place("depth = 9"), "line 22: column 'at': depth = 9: must be"),
         (place(box='coordinates = ["lat"]\nbounds = [["32", 37]]\n'), "bounds"),
         (place('with = ["kin"]'), "'kin' is not another column. Did you mean 'kind'?"),
         (place("views = [2, 1]"), "views: must be depths in order"),

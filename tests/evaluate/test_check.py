@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from synthstream import StreamConfig
+from synthstream.evaluate.check_page import lines_of
 from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.look import look
 from tests.support.command import synthstream
@@ -323,3 +324,7 @@ def test_places_outside_of_their_box(tmp_path: Path, lat: str, lon: str, why: st
     assert words(found) == f"at: 100 % of the rows (300) lie in no cell: '{lat} / {lon}' (300). {why}" + (
         ": compare coordinates with the order of bounds." if "change" in why else ""
     )
+    # Once, not for each grid.
+    assert [line for line in lines_of(found) if "in other" in line] == [
+        f"at: most frequent in other: '{lat} / {lon}' (300)"
+    ]

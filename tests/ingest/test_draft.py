@@ -49,6 +49,29 @@ def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -
     assert "\n# decimal =" in text
 
 
+def test_a_latitude_and_a_longitude_are_a_place(tmp_path: Path) -> None:
+    path = tmp_path / "trips.csv"
+    path.write_text("day,kind,pickup_lat,pickup_lng,Latitude,Longitude,dropoff_lat\n")
+    text = draft(path)
+    assert '\nname = "pickup_place"\ntype = "place"\ncoordinates = ["pickup_lat", "pickup_lng"]\n' in text
+    assert '\nname = "place"\ntype = "place"\ncoordinates = ["Latitude", "Longitude"]\n' in text
+    assert '\nname = "pickup_lat"\n' not in text
+    assert '\nname = "dropoff_lat"\n' in text  # which has no longitude
+    assert "bounds = [[TODO-public, TODO-public], [TODO-public, TODO-public]]" in text
+    filled_in = text.replace("[[TODO-public, TODO-public], [TODO-public, TODO-public]]", "[[32, 37], [-122, -114]]")
+    for line in ("column = TODO-public", "type = TODO-public", "start = TODO-public", "= TODO-public"):
+        value = {"column = TODO-public": 'column = "day"', "start = TODO-public": "start = 2026-01-01"}
+        filled_in = filled_in.replace(line, value.get(line, 'type = "boolean"' if "type" in line else "= 1"))
+    config = StreamConfig.from_toml(filled_in)
+    assert list(config.schema.places) == ["pickup_place", "place"]
+
+
+def test_coordinates_alone_are_points(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text("lat,lon\n")
+    assert 'type = "place"' not in draft(path)
+
+
 def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="No such file"):
         draft(tmp_path / "visits.csv")

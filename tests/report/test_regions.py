@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from synthstream import StreamConfig
+from synthstream.cli.app import app
 from synthstream.errors import ConfigError
 from synthstream.report.distributions import ColumnCounts
 from synthstream.report.regions import Regions, map_of_regions, regions_of
@@ -107,6 +109,14 @@ def test_places_that_are_no_degrees_and_files_that_are_not_there_are_told(tmp_pa
         drawn(configured(tmp_path, keys='regions = "gone.geojson"\n'))
     with pytest.raises(ConfigError, match="region_key: has no effect without regions"):
         configured(tmp_path, keys='region_key = "number"\n')
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_a_file_that_cannot_be_drawn_is_told_before_a_stream_begins(tmp_path: Path, command: str) -> None:
+    (tmp_path / "stream.toml").write_text(stream_toml(_DISTRICT + 'regions = "gone.geojson"\n'))
+    result = CliRunner().invoke(app, [command, str(tmp_path / "stream.toml")])
+    assert result.exit_code == 2
+    assert "column 'number': regions = 'gone.geojson'" in " ".join(result.output.split())
 
 
 def test_they_are_words_alone(tmp_path: Path) -> None:

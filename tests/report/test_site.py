@@ -260,8 +260,12 @@ def test_what_an_old_script_says_of_other_releases_is_not_believed(
     for before in (None, "", "no script", script, other, script.replace('"singles":', '"gone":')):
         assert explorer.facts(before) == script
     assert explorer.facts(script.replace('"errors":', '"gone":').replace('"singles":[[', '"singles":[[9,')) == script
-    wrong = script.replace(json.dumps(facts["singles"][2], separators=(",", ":")), "[0]")
-    assert explorer.facts(wrong) == wrong  # of the same releases it is
+    own, short = (",".join(["0"] * number) for number in (len(facts["singles"][2]), 1))
+    changed = [
+        script.replace(json.dumps(facts["singles"][2], separators=(",", ":")), f"[{each}]") for each in (own, short)
+    ]
+    assert explorer.facts(changed[0]) == changed[0]  # of the same releases it is
+    assert explorer.facts(changed[1]) == script  # an earlier version had series of other cells
 
 
 def test_older_releases_have_csv_files_where_they_are_asked_for(tmp_path: Path) -> None:

@@ -30,12 +30,14 @@ def check_command(
     from synthstream.evaluate.findings import Level, checked
     from synthstream.evaluate.look import look
     from synthstream.report.page import write_page
+    from synthstream.report.regions import check_regions
     from synthstream.stream.opening import begun
 
     if output is not None:
         check_output(config, output, page=True, in_state=False, private=True)
     no_core_dump()
     loaded = begun(load(config))
+    check_regions(loaded)
     looked = look(loaded, [path.absolute() for path in files or []], progress=lambda known: bar(known, "reading"))
     found = checked(loaded, looked, now=REAL.now(), open_tick=facts(loaded)["ticks"])
     shown = console()

@@ -39,12 +39,14 @@ def plan_command(
     """
     from synthstream.config.config import load
     from synthstream.forecast.planning import plan
+    from synthstream.report.regions import check_regions
     from synthstream.stream.opening import begun
     from synthstream.stream.succession import planned
 
     if output is not None:
         check_output(config, output, page=True)
     loaded = load(config) if after is None else planned(load(after), load(config))
+    check_regions(loaded)
     found = plan(begun(loaded) if after is None else loaded, expect=expect, at_ticks=_ticks(at_ticks), track=_progress)
     if output is not None:
         from synthstream.report.page import write_page

@@ -148,20 +148,22 @@ def _schema(file: File, budget: Budget | None, problems: Problems) -> Schema | N
             columns.append(column)
     if len(columns) < len(file.columns) - len(places):
         return None
-    others, bad = tuple(columns), False
+    bad = False
     for i in places:
-        views = problems.attempt(f"columns.{i}", partial(_views, file, i, others, budget)) if budget else None
+        views = problems.attempt(f"columns.{i}", partial(_views, file, i, columns, budget)) if budget else None
         bad |= views is None
         columns += views or ()
     return None if bad else problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
 
 
-def _views(file: File, i: int, others: Sequence[Column], budget: Budget) -> list[View]:
-    """The columns of a place. Raises ``ConfigError`` if the stream has none."""
+def _views(file: File, i: int, before: Sequence[Column], budget: Budget) -> list[View]:
+    """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
     section, person = file.columns[i], file.privacy.unit
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
         raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
-    return views_of(section, others, budget, 1 if person == "event" else person.max_events)
+    places = [column for column in before if isinstance(column, View)]
+    others = [column for column in before if not isinstance(column, View)]
+    return views_of(section, others, budget, 1 if person == "event" else person.max_events, places=places)
 
 
 def _of_its_own(file: File) -> None:

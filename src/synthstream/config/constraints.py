@@ -311,7 +311,7 @@ def _with_own_cells(group: Group, schema: Schema) -> Group:
             unknown[:, place] = code
             parts.append(np.unique(unknown, axis=0))
         codes = np.concatenate(parts)
-    return Group.of(group.columns, codes)
+    return Group.of(group.columns, codes, nests=group.nests)
 
 
 def _refuse_what_cannot_be(group: Group, listed: Mapping[int, set[int]], schema: Schema) -> None:

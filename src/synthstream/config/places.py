@@ -17,7 +17,7 @@ from synthstream.config.keys import ColumnSection, Words
 from synthstream.constraints import Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
-from synthstream.schema.columns import Column
+from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
@@ -35,6 +35,8 @@ _POWER = 1 / 3
 _LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
 # From one grid to the next, so many times each coordinate is halved: by how many there are.
 _STEP = {1: 2, 2: 1}
+# A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values.
+_FLAG = 8
 # Grids that are crossed have so many cells at most.
 _MOST_CROSSED = 8
 
@@ -63,17 +65,21 @@ class PlaceSection(ColumnSection):
         return self.coordinates
 
 
-def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, events: int) -> list[View]:
+def views_of(
+    section: PlaceSection, others: Sequence[Column], budget: Budget, events: int, *, places: Sequence[View] = ()
+) -> list[View]:
     """The columns of a place, coarsest first.
 
     Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
     spread of the expected events has ``_LEAST_ALONE`` standard errors in a cell. A column is crossed with all grids at
-    which each cell of both would have ``_LEAST_CROSSED`` standard errors.
+    which each cell of both would have ``_LEAST_CROSSED`` standard errors. Another place is crossed where ``with`` names
+    it, on grids of one depth that have 256 cells together at most.
 
     Args:
         others: the other columns, in order.
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
+        places: the grids of places that stand before it.
 
     Raises:
         ConfigError, SchemaError: there is no such place.
@@ -100,7 +106,7 @@ def views_of(section: PlaceSection, others: Sequence[Column], budget: Budget, ev
         raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
     depths = [*depths, *([] if finest in depths else [finest])]
     names = [f"{section.name}_{depth}" for depth in depths]
-    crossed = _crossed(section, others, [dimension * depth for depth in depths], sigma)
+    crossed = _crossed(section, others, places, [dimension * depth for depth in depths], sigma)
     return [
         View(
             name=name,
@@ -122,23 +128,38 @@ def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
     return min(max(int(bits) // dimension, 1), FINEST // dimension)
 
 
-def _crossed(section: PlaceSection, others: Sequence[Column], bits: list[int], sigma: float) -> list[list[str]]:
+def _crossed(
+    section: PlaceSection, others: Sequence[Column], places: Sequence[View], bits: list[int], sigma: float
+) -> list[list[str]]:
     """For each grid, the columns that it is crossed with."""
     names, fine = [column.name for column in others], [b for b in bits if b <= _MOST_CROSSED]
     if section.crossed is not None:
+        known = [*names, *dict.fromkeys(view.place for view in places)]
         for name in section.crossed:
-            if name not in names:
-                raise ConfigError(f"with: {name!r} is not another column.{like(name, names)} Name some of {names}")
-        return [list(section.crossed) if b in fine else [] for b in bits]
+            if name not in known:
+                more = " A place is crossed with those before it." if len(known) > len(names) else ""
+                raise ConfigError(
+                    f"with: {name!r} is not another column.{like(name, known)} Name some of {known}.{more}"
+                )
+        columns = [name for name in section.crossed if name in names]
+        grids = [(view.name, len(view.bounds) * view.depth) for view in places if view.place in section.crossed]
+        return [
+            [*(columns if b in fine else []), *(name for name, own in grids if own == b and 2 * b <= _MOST_CROSSED)]
+            for b in bits
+        ]
     found: list[list[str]] = [[] for _ in bits]
     # Coarse grids and few values first: each table that is added leaves less of the budget to all.
     for size, k, name in sorted(
-        (2 ** bits[k] * column.size, k, column.name) for k in range(len(fine)) for column in others
+        (2 ** bits[k] * _values(column), k, column.name) for k in range(len(fine)) for column in others
     ):
         tables = 1 + sum(map(len, found))
         if section.events / size >= _LEAST_CROSSED * sigma * math.sqrt(tables / _CROSSED):
             found[k].append(name)
     return found
+
+
+def _values(column: Column) -> int:
+    return max(column.size, _FLAG) if isinstance(column, Boolean) else column.size
 
 
 def words_of(schema: Schema) -> str:
@@ -161,7 +182,7 @@ def nested(schema: Schema) -> list[Group]:
         if len(views) > 1:
             finest = _view(schema, views[-1])
             codes = [finest.within(_view(schema, c)) for c in views]
-            found.append(Group.of(views, np.stack(codes, axis=1)))
+            found.append(Group.of(views, np.stack(codes, axis=1), nests=[views]))
     return found
 
 
@@ -173,19 +194,15 @@ def _view(schema: Schema, c: int) -> View:
 
 
 def counted(schema: Schema, marginal: Sequence[int]) -> bool:
-    """Whether a table is counted where no list of tables is given: grids with the columns that they cross alone, and
-    never with other grids.
-    """
+    """Whether a table is counted where no list of tables is given: grids with the columns that they cross alone."""
     columns = [schema.columns[c] for c in marginal]
     return all(_goes(a, b) and _goes(b, a) for a, b in combinations(columns, 2))
 
 
 def _goes(a: Column, b: Column) -> bool:
-    if not isinstance(a, View):
-        return True
-    if isinstance(b, View):
-        return False
-    return b.name in a.crossed
+    if isinstance(a, View) and isinstance(b, View):
+        return b.name in a.crossed or a.name in b.crossed
+    return not isinstance(a, View) or b.name in a.crossed
 
 
 def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:

@@ -57,7 +57,7 @@ class Problems:
             path = tuple(int(part) if part.isdigit() else part for part in where.split("."))
             text = str(error)
             named = re.match(r"([a-z]+\.)?([a-z]+)\b", text)
-            label = text if text.startswith((where, "column")) else f"{where}: {text}"
+            label = text if text.startswith((where, "column")) else f"{self._key(path, '')}: {text}"
             self.add((*path, named[2]) if named else path, label)
             return None
 
@@ -76,6 +76,11 @@ class Problems:
         either: set[Path] = set()
         for detail in error.errors():
             loc = detail["loc"]
+            if "bounds" in loc[:-1]:  # one error for each part of the list
+                loc = detail["loc"] = loc[: loc.index("bounds") + 1]
+                if loc in either:
+                    continue
+                either.add(loc)
             if len(loc) == 3 and loc[1] in _EITHER:  # one error for each form that the key may have
                 if loc[:2] not in either:
                     either.add(loc[:2])
@@ -151,6 +156,8 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
         heading = f"[[{last}]], in double brackets" if last in ("mirror", "columns", "constraints") else f"[{last}]"
         return f"{key}: must be a section. Begin it with {heading}, and write its keys below"
+    if last == "bounds" and kind != "missing":
+        return f"{key}: give each coordinate a list of its lower and upper end, as in [[32, 37], [-122, -114]]"
     if last == "unit":
         return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"
     if kind in ("literal_error", "union_tag_invalid"):

@@ -11,6 +11,7 @@ from synthstream.evaluate.look import Cells
 from synthstream.report.charts import Bar, Table, bar_chart
 from synthstream.report.page import moment, render
 from synthstream.schema.columns import Category
+from synthstream.schema.places import View
 
 STAMP = "PRIVATE: shows the data. For the custodian alone; do not publish"
 _MARKS = ("", "look at this", "DO NOT OPEN")
@@ -34,10 +35,20 @@ def lines_of(found: Checked) -> Iterator[str]:
         bar = "█" * round(_WIDTH * number / most) or ("▏" if number else "")
         yield f"    {moment(start)}  {bar} {number:,}"
     yield from _columns(found)
-    for name, known in rows.columns.items():
+    for name, known in _shown(found):
         if known.other:
             yield f"{name}: most frequent in other: {texts_of(known.odd)}"
     yield from persons_of(found)
+
+
+def _shown(found: Checked) -> list[tuple[str, Cells]]:
+    """Each column, and of a place the finest grid by the place's name: the others hold the same."""
+    columns, known = found.config.schema.columns, found.looked.rows.columns
+    return [
+        (column.place if isinstance(column, View) else column.name, known.get(column.name, Cells()))
+        for column in columns
+        if not isinstance(column, View) or column.located
+    ]
 
 
 def _columns(found: Checked) -> Iterator[str]:
@@ -59,13 +70,12 @@ def columns_of(found: Checked) -> Table:
     count = found.looked.rows.count
     headings = ["Column", "Empty", "Unreadable", "Other", "Clamped low", "Clamped high", "Values that never occur"]
     rows = []
-    for column in found.config.schema.columns:
-        cells = found.looked.rows.columns.get(column.name, Cells())
+    for name, cells in _shown(found):
         shares = [
             percent(n, count) if n else "–" for n in (cells.empty, cells.unread, cells.other, cells.low, cells.high)
         ]
         never = int((cells.listed == 0).sum())
-        rows.append([column.name, *shares, f"{never} of {cells.listed.size}" if cells.listed.size else "–"])
+        rows.append([name, *shares, f"{never} of {cells.listed.size}" if cells.listed.size else "–"])
     rows.sort(key=lambda row: set(row[1:6]) == {"–"})  # what is odd first
     return Table(headings=headings, rows=rows)
 

@@ -18,6 +18,7 @@ import numpy as np
 from synthstream.constraints import Group
 from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.fit.lowrank import common
+from synthstream.fit.nested import nests_of, of_nest
 from synthstream.fit.rare import real
 from synthstream.fit.targets import (
     ALONE,
@@ -181,8 +182,8 @@ def _known(measured: Measured, left: float, groups: Sequence[Group]) -> _Known:
     margins = _possible(counts, variances, rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
     _use_margins(joints, counts, margins)
-    news, alone = _associations(measured, variance, margins, rows, left) if rows else ({}, np.zeros(len(margins)))
-    return _Known(total, counts, variances, margins, news, joints, alone)
+    found = _associations(measured, variance, margins, rows, left, groups) if rows else ({}, np.zeros(len(margins)))
+    return _Known(total, counts, variances, margins, found[0], joints, found[1])
 
 
 def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
@@ -245,33 +246,43 @@ def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: in
 
 
 def _associations(
-    measured: Measured, variance: FloatArray, margins: Sequence[FloatArray], rows: int, left: float
+    measured: Measured,
+    variance: FloatArray,
+    margins: Sequence[FloatArray],
+    rows: int,
+    left: float,
+    groups: Sequence[Group],
 ) -> tuple[dict[int, tuple[FloatArray, FloatArray]], FloatArray]:
     """What tables hold beyond independent columns, and the variance of its noise, by position; and for each column the
     share of that which noise explains, in standard deviations.
 
-    First what stands out of a table's own noise, then what is common to many tables in the rest of them all.
+    First what stands out of a table's own noise, then what is common to many tables in the rest of them all. Tables of
+    nested grids say it together.
     """
-    workload, found, rest = measured.workload, {}, {}
+    workload, found, rest, whole, noises = measured.workload, {}, {}, {}, {}
     priors = [_prior(margin / rows) for margin in margins]
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             association = with_margins(table, own) - independent_counts(own, rows)
-            noise = float(variance[q]) * _freedom(shape) / association.size
-            found[q] = _shrunk(association, [priors[c] for c in marginal], noise, left)
+            noises[q] = float(variance[q]) * _freedom(shape) / association.size
+            found[q] = _shrunk(association, [priors[c] for c in marginal], noises[q], left)
+            whole[q] = association
             rest[q] = association - found[q][0]
-    squares = np.zeros((2, len(margins)))
-    for q, (association, error) in found.items():
-        squares[:, list(workload.marginals[q])] += np.array([[np.sum(error)], [np.sum(association**2)]])
-    alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
-    alone[squares[1] == 0] = 1.0
     shared = common(workload, rest, variance)
     for q, mean in shared.means.items():
         mine, error = found[q]
         found[q] = mine + mean, error + shared.share * variance[q]
-        alone[list(workload.marginals[q])] = 0.0
+    for nest in nests_of(workload, groups):
+        for q, mean, error in of_nest(nest, workload, whole, noises, margins, priors, left):
+            found[q] = mean, error
+    squares = np.zeros((2, len(margins)))
+    for q, (mean, error) in found.items():
+        squares[:, list(workload.marginals[q])] += np.array([[np.sum(error)], [np.sum(mean**2)]])
+    alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
+    alone[squares[1] == 0] = 1.0
+    alone[[c for q in shared.means for c in workload.marginals[q]]] = 0.0
     return found, alone
 
 

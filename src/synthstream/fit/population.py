@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numba
@@ -177,6 +177,7 @@ def fit(
         raise ValueError(f"start: sizes are {start.workload.sizes}, those measured {workload.sizes}")
     if groups and edition == 1:
         raise ValueError("groups: edition 1 of the fit has no constraints")
+    groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     each = 1
     if most is not None and edition > 1:
@@ -193,7 +194,7 @@ def fit(
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
     places, cumulative = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64), _cumulative(aim)
-    # Where all larger tables are measured together, it is known what goes with a column, and how well.
+    # Where all larger tables are measured together it is known how well they know a column.
     alone = aim.alone if edition > 4 and fresh is not None else np.zeros(len(workload.sizes))
     state = _resize(before, codes, cumulative, places, np.ones_like(alone) if first else alone, np.uint64(seed))
     if aim.rows == 0:

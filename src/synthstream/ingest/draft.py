@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from synthstream.ingest.codebooks import (
 from synthstream.ingest.lines import kind_of
 from synthstream.schema.coercion import require
 from synthstream.schema.dialects import holds
-from synthstream.schema.naming import identifies, names_a_person
+from synthstream.schema.naming import coordinates_of, identifies, names_a_person
 
 _POSTGRES = "postgres:"
 
@@ -106,6 +107,7 @@ def draft(
     left = [column.name for column in known.columns if column.name != op and identifies(column.name)]
     clocks = [column.name for column in columns if column.type == "datetime"]
     rest = [column for column in columns if column.name not in clocks[:1]]
+    places = _places(rest)
     where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
     source: dict[str, Any] = {"kind": kind, **({} if table is not None else {"path": where}), **known.source}
     if forms := {column.name: column.form for column in columns if column.form is not None}:
@@ -123,7 +125,13 @@ def draft(
         source="".join(f"{key} = {_toml(value)}\n" for key, value in source.items()) + _unsaid(source),
     )
     names = [f"# Left out, since its name says that it identifies somebody: {_quoted(name)}" for name in left]
-    return head + "".join(_column(column) for column in rest) + "".join(f"\n{line}\n" for line in names)
+    located = {column.name for pair in places.values() for column in pair}
+    single = [_column(column) for column in rest if column.name not in located]
+    return (
+        head
+        + "".join([*single, *(_place(*place) for place in places.items())])
+        + "".join(f"\n{line}\n" for line in names)
+    )
 
 
 def _unsaid(source: dict[str, Any]) -> str:
@@ -161,6 +169,21 @@ def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
     if kind == "jsonl":
         raise SourceError(f"{path}: lines of JSON have no header, and no row is read. Name a --codebook.")
     raise SourceError(f"{path}: only files that end in .parquet, .csv or .jsonl can be drafted from")
+
+
+def _places(columns: Sequence[Known]) -> dict[str, list[Known]]:
+    """Latitudes and longitudes by what they are of, beside other columns: on their own they are a stream of points."""
+    known = {column.name: column for column in columns if column.type in (None, "number")}
+    found = {f"{what}_place".strip("_"): [known[name] for name in pair] for what, *pair in coordinates_of(known)}
+    return found if 2 * len(found) < len(columns) else {}
+
+
+def _place(name: str, pair: Sequence[Known]) -> str:
+    return (
+        f'\n[[columns]]\nname = {_quoted(name)}\ntype = "place"\ncoordinates = {_toml([one.name for one in pair])}\n'
+        f"bounds = {_toml([[one.low, one.high] for one in pair])}   # of each: lower and upper end of the region\n"
+        "# events = 50_000    # a public guess of how many there will be: cells are as fine as it allows\n"
+    )
 
 
 def _column(column: Known) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from importlib import import_module
 from io import BytesIO
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from synthstream.publish.published import Releases
 from synthstream.release.series import steps
 from synthstream.report.association import pairs
 from synthstream.report.distributions import kind_of, labels_of
-from synthstream.report.places import axes_of, grid_of_nodes, masses_of
+from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of
 from synthstream.report.regions import regions_of
 from synthstream.report.scales import ranges
 from synthstream.schema.columns import Category, Column
@@ -203,10 +203,14 @@ class Explorer:
         clock, axes = self._config.clock, axes_of(self._columns, any_pair=self._config.workload is None)
         heads = [str(tick.manifest["chain"]["head"]) for tick in self._found.ticks]
         known = _known(before, heads)
-        series, errors = (
-            [old.get(h) or made(t) for h, t in zip(heads, self._found.ticks, strict=True)]
-            for old, made in ((known, self._singles), (known.errors, self._errors))
+        single, ticks_of = (
+            [t for t in self.tables if len(t.columns) < 2],
+            list(zip(heads, self._found.ticks, strict=True)),
         )
+        told = np.repeat([in_series(self._columns, t.columns) for t in single], [t.size for t in single])
+        shown = {head: each for head, each in known.items() if len(each) == told.sum()}  # as this version has it
+        series = [shown.get(head) or list(compress(self._singles(tick), told)) for head, tick in ticks_of]
+        errors = [known.errors.get(head) or self._errors(tick) for head, tick in ticks_of]
         return _script(
             _FACTS,
             {
@@ -240,13 +244,15 @@ class Explorer:
         return [(place(p.columns), p.chance and float(f"{p.chance:.2g}"), p.is_noise) for p in found]
 
     def _column(self, position: int, column: Column) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self._titles[position]}
+        found: dict[str, Any] = {"name": self._titles[position], **facts_of(column)}
         if isinstance(column, Coordinate):
             size = next(table.size for table in self.tables if table.columns == (position,))
             edges = np.linspace(column.min, column.max, size + 1).tolist()
             return found | {
                 "labels": ranges(edges), "edges": edges, "values": size, "ordered": True, "kind": "numbers"
             }  # fmt: skip
+        if "grid" in found:
+            return found
         regions = regions_of(self._config, column)
         found |= {} if regions is None else {"regions": regions.shapes}
         edges = list(map(float, getattr(column, "edges", ()))) if column.type == "number" else []

@@ -14,19 +14,20 @@ from markupsafe import Markup
 from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.release.points import Masses
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
-from synthstream.report.distributions import Card, labels_of, middle_chart, quantiles
+from synthstream.report.distributions import Card, kind_of, labels_of, middle_chart, quantiles
 from synthstream.report.scales import linear, number, ranges
 from synthstream.schema.binned import Number
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.naming import LATITUDE, LONGITUDE
 from synthstream.schema.places import View
 from synthstream.workload import FloatArray, Workload
 
-_LATITUDE = {"lat", "latitude"}
-_LONGITUDE = {"lon", "lng", "long", "longitude"}
 _BARS, _BOXES = 16, 4
 # Values of a column that have a map of their own, at most.
 _VALUES = 6
+# Cells of a grid of which the explorer has series, at most.
+_MOST_IN_SERIES = 256
 # A cell with less than half an event is drawn empty.
 _LEAST = 0.5
 
@@ -67,8 +68,8 @@ def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, 
         if isinstance(column, Coordinate) or (isinstance(column, Number) and column.even)
     ]
     words = {i: set(re.split(r"[^a-z]+", columns[i].name.casefold())) for i in numbers}
-    latitude = [i for i in numbers if words[i] & _LATITUDE]
-    longitude = [i for i in numbers if words[i] & _LONGITUDE]
+    latitude = [i for i in numbers if words[i] & LATITUDE]
+    longitude = [i for i in numbers if words[i] & LONGITUDE]
     if latitude and longitude:
         return longitude[0], latitude[0], True
     return (numbers[0], numbers[1], False) if any_pair and len(numbers) > 1 else None
@@ -110,7 +111,7 @@ def _by_value(
 ) -> Iterator[tuple[str, Grid]]:
     """Of the crossed column with the fewest values the most frequent ones."""
     names = [column.name for column in columns]
-    crossed = [names.index(name) for name in view.crossed]
+    crossed = [i for i in map(names.index, view.crossed) if not isinstance(columns[i], View)]
     chosen = min((i for i in crossed if (min(i, c), max(i, c)) in workload.marginals), default=None,
                  key=lambda i: (len(columns[i].value_labels), i))  # fmt: skip
     if chosen is None:
@@ -123,13 +124,38 @@ def _by_value(
         yield f"{columns[chosen].title} {labels_of(columns[chosen])[k]}", _of_cells(view, table[k])
 
 
-def _of_cells(view: View, counts: FloatArray) -> Grid:
-    """A map of a grid; latitude and longitude are told by their names."""
+def axes_of_view(view: View) -> tuple[list[Coordinate], tuple[int, int, bool]]:
+    """Both coordinates of a place, and which is drawn across and which up: see :func:`axes_of`."""
     axes = [
         Coordinate(name=name, min=low, max=high, missing=low, bits=view.depth)
         for name, (low, high) in zip(view.coordinates, view.bounds, strict=True)
     ]
-    across, up, degrees = axes_of(axes, any_pair=True) or (0, 1, False)
+    return axes, axes_of(axes, any_pair=True) or (0, 1, False)
+
+
+def in_series(columns: Sequence[Column], held: Sequence[int]) -> bool:
+    """Whether the explorer has a series of each cell of a table: not of fine grids, of tens of kilobytes a tick."""
+    views = [column for c, column in enumerate(columns) if c in held and isinstance(column, View)]
+    return all(len(view.values) <= _MOST_IN_SERIES for view in views)
+
+
+def facts_of(column: Column) -> dict[str, Any]:
+    """What the explorer draws a grid of a place by; the names of its cells follow from the depth."""
+    if not isinstance(column, View):
+        return {}
+    found: dict[str, Any] = {} if in_series([column], [0]) else {"series": False}
+    if len(column.bounds) == 2:
+        axes, (across, up, degrees) = axes_of_view(column)
+        sides = [[axes[k].title, axes[k].min, axes[k].max] for k in (across, up)]
+        found["grid"] = {"depth": column.depth, "sides": sides, "across": across, "degrees": degrees}
+        found |= {"labels": column.own_cells, "values": len(column.values)}
+        found |= {"edges": [], "ordered": True, "kind": kind_of(column)}
+    return found
+
+
+def _of_cells(view: View, counts: FloatArray) -> Grid:
+    """A map of a grid; latitude and longitude are told by their names."""
+    axes, (across, up, degrees) = axes_of_view(view)
     steps = view.steps(np.arange(len(view.values), dtype=np.int32))
     table = np.zeros((2**view.depth, 2**view.depth))
     table[steps[:, up], steps[:, across]] = counts[: len(view.values)]

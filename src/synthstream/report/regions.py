@@ -67,6 +67,12 @@ def regions_of(config: StreamConfig, column: Column) -> Regions | None:
     return _drawn(found)
 
 
+def check_regions(config: StreamConfig) -> None:
+    """Raise ``ConfigError`` if a column's regions cannot be drawn: better before a stream begins than at its report."""
+    for column in config.schema.columns:
+        regions_of(config, column)
+
+
 def _features(config: StreamConfig, where: str, path: str) -> list[dict[str, Any]]:
     try:
         data = json.loads((config.base / path).expanduser().read_text(encoding="utf-8"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # Words in the names of columns that are keys of persons.
 _KEYS = """
@@ -19,6 +20,10 @@ _TOLD = frozenset(_TELLING.split())
 _TOGETHER = re.compile(
     r"\b(?:first|last|full|family|given|middle|maiden|user) name\b|\b(?:birth date|date of birth)\b|^name$"
 )
+
+# Words of coordinates in degrees.
+LATITUDE = frozenset({"lat", "latitude"})
+LONGITUDE = frozenset({"lon", "lng", "long", "longitude"})
 
 
 def _words(column: str) -> list[str]:
@@ -45,3 +50,19 @@ def identifies(column: str) -> bool:
     words = _words(column)
     together = " ".join(words)
     return names_a_person(column) or not _TOLD.isdisjoint(words) or _TOGETHER.search(together) is not None
+
+
+def coordinates_of(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Pairs of columns that are a latitude and a longitude by their names, after what these have in common.
+
+    Example:
+        >>> coordinates_of(["dropoff_lng", "pickupLat", "lat2", "lat", "pickupLong", "Longitude", "dropoff_lat"])
+        [('pickup', 'pickupLat', 'pickupLong'), ('', 'lat', 'Longitude'), ('dropoff', 'dropoff_lat', 'dropoff_lng')]
+    """
+    latitudes, longitudes = dict[str, str](), dict[str, str]()
+    for name in names:
+        words = [*_words(name), *re.findall(r"\d+", name)]
+        for axis, known in ((latitudes, LATITUDE), (longitudes, LONGITUDE)):
+            if not known.isdisjoint(words):
+                axis.setdefault("_".join(word for word in words if word not in known), name)
+    return [(rest, name, longitudes[rest]) for rest, name in latitudes.items() if rest in longitudes]

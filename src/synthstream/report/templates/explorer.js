@@ -21,7 +21,8 @@ const synthstream = (() => {
   }
   const find = columns => facts.tables.findIndex(t => t[0].join() === columns.join());
   // Where a column's values begin in the series.
-  const singleOf = column => facts.tables.slice(0, find([column])).reduce((sum, t) => sum + (t[0].length < 2 ? t[1] : 0), 0);
+  const singleOf = column => facts.tables.slice(0, find([column])).reduce((sum, t) => sum + (t[0].length < 2 && inSeries(t[0]) ? t[1] : 0), 0);
+  const inSeries = ([column]) => facts.columns[column]?.series !== false;
   // First and last of the whole ticks that hold all from one date to before another.
   function ticksOf(from, to) {
     let first = at.findLastIndex(a => a <= from), last = at.findIndex(a => a >= to) - 1;
@@ -115,6 +116,8 @@ const synthstream = (() => {
     return rows;
   }
   async function series() {
+    byId("series").hidden = byId("values").parentElement.hidden = !inSeries([shown.column]);
+    if (byId("series").hidden) return;
     const rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
     const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
       { [`v${names.indexOf(r.value)}`]: r.stderr == null ? said(r.measured) : `${said(r.measured)} ± ${said(r.stderr)}` }), { ...same[0] }));
@@ -159,6 +162,8 @@ const synthstream = (() => {
       return { ...row, ...bandOf({ measured: w.own ? row.rows : row.measured, stderr: row.stderr }), bar: row.rows ?? Math.max(row.measured, 0), own: i >= column.values, order: i,
         noise: row.rows == null && Math.abs(row.measured) <= REACH * row.stderr };
     }));
+    section.hidden = !!column.grid;  // of which a map says it
+    if (column.grid) return places(all, windows);
     const order = column.ordered ? column.labels : all[0].slice().sort((a, b) => b.bar - a.bar).map(r => r.value);
     const domain = [Math.min(0, ...all.flat().map(r => r.low ?? 0)), Math.max(1, ...all.flat().map(r => Math.max(r.bar, r.high ?? 0)))];
     table(section, differences(windows, all, r => ({ value: r.value })));
@@ -178,21 +183,24 @@ const synthstream = (() => {
     return places(all, windows);
   }
 
-  // A column whose values are regions, drawn as the publisher's file has them.
+  // A column whose values are regions, drawn as the publisher's file has them, or cells of a grid.
   async function places(all, windows) {
-    const section = byId("places"), { regions, name } = facts.columns[shown.column];
-    section.hidden = !regions;
-    if (!regions) return;
+    const section = byId("places"), { regions, grid, values, name } = facts.columns[shown.column];
+    section.hidden = !regions && !grid;
+    if (section.hidden) return;
+    const on = k => grid ? k < values : regions[k];
     const drawn = all.map(rows => {
       const own = rows.map((r, k) => ({ ...r, k }));
       hide(own);
-      return own.filter(r => regions[r.k]);
+      return own.filter(r => on(r.k));
     });
-    drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
-    const high = Math.max(1, ...drawn.flat().map(r => r.bar)), away = all[0].filter((_, k) => !regions[k]).map(r => r.value);
+    const high = drawn.flat().reduce((most, r) => Math.max(most, r.bar), 1), away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey regions are empty, or as noise alone could fill them.${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
+    if (grid) return beside(section, note, windows, (w, room) =>
+      onGrid(room, drawn[windows.indexOf(w)], grid, shades([1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true), tooltip), name);
+    drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
     await beside(section, note, windows, (w, room) => ({ width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
       data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
       encoding: { color: shades([1, 2, 3, 4, 5, 6].map(k => high * k / 7), "bar", true), tooltip } }), name);
@@ -214,8 +222,8 @@ const synthstream = (() => {
       return { ...row, value: row.rows ?? row.measured };
     }));
     all.forEach(hide);
-    const clear = all.flat().filter(r => !r.noise && r.value > 0), high = Math.max(1, ...clear.map(r => r.value)), map = ups.edges.length && acrosses.edges.length;
-    const bounds = [1, 2, 3, 4, 5, 6].map(k => map ? high ** (k / 7) : high * (k / 7) ** 1.5);
+    const clear = all.flat().filter(r => !r.noise && r.value > 0), high = clear.reduce((most, r) => Math.max(most, r.value), 1), map = ups.edges.length && acrosses.edges.length;
+    const bounds = [1, 2, 3, 4, 5, 6].map(k => map || ups.grid || acrosses.grid ? high ** (k / 7) : high * (k / 7) ** 1.5);
     table(section, differences(windows, all, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
     const color = shades(bounds, "value", clear.length);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
@@ -224,6 +232,7 @@ const synthstream = (() => {
       + together(place);
     await beside(section, note, windows, (w, room) => {
       const rows = all[windows.indexOf(w)];
+      if (ups.grid || acrosses.grid) return byValue(room, rows, all[0], ups, acrosses, color, tooltip);
       if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
       const step = facts.columns[across].labels.length > 14 ? 15 : 24;
       const axis = { labelAngle: -60, labelLimit: 130 };
@@ -237,15 +246,29 @@ const synthstream = (() => {
     if (likely == null) return "";
     return ` In the newest release the two ${noise ? "could be independent: noise alone would bring as much" : "go together: noise alone would bring as much seldom"} (chance ${likely}).`;
   }
+  // A place together with another column: a map of each of its most frequent values.
+  function byValue(room, rows, first, ups, acrosses, color, tooltip) {
+    const [grid, other, cell, value] = ups.grid ? [ups, acrosses, "i", "j"] : [acrosses, ups, "j", "i"], sums = Array(other.values).fill(0);
+    first.forEach(r => { if (r[value] < other.values) sums[r[value]] += r.value; });
+    const frequent = sums.map((_, v) => v).sort((a, b) => sums[b] - sums[a]).slice(0, MOST).sort((a, b) => a - b);
+    return frequent.map(v => ({ ...onGrid(Math.min(room, 330), rows.filter(r => r[value] === v && r[cell] < grid.values).map(r => ({ ...r, k: r[cell] })), grid.grid, color, tooltip),
+      title: { text: `${other.name}: ${other.labels[v]}`, fontWeight: "normal", fontSize: 13, color: colour("ink") } }));
+  }
+  // Cells of a grid of a place, at the position k, by the bits of both coordinates by turns.
+  function onGrid(room, rows, { depth, sides, across, degrees }, color, tooltip) {
+    const [x, y] = sides.map(([name, low, high]) => ({ name, edges: Array.from({ length: 2 ** depth + 1 }, (_, n) => low + (high - low) * n / 2 ** depth) }));
+    const along = (k, first) => Array.from({ length: depth }, (_, b) => (k >> (2 * b + (first ? 1 : 0)) & 1) << b).reduce((sum, bit) => sum + bit, 0);
+    return mapOf(room, rows.map(r => ({ ...r, i: along(r.k, across === 1), j: along(r.k, across === 0) })), y, x, false, color, tooltip, degrees);
+  }
   // Two numbers as a map: where both are degrees, a mile is as long in both directions.
-  function mapOf(room, rows, up, across, flip, color, tooltip) {
+  function mapOf(room, rows, up, across, flip, color, tooltip, degrees = facts.map?.[2]) {
     const span = c => c.edges.at(-1) - c.edges[0];
     const values = rows.filter(r => (flip ? r.j : r.i) < up.edges.length - 1 && (flip ? r.i : r.j) < across.edges.length - 1).map(r => {
       const [i, j] = flip ? [r.j, r.i] : [r.i, r.j];
       return { ...r, y0: up.edges[i], y1: up.edges[i + 1], x0: across.edges[j], x1: across.edges[j + 1] };
     });
     const middle = (up.edges[0] + up.edges.at(-1)) / 2;
-    const aspect = facts.map?.[2] ? span(across) * Math.cos(middle * Math.PI / 180) / span(up) : 1;
+    const aspect = degrees ? span(across) * Math.cos(middle * Math.PI / 180) / span(up) : 1;
     const width = Math.min(Math.max(room - 80, 200), 460 * Math.max(aspect, .3));
     const digits = c => Math.max(0, 1 - Math.floor(Math.log10(span(c) / 4)));
     const axis = c => ({ tickCount: 4, grid: false, format: `.${digits(c)}f` }), scale = c => ({ domain: [c.edges[0], c.edges.at(-1)], nice: false, zero: false });
@@ -274,7 +297,17 @@ const synthstream = (() => {
       half.style.minWidth = 0; half.append(title); place.append(half);
       return half;
     });  // both are there before either is measured
-    for (const [i, half] of halves.entries()) await draw(half, spec(windows[i], half.clientWidth), `${name}: ${half.textContent}`);
+    for (const [i, half] of halves.entries()) {
+      const made = spec(windows[i], half.clientWidth), words = `${name}: ${half.textContent}`;
+      if (!Array.isArray(made)) { await draw(half, made, words); continue; }
+      const maps = document.createElement("div");
+      maps.className = "maps"; half.append(maps);
+      for (const one of made) {
+        const map = document.createElement("div");
+        map.style.minWidth = 0; maps.append(map);
+        await draw(map, one, `${words}: ${one.title.text}`);
+      }
+    }
   }
   function emptied(section) {
     const place = section.querySelector("[data-plots]");
@@ -299,7 +332,7 @@ const synthstream = (() => {
   const fields = ["column", "with", "from", "to", "every", "beside", "from2", "to2"];
   function option(select, pairs) { select.replaceChildren(...pairs.map(([value, text]) => new Option(text, value))); }
   function valuesOf(column, chosen) {
-    const labels = facts.columns[column].labels, place = singleOf(column);
+    const labels = inSeries([column]) ? facts.columns[column].labels : [], place = singleOf(column);
     const newest = facts.singles.findLast(s => s[place] != null) ?? facts.singles.at(-1);
     const largest = labels.map((_, i) => i).sort((a, b) => newest[place + b] - newest[place + a]);
     const first = labels.includes("true") ? [labels.indexOf("true")] : largest.slice(0, 3);
@@ -338,6 +371,7 @@ const synthstream = (() => {
   }
   function begin(found) {
     facts = found; at = facts.at.map(a => Date.parse(a)); offsets = [0];
+    for (const c of facts.columns) if (c.grid) c.labels = [...Array.from({ length: c.values }, (_, k) => k.toString(4).padStart(c.grid.depth, "0")), ...c.labels];
     for (const [, size] of facts.tables) offsets.push(offsets.at(-1) + size);
     const known = facts.columns.map((c, i) => [i, c.name]).filter(([i]) => find([i]) >= 0);
     if (!known.length) { byId("said").textContent = "This stream publishes no table of one column."; return; }

@@ -1,0 +1,100 @@
+"""Tables that cross nested grids: they say one thing on all grids, and nothing where there is but noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from synthstream.constraints import Group, joined
+from synthstream.fit.aims import aims
+from synthstream.fit.nested import nests_of
+from synthstream.fit.population import fit
+from synthstream.fit.targets import Targets, independent_counts
+from synthstream.measured import Measured
+from synthstream.workload import CodeArray, FloatArray, Workload
+
+# Ten flags, then grids of 4, 16 and 64 cells.
+FLAGS, GRIDS, EVENTS = 10, (10, 11, 12), 6000
+SIZES = (*[2] * FLAGS, 4, 16, 64)
+NEST = Group.of(GRIDS, np.stack([np.arange(64) // 16, np.arange(64) // 4, np.arange(64)], axis=1), nests=[GRIDS])
+CROSSED = tuple((flag, grid) for flag in range(FLAGS) for grid in GRIDS)
+WORKLOAD = Workload(sizes=SIZES, marginals=((), *((c,) for c in range(13)), *CROSSED))
+
+
+def events(seed: int, strength: float) -> CodeArray:
+    """The first flag is commoner in some districts, and in them in some blocks; the others are rare and everywhere."""
+    rng = np.random.default_rng(seed)
+    cell = rng.integers(0, 64, EVENTS)
+    chance = np.full((EVENTS, FLAGS), 0.05)
+    chance[:, 0] = 0.5 + strength * (np.where(cell // 16 < 2, 0.25, -0.25) + np.where(cell % 2, 0.2, -0.2))
+    flags = rng.random((EVENTS, FLAGS)) < chance
+    return np.column_stack([flags, cell // 16, cell // 4, cell]).astype(np.int32)
+
+
+def aimed(rows: CodeArray, sigma: float, *, groups: tuple[Group, ...] = (NEST,), seed: int = 7) -> Targets:
+    values = WORKLOAD.count(rows) + np.random.default_rng(seed).normal(0, sigma, WORKLOAD.cells)
+    variance = np.where(WORKLOAD.order < 2, 1.0, sigma**2)
+    single = np.repeat(WORKLOAD.order < 2, WORKLOAD.lengths)  # which are well known here
+    values = np.where(single, WORKLOAD.count(rows), values)
+    return aims(Measured(tick=0, workload=WORKLOAD, values=values, variance=variance), groups=groups)
+
+
+def beyond(cells: FloatArray, pair: tuple[int, int]) -> FloatArray:
+    """What a table holds beyond independent columns."""
+    table = cells[WORKLOAD.slice_of(pair)].reshape([SIZES[c] for c in pair])
+    return table - independent_counts([table.sum(axis=1), table.sum(axis=0)], round(table.sum()))
+
+
+@pytest.mark.parametrize("sigma", [0.1, 20.0, 100.0])
+def test_finer_grids_add_up_to_coarser_ones(sigma: float) -> None:
+    aim = aimed(events(0, 1.0), sigma)
+    for flag in range(FLAGS):
+        for coarse, fine, cells in ((10, 11, 4), (11, 12, 4), (10, 12, 16)):
+            summed = beyond(aim.cells, (flag, fine)).reshape(2, -1, cells).sum(axis=2)
+            assert np.abs(summed - beyond(aim.cells, (flag, coarse))).max() < 0.01 * sigma + 1
+
+
+def test_without_noise_they_are_the_true_tables() -> None:
+    rows = events(1, 1.0)
+    assert np.abs(aimed(rows, 0.1).cells - WORKLOAD.count(rows)).max() < 1
+
+
+def error(rows: CodeArray, sigma: float, *, nested: bool) -> float:
+    """Root mean square over all crossed tables, and a few draws of noise."""
+    groups = (NEST if nested else Group.of(NEST.columns, NEST.combinations),)
+    true = WORKLOAD.count(rows).astype(np.float64)
+    squares = []
+    for seed in range(4):
+        cells = aimed(rows, sigma, groups=groups, seed=seed).cells
+        squares += [np.mean((beyond(cells, pair) - beyond(true, pair)) ** 2) for pair in CROSSED]
+    return float(np.sqrt(np.mean(squares)))
+
+
+@pytest.mark.parametrize(("strength", "sigma"), [(0.0, 100.0), (1.0, 100.0), (1.0, 30.0)])
+def test_together_tables_are_nearer_the_truth_than_each_on_its_own(strength: float, sigma: float) -> None:
+    """With no association, with a strong one of a single column, and with less noise."""
+    rows = events(2, strength)
+    assert error(rows, sigma, nested=True) < 0.8 * error(rows, sigma, nested=False)
+
+
+def test_ends_of_trips_go_together_in_rows() -> None:
+    """Two places, each of 4 and 16 cells, crossed at 4: a trip goes to the next quarter."""
+    rng = np.random.default_rng(5)
+    begin = rng.integers(0, 16, 4000)
+    end = (begin // 4 + 1) % 4 * 4 + rng.integers(0, 4, 4000)
+    rows = np.column_stack([begin // 4, begin, end // 4, end]).astype(np.int32)
+    nests = [Group.of((c, c + 1), np.array([[k // 4, k] for k in range(16)]), nests=[(c, c + 1)]) for c in (0, 2)]
+    workload = Workload(sizes=(4, 16, 4, 16), marginals=((), (0,), (1,), (2,), (3,), (0, 2)))
+    noisy = workload.count(rows) + rng.normal(0, 10, workload.cells)
+    known = Measured(tick=0, workload=workload, values=noisy, variance=np.full(6, 100.0))
+    found = fit(known, seed=1, groups=nests).codes
+    assert all((group.places(found.astype(np.int32)) >= 0).all() for group in nests)
+    assert np.mean(found[:, 2] == (found[:, 0] + 1) % 4) > 0.95
+
+
+def test_a_constraint_that_joins_a_nest_keeps_it() -> None:
+    wards = Group.of((0, 10), np.array([[f, w] for f in range(2) for w in range(4)]))
+    (both,) = joined([wards, NEST])
+    assert both.nests == (GRIDS,)
+    assert nests_of(WORKLOAD, [both])[0].columns == GRIDS
+    assert both.columns == (0, *GRIDS)
