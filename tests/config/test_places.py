@@ -56,6 +56,16 @@ def test_more_events_and_more_budget_mean_finer_grids() -> None:
     assert finest(60_000, unit='{ person = "who", max_events = 50 }') < finest(60_000)
 
 
+def test_a_stream_that_runs_keeps_its_tables() -> None:
+    """Those, and the columns, that edition 4 gave it."""
+    config = read(KIND, *FLAGS, place("events = 40000"))
+    before = config.begun_as({"edition": 4})
+    assert before.schema.hash.startswith("4af28d44ce54")
+    assert [len(tables(one)) for one in (before, config)] == [320, 300]
+    assert before.begun_as({"edition": 4}) == before
+    assert config.begun_as({"edition": 5}) == config
+
+
 def test_crossing_is_left_out_where_noise_would_drown_it() -> None:
     def crossed(events: int, *sections: str) -> list[int]:
         config = read(*sections, place(f"events = {events}"))

@@ -18,6 +18,7 @@ from synthstream.config.assembling import check_sound_sections, objects
 from synthstream.config.constraints import NOTHING, Known
 from synthstream.config.declared import columns_of
 from synthstream.config.keys import keys_by_section
+from synthstream.config.places import as_before
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
@@ -25,7 +26,7 @@ from synthstream.config.sections import File, PrivacyConfig
 from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import FilesConfig, LogConfig
-from synthstream.config.synthesis import STORED, SynthesizerConfig
+from synthstream.config.synthesis import STORED, SynthesizerConfig, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
@@ -264,12 +265,19 @@ class StreamConfig:
         if edition not in get_args(Edition):
             raise ConfigError(f"{self.name}: a later version began this stream (edition {edition}). Use that version.")
         if self.after is None:
-            return replace(self, edition=edition)
+            return self._with(edition)
         if len(cuts) < len(self.lives) - 1:  # it has not begun
             return replace(self, after=replace(self.after, config=self.after.config.begun_as(facts)))
         cut = cuts[len(self.lives) - 2]
         before = self.after.config.begun_as({"edition": cut["edition"], "cuts": cuts[: len(self.lives) - 2]})
-        return replace(self, edition=edition, after=replace(self.after, config=before, tick=int(cut["tick"])))
+        return replace(self._with(edition), after=replace(self.after, config=before, tick=int(cut["tick"])))
+
+    def _with(self, edition: Edition) -> Self:
+        """The same in another edition."""
+        if edition > 4 or not self.schema.places:
+            return replace(self, edition=edition)
+        schema = as_before(self.schema)
+        return replace(self, edition=edition, schema=schema, workload=workload_of(self.synthesizer, schema))
 
     def refuse_succeeded(self, facts: Mapping[str, Any]) -> None:
         """Raise ``ConfigError`` if public settings, or a manifest, tell of a successor of this configuration."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Annotated, Literal
 
@@ -35,7 +36,8 @@ _POWER = 1 / 3
 _LEAST_ALONE, _LEAST_CROSSED = 0.8, 0.35
 # From one grid to the next, so many times each coordinate is halved: by how many there are.
 _STEP = {1: 2, 2: 1}
-# A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values.
+# A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values. This
+# is so since edition 5.
 _FLAG = 8
 # Grids that are crossed have so many cells at most.
 _MOST_CROSSED = 8
@@ -106,7 +108,8 @@ def views_of(
         raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
     depths = [*depths, *([] if finest in depths else [finest])]
     names = [f"{section.name}_{depth}" for depth in depths]
-    crossed = _crossed(section, others, places, [dimension * depth for depth in depths], sigma)
+    bits = [dimension * depth for depth in depths]
+    crossed, before = (_crossed(section, others, places, bits, sigma, flag=flag) for flag in (_FLAG, 0))
     return [
         View(
             name=name,
@@ -115,10 +118,11 @@ def views_of(
             coordinates=section.coordinates,
             bounds=section.bounds,
             depth=depth,
-            crossed=tuple(with_),
+            crossed=tuple(now),
+            crossed_before=tuple(then),
             located=depth == finest,
         )
-        for name, depth, with_ in zip(names, depths, crossed, strict=True)
+        for name, depth, now, then in zip(names, depths, crossed, before, strict=True)
     ]
 
 
@@ -129,9 +133,9 @@ def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
 
 
 def _crossed(
-    section: PlaceSection, others: Sequence[Column], places: Sequence[View], bits: list[int], sigma: float
+    section: PlaceSection, others: Sequence[Column], places: Sequence[View], bits: list[int], sigma: float, *, flag: int
 ) -> list[list[str]]:
-    """For each grid, the columns that it is crossed with."""
+    """For each grid, the columns that it is crossed with; a boolean one counts as one of ``flag`` values at least."""
     names, fine = [column.name for column in others], [b for b in bits if b <= _MOST_CROSSED]
     if section.crossed is not None:
         known = [*names, *dict.fromkeys(view.place for view in places)]
@@ -150,7 +154,9 @@ def _crossed(
     found: list[list[str]] = [[] for _ in bits]
     # Coarse grids and few values first: each table that is added leaves less of the budget to all.
     for size, k, name in sorted(
-        (2 ** bits[k] * _values(column), k, column.name) for k in range(len(fine)) for column in others
+        (2 ** bits[k] * max(column.size, flag * isinstance(column, Boolean)), k, column.name)
+        for k in range(len(fine))
+        for column in others
     ):
         tables = 1 + sum(map(len, found))
         if section.events / size >= _LEAST_CROSSED * sigma * math.sqrt(tables / _CROSSED):
@@ -158,8 +164,10 @@ def _crossed(
     return found
 
 
-def _values(column: Column) -> int:
-    return max(column.size, _FLAG) if isinstance(column, Boolean) else column.size
+def as_before(schema: Schema) -> Schema:
+    """The columns of a stream that began before edition 5: its places are crossed by the rule of then."""
+    columns = (replace(c, crossed=c.crossed_before) if isinstance(c, View) else c for c in schema.columns)
+    return replace(schema, columns=tuple(columns))
 
 
 def words_of(schema: Schema) -> str:
