@@ -12,13 +12,15 @@ from synthstream.workload import IntArray
 
 
 class Private:
-    """What is exact: no array, no sequence and no number, so that nothing that plans noise or publishes can take it."""
+    """What is exact: no array, no sequence and no number, so that what plans noise or publishes cannot take it by
+    mistake. Code that means to opens it by name: ``numbers``, ``dense``; docs/trust.md lists the files that do.
+    """
 
     __slots__ = ()
     __array_ufunc__ = None  # arithmetic with arrays is refused
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(f"{self} is opened for the gate alone")
+        raise TypeError(f"{self} is opened in the call of a mechanism alone")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(private)"  # a line in a log would show it, or how much there is

@@ -131,7 +131,8 @@ class Budget:
     Args:
         epsilon, delta: of the promise.
         exact: whether Gaussian noise is sized by its exact law where that allows more than zCDP does.
-        of: the budget of a group, and how much more than this one's events it costs in norm, if this is a part of it.
+        of: if this is the share of one event: the budget of its group, and the sensitivity of the group divided by that
+            of one event.
 
     Raises:
         ValueError: epsilon is not a finite number of at least 1e-6, or delta is neither 0 nor in [1e-100, 0.5).
@@ -225,7 +226,9 @@ class Budget:
         raise ValueError(_too_little(self, factor))
 
     def covers(self, rho: Fraction, pure: Fraction | None, least: Fraction | None = None) -> bool:
-        """Whether a cost stays within the budget, in exact arithmetic. Each currency may vouch for the whole.
+        """Whether a cost stays within the budget: by pure epsilon, by rho, or by the law of Gaussian noise itself.
+
+        The first two are compared in exact arithmetic, the last in floats with margins (theorem ``exact-gaussian``).
 
         Args:
             rho, pure, least: see :class:`Claim`.
@@ -274,7 +277,7 @@ class Claim:
         return min(found)
 
     def fits(self, budget: Budget) -> bool:
-        """Whether the claim stays within the budget, in exact arithmetic."""
+        """Whether the claim stays within the budget; see :meth:`Budget.covers`."""
         return budget.covers(self.rho, self.pure, self.least)
 
     def charged_to(self, budget: Budget) -> Claim:
@@ -354,7 +357,7 @@ class Ledger:
         """A ledger with one more claim. There are no refunds.
 
         Raises:
-            BudgetExceeded: all claims together would exceed the budget. Compared in exact arithmetic.
+            BudgetExceeded: all claims together would exceed the budget; see :meth:`Budget.covers`.
         """
         charged = (*self.claims, claim)
         if not self.budget.covers(*compose(charged)):

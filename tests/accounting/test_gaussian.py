@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal, localcontext
+from decimal import Decimal, getcontext, localcontext
 from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import erfcx
 
 from synthstream.accounting.gaussian import (
+    _DIGITS,
     _OUTLIERS,
     delta_of_gaussian,
     keeps,
@@ -203,3 +205,30 @@ def test_outcomes_far_out_have_their_part_of_delta(rare: float) -> None:
     assert 0 < float(together[sums > most].sum()) <= rare / 2
     assert 0 < float(together[largest > each].sum()) <= rare / 2
     assert _OUTLIERS == 2.0**-10
+
+
+def arctan(x: Decimal) -> Decimal:
+    """By its series, in the precision of the context."""
+    term, total, n = x, x, 0
+    while abs(term) > Decimal(10) ** -getcontext().prec:
+        n += 1
+        term *= -x * x
+        total += term / (2 * n + 1)
+    return total
+
+
+@pytest.mark.parametrize("x", [-0.7, -0.1, 0.0, 1e-3, 0.3, 1.0, 2.5, 5.0, 9.0, 14.0, 21.0, 26.0])
+def test_the_error_of_what_cancels_is_as_small_as_is_taken_for_granted(x: float) -> None:
+    """erfcx(x) = exp(x^2) (1 - erf(x)), by the series of erf with enough digits for what cancels there."""
+    with localcontext() as context:
+        context.prec = 60 + int(2 * x * x)
+        exact, square = Decimal(x), Decimal(x) ** 2
+        # pi by Machin's formula.
+        pi = 4 * (4 * arctan(Decimal(1) / 5) - arctan(Decimal(1) / 239))
+        term, total, n = exact, exact, 0
+        while abs(term) > Decimal(10) ** -context.prec:
+            n += 1
+            term *= -square / n
+            total += term / (2 * n + 1)
+        true = square.exp() * (1 - 2 * total / pi.sqrt())
+        assert abs(Decimal(float(erfcx(x))) / true - 1) < Decimal(_DIGITS) / 2

@@ -14,7 +14,8 @@ from scipy.special import erfcx
 # Relative margin for what is computed in floats: sums and products of a few positive terms, each correct to about
 # 1e-15, and one exponential of at most a few hundred.
 _MARGIN = 1e-9
-# More than the relative error of erfcx, and of its argument's rounding; two of its values are subtracted.
+# More than the relative error of SciPy's erfcx (Johnson's Faddeeva package: below 1e-13; a test compares it with many
+# digits), and of its argument's rounding. Two of its values are subtracted.
 _DIGITS = 1e-13
 # The part of delta that is left to outcomes so far out that noise on integers and on reals may differ there.
 _OUTLIERS = 2.0**-10
@@ -31,7 +32,7 @@ def keeps(rho: float, least: float, *, epsilon: float, delta: float) -> bool:
     """Whether discrete Gaussian noise gives (epsilon, delta)-DP. Theorem: exact-gaussian.
 
     Args:
-        rho: at least half of the sum of change^2 / variance over all draws, on every path; above 0.
+        rho: an upper bound, on every path, of half of the sum of change^2 / variance over all draws; above 0.
         least: at most the variance parameter of any draw whose value one unit may change, in units of its integers.
         epsilon: of the promise, above 0.
         delta: of the promise, above 0 and below 0.5.

@@ -36,8 +36,8 @@ def delta_for(rho: float, *, epsilon: float) -> float:
 def _sought(rho: float, epsilon: float) -> float:
     """Nearly :func:`delta_for`, to look for a root with. At large orders, so at small epsilon, its digits cancel.
 
-    Running streams were given their noise by a search in this form. A search in another one ends a few last digits
-    beside it, and would not know them again. What it finds counts only once :func:`delta_for` has confirmed it.
+    Running streams were given their noise by a search in this form. Another form gives noise that differs in the last
+    digits, so that these streams would be refused. What it finds counts only once :func:`delta_for` has confirmed it.
     """
 
     def log_delta(log_order: float) -> float:

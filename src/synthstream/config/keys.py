@@ -24,7 +24,7 @@ class Section(BaseModel):
 
 
 def keys_by_section(section: type[Section], name: str = "") -> dict[str, tuple[str, ...]]:
-    """Keys of a section and of all in it; where a place takes several, they are told apart as in ``mirror.delta``."""
+    """Keys of a section and of all in it; alternative sections are named by their kind, as in ``mirror.delta``."""
     found = {name: tuple(field.alias or key for key, field in section.model_fields.items())}
     for key, field in section.model_fields.items():
         inside = _sections_in(field.annotation)

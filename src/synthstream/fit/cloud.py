@@ -106,7 +106,7 @@ class Cloud:
         )
 
     def _down_to(self, level: int) -> Cloud:
-        """The same masses, evenly in finer nodes; the true left minus right may be anything up to a node's mass."""
+        """The same masses, evenly in finer nodes: how a node's mass is divided is not known."""
         found = self
         while found.level < level:
             unknown = found.masses**2 / 3

@@ -58,7 +58,8 @@ class Intake:
 
     Args:
         store: where exact counts wait for their tick.
-        count: makes counts of encoded rows; of persons, rows wait, and are counted when their tick closes.
+        count: makes counts of encoded rows; if persons are protected, rows are stored until their tick closes, and
+            counted then.
         cells: how many may be counted.
         first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they
             are dropped, and so are rows without a time.

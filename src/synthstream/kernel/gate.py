@@ -1,4 +1,7 @@
-"""The gate: the one place where exact counts become released numbers. A search for ``gate.`` finds every call."""
+"""The gate: the one place where exact counts become released numbers. A search for ``gate.`` finds every call.
+
+One number passes beside it, and the claim says so: paper 1's ``hypercube`` publishes the exact number of events.
+"""
 
 from __future__ import annotations
 

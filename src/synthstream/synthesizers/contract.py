@@ -258,7 +258,7 @@ class Synthesizer(ABC, Generic[R, M]):
 
     @property
     def caveat(self) -> str:
-        """What the expected variance is the error of, in a sentence; of tables alone."""
+        """Which numbers ``expected_variance`` is about, in a sentence; of tables alone."""
         return ""
 
     def expected_variance(self, tick: int) -> FloatArray:

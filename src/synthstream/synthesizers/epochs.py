@@ -41,7 +41,7 @@ class InEpochs(OfTables):
         return self.mechanism.workload.cells + self.mechanism.counts_rows
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
-        """See :class:`Synthesizer`. Rows of either sign are counted behind all cells, where they are counted."""
+        """See :class:`Synthesizer`. With ``op`` one more cell, the last one, counts all rows, whatever their sign."""
         counts = self.mechanism.workload.count(codes, weights)
         return Counts.of(np.append(counts, len(codes)) if self.mechanism.counts_rows else counts)
 

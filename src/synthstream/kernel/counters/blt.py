@@ -51,7 +51,7 @@ class Blt(ToeplitzCounter):
     def _c(self) -> tuple[NDArrayU64, NDArrayU64]:
         """Weights r_i and decays mu_i of C, each a multiple of 2^-64, in those units."""
         r, mu = leaky_encoder(*self._b)
-        if not (np.all(r > 0) and np.all((mu > 0) & (mu < 1))):
+        if not np.all((r > 0) & (r < 1) & (mu > 0) & (mu < 1)):
             raise ArithmeticError("blt parameters give a strategy that is not completely monotone")
         return _fractions(r), _fractions(mu)
 
