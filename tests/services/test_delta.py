@@ -156,6 +156,17 @@ def test_partitions_and_cells_count_alike(tmp_path: Path) -> None:
     assert tables == [tables[0]] * 3
 
 
+def test_a_file_of_which_only_partitions_are_read_comes_in_chunks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("synthstream.ingest.delta._CHUNK_ROWS", 2)
+    put(lake := tmp_path / "lake", [7] * 5, partition_by=["n"])
+    source = of(lake)
+    found = [(frame.to_series().to_list(), after) for frame, after in source.read(None)]
+    assert [cells for cells, _ in found] == [["7", "7"], ["7", "7"], ["7"], []]
+    assert [frame.height for frame, _ in source.read(found[1][1])] == [1, 0]
+
+
 @pytest.mark.parametrize("zone", ["UTC", None])
 def test_times_of_a_partition_are_what_the_table_says_they_are(tmp_path: Path, zone: str | None) -> None:
     """An instant is in UTC wherever the clock is; a time without a zone is on the clock's own wall."""

@@ -229,7 +229,9 @@ class DeltaSource:
             names = set(file.names(path))
             own = tuple(c for c in self._columns if c in names and c not in partition)
             if not own:
-                yield self._frame(pl.DataFrame(), partition, pq.read_metadata(for_arrow(path)).num_rows)
+                count = pq.read_metadata(for_arrow(path)).num_rows
+                for start in range(0, count, _CHUNK_ROWS):
+                    yield self._frame(pl.DataFrame(), partition, min(_CHUNK_ROWS, count - start))
                 return
             for frame in FileSource(kind="parquet", path=path, columns=own).read(path, chunk_rows=_CHUNK_ROWS):
                 yield self._frame(frame, partition, frame.height)
