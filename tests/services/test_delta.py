@@ -284,7 +284,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "no columns": (_edited(_change("metaData", schemaString="CANARY")), "does not say what columns it has"),
     "a torn log": (lambda lake: commit(lake, 0).write_text('{"add": '), "version 0 of its log cannot be read"),
     "a lost file": (lambda lake: next(lake.glob("*.parquet")).unlink(), "a file of its version 0 cannot be read"),
-    "a damaged file": (lambda lake: next(lake.glob("*.parquet")).write_bytes(b"CANARY"), "a file of its version 0"),
+    "a damaged file": (lambda lake: next(lake.glob("*.parquet")).write_bytes(b"CANARY"), "may have counted already"),
 }
 
 

@@ -38,6 +38,7 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parque
 _KNOWN = {"timestampNtz", "vacuumProtocolCheck", "appendOnly", "invariants", "domainMetadata", "inCommitTimestamp"}
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/")
 _ZONELESS = re.compile(r"[0-9]+-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?")
+_IN_PART = "Rows before the damage may have counted already: bring it back as it was, not with other rows."
 
 Actions = list[dict[str, Any]]
 
@@ -223,7 +224,7 @@ class DeltaSource:
     def _rows(self, added: _Added, version: int, instants: Set[str]) -> Iterator[pl.DataFrame]:
         """Rows of a file. A column that it has not, because it came later, has no value there."""
         partition = {key: _in_utc(text) if key in instants else text for key, text in added.partition.items()}
-        with self._told(f"a file of its version {version} cannot be read"):
+        with self._told(f"a file of its version {version} cannot be read", _IN_PART):
             path = self._path / os.fsdecode(unquote_to_bytes(added.path))
             file = FileSource(kind="parquet", path=path, columns=())
             names = set(file.names(path))
@@ -248,14 +249,14 @@ class DeltaSource:
         )
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _told(self, what: str, counted: str = "Nothing of it was counted.") -> Iterator[None]:
         try:
             yield
         except (SourceError, SchemaError, OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
             why = getattr(error, "strerror", None)  # without the name of the file, which may hold values of rows
             raise SourceError(
-                f"{self.name}: {what}{f': {why}' if why else ''}. Nothing of it was counted. Check that the table is "
-                "there and may be read, and that files are kept (VACUUM) for longer than this stream ever pauses."
+                f"{self.name}: {what}{f': {why}' if why else ''}. {counted} Check that the table is there and may be "
+                "read, and that files are kept (VACUUM) for longer than this stream ever pauses."
             ) from None
 
 
