@@ -31,7 +31,8 @@ def say(command: str, folder: Path, *words: str) -> Result:
     return found
 
 
-def test_a_table_to_read(folder: Path) -> None:
+def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_TABLE_WIDTH", "20")  # no number is broken, however narrow the terminal
     found = say(
         "table", folder, "ward", "--where", "x < 5", "--where", "ward <> 'C'", "--between", "2026-01-02", "2026-01-05"
     )

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from synthstream import StreamConfig
+from synthstream.errors import ConfigError
 from synthstream.evaluate.check_page import lines_of
 from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.look import look
@@ -288,6 +289,12 @@ def test_no_page_is_written_into_state_or_releases(tmp_path: Path, place: str) -
     done = synthstream("check", "stream.toml", "-o", place, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert not (tmp_path / place).exists()
+
+
+def test_a_delta_table_is_looked_at_by_its_files(tmp_path: Path) -> None:
+    text = stream_toml(WARD, AGE, '[source]\nkind = "delta"\npath = "lake"\n', SINK, until="2026-01-31", horizon=60)
+    with pytest.raises(ConfigError, match=r"synthstream check stream.toml .*/lake/part-\*\.parquet"):
+        look(StreamConfig.from_toml(text, base=tmp_path), [])
 
 
 def test_files_that_are_named_are_looked_at_alone(tmp_path: Path) -> None:

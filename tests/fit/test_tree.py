@@ -62,6 +62,14 @@ def test_masses_are_never_negative_and_add_up(dimension: int) -> None:
         assert found.moving >= 0
 
 
+def test_readings_that_are_not_bounded_count_also_where_there_is_no_mass() -> None:
+    readings = {0: NodeReading(np.array([10.0]), 1.0, 10.0), 1: NodeReading(np.array([12.0, 4.0]), 1.0, 10.0)}
+    for bounded, expected in ((True, [10.0, 0.0, 0.0, 0.0]), (False, [11.0, -1.0, 2.0, -2.0])):
+        found = masses([Span(events=10.0, readings=readings)], depth=2, dimension=1, shrink=False, bounded=bounded)
+        assert found.masses == pytest.approx(expected, abs=1e-9)
+        assert found.errors.tolist() == [0.0, 1.0, 1.0, 1.0]
+
+
 def test_noise_alone_is_shrunk_to_nothing() -> None:
     rng = np.random.default_rng(1)
     even = np.full(2**DEPTH, 40.0)

@@ -51,10 +51,10 @@ def test_a_header_alone_says_what_parts_it_and_who_is_left_out(tmp_path: Path) -
 
 def test_a_latitude_and_a_longitude_are_a_place(tmp_path: Path) -> None:
     path = tmp_path / "trips.csv"
-    path.write_text("day,kind,pickup_lat,pickup_lng,Latitude,Longitude,dropoff_lat\n")
+    path.write_text("day,kind,pickup_lat,pickup_lng,Latitude,Longitude,dropoff_lat,place\n")
     text = draft(path)
     assert '\nname = "pickup_place"\ntype = "place"\ncoordinates = ["pickup_lat", "pickup_lng"]\n' in text
-    assert '\nname = "place"\ntype = "place"\ncoordinates = ["Latitude", "Longitude"]\n' in text
+    assert '\nname = "place2"\ntype = "place"\ncoordinates = ["Latitude", "Longitude"]\n' in text
     assert '\nname = "pickup_lat"\n' not in text
     assert '\nname = "dropoff_lat"\n' in text  # which has no longitude
     assert "bounds = [[TODO-public, TODO-public], [TODO-public, TODO-public]]" in text
@@ -63,7 +63,20 @@ def test_a_latitude_and_a_longitude_are_a_place(tmp_path: Path) -> None:
         value = {"column = TODO-public": 'column = "day"', "start = TODO-public": "start = 2026-01-01"}
         filled_in = filled_in.replace(line, value.get(line, 'type = "boolean"' if "type" in line else "= 1"))
     config = StreamConfig.from_toml(filled_in)
-    assert list(config.schema.places) == ["pickup_place", "place"]
+    assert list(config.schema.places) == ["pickup_place", "place2"]
+
+
+def test_what_sort_of_person_it_is_identifies_nobody(tmp_path: Path) -> None:
+    (path := tmp_path / "trips.csv").write_text("day,user_type,member_casual,memberClass,user_type_id,rider\n")
+    text = draft(path)
+    left = [line.split(": ")[1] for line in text.splitlines() if line.startswith("# Left out")]
+    assert left == ['"user_type_id"', '"rider"']
+
+
+def test_a_delta_table_is_drafted_from_one_of_its_files(tmp_path: Path) -> None:
+    (tmp_path / "lake" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(SourceError, match="Name one of its Parquet files"):
+        draft(tmp_path / "lake")
 
 
 def test_coordinates_alone_are_points(tmp_path: Path) -> None:

@@ -64,6 +64,8 @@ def test_a_window_holds_what_came_in_it(released: Releases) -> None:
         assert f"ticks {first} to {last}" in window.about
         assert window.manifest()["since"] == first
         assert window.measured.events()[0] == came(first, last)
+        assert window.tables["measured"].is_null().all()  # what was read of nodes is in no table of it
+        assert window.tables["measured"].null_count() == len(window.tables)  # what was read of nodes is in no table
         assert window.mass({}, {})[0] == pytest.approx(came(first, last))
         assert len(window.rows()) == pytest.approx(came(first, last), abs=1)
         west, _ = window.mass({}, {"lon": -110})
@@ -121,16 +123,24 @@ def _made(delta: float, *, signed: bool) -> FromNodes | FromBothSides:
     return FromBothSides(mechanism=Turnstile(side=side)) if signed else FromNodes(mechanism=side)
 
 
-@pytest.mark.parametrize(("delta", "signed"), [(0.0, False), (1e-6, False), (0.0, True)])
-def test_errors_of_windows_are_about_right(delta: float, signed: bool) -> None:
-    """A cluster that wanders, any two of 40 ticks, boxes of a quarter and a sixteenth. A second: two whole streams."""
+@pytest.mark.parametrize(
+    ("delta", "signed", "tight"), [(0.0, False, False), (1e-6, False, False), (0.0, True, False), (0.0, False, True)]
+)
+def test_errors_of_windows_are_about_right(delta: float, signed: bool, tight: bool) -> None:
+    """A cluster that wanders, any two of 40 ticks. A second: two whole streams.
+
+    Spread: boxes of a quarter and a sixteenth. Tight: those, and boxes of a 64th, that hold over 2 % of the events;
+    nearly all of a node then lies in one half, and readings bounded by their node's mass have larger errors than they
+    tell (76 % within two).
+    """
     made, deviations = _made(delta, signed=signed), list[float]()
+    spread, elsewhere = (0.02, 0.0) if tight else (0.1, 0.3)
     for seed in range(2):
         rng, gate = np.random.default_rng(seed), SeededGate(seed)
         state, last, history, truth = made.mechanism.init(), None, dict[int, Any](), list[Any]()
         for tick in range(40):
-            at = np.clip(0.3 + 0.4 * tick / 40 + 0.1 * rng.standard_normal((200, 2)), 0, 1 - 1e-9)
-            at[rng.random(200) < 0.3] = rng.random(2)
+            at = np.clip(0.3 + 0.4 * tick / 40 + spread * rng.standard_normal((200, 2)), 0, 1 - 1e-9)
+            at[rng.random(200) < elsewhere] = rng.random(2)
             cells = made.partition.cells((at * 64).astype(np.int32))
             weights = np.where(rng.random(200) < 0.3, -1, 1) if signed else None
             counts: Counts = made.counted(cells, weights)
@@ -141,8 +151,9 @@ def test_errors_of_windows_are_about_right(delta: float, signed: bool) -> None:
             before, now = sorted(rng.choice(40, 2, replace=False).tolist())
             found: Windowed = made.between(before, now, history.__getitem__)
             assert np.isfinite(found.model.plain_errors).all()
-            for level in (2, 4):
+            for level in (2, 4, 6) if tight else (2, 4):
                 true = np.sum(truth[before + 1 : now + 1], axis=0).reshape(2**level, -1).sum(axis=1)
                 if len(known := found.model.known(level + 1)) > level:
-                    deviations += ((known[level][0] - true) / known[level][1]).tolist()
-    assert 0.9 <= np.mean(np.abs(deviations) < 2) <= 0.995
+                    own = true > 0.02 * true.sum() if tight else np.full(true.size, True)
+                    deviations += ((known[level][0] - true) / known[level][1])[own].tolist()
+    assert (0.85 if tight else 0.9) <= np.mean(np.abs(deviations) < 2) <= 0.995

@@ -148,6 +148,8 @@ def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, sta
         found = found.with_columns(pl.col(dates).dt.date())
     digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
-    look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}
+    # As wide as it is: a number that goes on in the next line would be another number.
+    look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}
+    look |= {"tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}
     with pl.Config(**look, tbl_formatting="ASCII_BORDERS_ONLY_CONDENSED", fmt_str_lengths=60):  # type: ignore[arg-type]
         typer.echo(str(found))

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.sources import DeltaConfig
 from synthstream.errors import ConfigError, FileDamaged, SchemaError
 from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
 from synthstream.ingest.filenames import FileNames, item_of
@@ -167,6 +168,11 @@ def look(
 def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
     """Files of the source whose names the state does not know, and how many it knows."""
     source, own = files_of(config), config.source
+    if isinstance(config.log, DeltaConfig):
+        raise ConfigError(
+            f"{config.name} reads a Delta table: name those of its files to look at, as in "
+            f"synthstream check stream.toml {config.log.path}/part-*.parquet."
+        )
     if source is None or own is None:
         raise ConfigError(f"{config.name} has no files in [source]: name those to look at, such as an export.")
     files, names = source.files(), FileNames(source=own, base=config.base)

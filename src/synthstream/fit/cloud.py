@@ -22,7 +22,7 @@ class Cloud:
         partition: its depth says how fine codes of drawn points are.
         masses: float64, over the nodes of one level of the partition, shape ``(2**level,)``; below 0 only where rows
             may take events away.
-        plain: masses estimated without shrinkage, in the same shape; NaN if not known.
+        plain: masses estimated without shrinkage or bounds, in the same shape; some may be below 0. NaN if not known.
         plain_errors: as ``errors``, of these.
         errors: expected squared error of left minus right in node i of level j, at position 2^j + i; NaN if not known.
         total_variance: of the estimated number of events.

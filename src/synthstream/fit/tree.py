@@ -25,6 +25,9 @@ import numpy as np
 from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
 from synthstream.workload import FloatArray, IntArray
 
+# For a node without mass whose halves are not bounded by it: what was read is told in parts of its mass.
+_NEXT_TO_NONE = 1e-12
+
 
 class NodeReading(NamedTuple):
     """Left minus right in every node of a level.
@@ -57,7 +60,7 @@ class Estimate(NamedTuple):
     """What the readings of all epochs say together.
 
     Args:
-        masses: of cells, float64, shape ``(2**depth,)``, at least 0, adding up to the mass of the root.
+        masses: of cells, float64, shape ``(2**depth,)``, adding up to the mass of the root; at least 0 if bounded.
         errors: expected squared error of left minus right in each node, as far as this model knows it; node i of level
             j at position 2^j + i, so that shape is ``(2**depth,)`` and position 0 is empty.
         moving: a bound on the Wasserstein distance between the two newest epochs, in widths of the cube.
@@ -74,6 +77,7 @@ def masses(
     depth: int,
     dimension: int,
     shrink: bool = True,
+    bounded: bool = True,
     caution: float = CAUTION,
     since: int = 0,
 ) -> Estimate:
@@ -85,6 +89,8 @@ def masses(
         dimension: number of coordinates; splits take turns.
         shrink: whether differences are weighed against noise and each other; otherwise each epoch is taken as it was
             read (theorem ``points-accuracy``).
+        bounded: of epochs taken as they were read, whether no half is below 0. Otherwise masses are unbiased, and their
+            errors hold also where nearly all of a node lies in one half; how far mass has moved is then not told.
         caution: a variance counts as real only beyond this number of standard deviations of its own noise.
         since: number of first epochs that inform the others, but whose own mass does not count; less than all.
 
@@ -100,8 +106,10 @@ def masses(
     for level in range(depth):
         above = ratios[level - dimension] if shrink and level >= dimension else np.zeros((len(spans), 1))
         known = _gathered(level, spans)
+        if not (shrink or bounded):
+            mass[mass == 0] = _NEXT_TO_NONE
         at = mass[:, known.nodes]
-        how = _ratios(at, known, above[:, known.nodes >> dimension], caution) if shrink else _plain(at, known)
+        how = _ratios(at, known, above[:, known.nodes >> dimension], caution) if shrink else _plain(at, known, bounded)
         # Nodes below are guessed from these ratios; how far mass has moved is told by those of the newest two epochs.
         guides = shrink and level + dimension < depth
         r = np.empty(mass.shape) if guides else work.newest(level, len(spans))
@@ -109,7 +117,7 @@ def masses(
         if known.nodes.size < 2**level:
             _guessed(mass, above, dimension, *how[2:], r, halves, error)
         _placed(mass, known.nodes, how.ratios, how.error, r, halves, error)
-        if len(spans) > 1:
+        if len(spans) > 1 and (shrink or bounded):
             moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ work.apart(r)) / last
         ratios = [*ratios, r if guides else np.empty((0, 0))]
         if level >= dimension:
@@ -221,10 +229,10 @@ def _gathered(level: int, spans: Sequence[Span]) -> _Known:
     return _Known(at, unread, differences, variance, share)
 
 
-def _plain(mass: FloatArray, known: _Known) -> _Halved:
+def _plain(mass: FloatArray, known: _Known, bounded: bool) -> _Halved:
     """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves."""
-    d, unknown = np.clip(known.differences, -mass, mass), np.isinf(known.variance)
-    r = np.divide(d, mass, out=np.zeros_like(mass), where=mass > 0)
+    d, unknown = known.differences, np.isinf(known.variance)
+    r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
     noise = sum(np.where(unknown, 0.0, known.variance))
     share = np.where(unknown, 0.0, np.minimum(known.share, 1.0)[:, None])
     unread = ((1 - share) * mass).sum(axis=0)

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,8 @@ _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parque
 # What readers of the first version of the protocol know, and features that change nothing of what is read here.
 _KNOWN = {"timestampNtz", "vacuumProtocolCheck", "appendOnly", "invariants", "domainMetadata", "inCommitTimestamp"}
 _ELSEWHERE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|/")
+_ZONELESS = re.compile(r"[0-9]+-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?")
+_IN_PART = "Rows before the damage may have counted already: bring it back as it was, not with other rows."
 
 Actions = list[dict[str, Any]]
 
@@ -78,7 +80,7 @@ class DeltaSource:
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         known = self._list()
-        origin = self._table(known, known.newest)
+        origin, instants = self._table(known, known.newest)
         place = place_in(after, origin, name=self.name)
         first, version, number, done = (known.newest, known.newest, 0, 0) if place is None else place[:4]
         if place is not None:
@@ -88,7 +90,7 @@ class DeltaSource:
             files = self._whole(known, now) if now == first else self._appended(known, now)
             for at in range(number, len(files)):
                 rows = 0
-                for frame in self._rows(files[at], now):
+                for frame in self._rows(files[at], now, instants):
                     before, rows = rows, rows + frame.height
                     if rows > done:
                         yield frame[max(0, done - before) :], cursor_of(origin, [first, now, at, rows, seal])
@@ -150,8 +152,8 @@ class DeltaSource:
         for now in range(start + 1, version + 1):
             yield from self._actions(known, now)
 
-    def _table(self, known: _Known, version: int) -> str:
-        """The origin of cursors of the table. Raises unless it can be read, now and later."""
+    def _table(self, known: _Known, version: int) -> tuple[str, frozenset[str]]:
+        """The origin of cursors of the table, and which columns are instants. Raises unless it can be read on."""
         meta: dict[str, Any] = {}
         for action in self._replayed(known, version, ("metaData", "protocol")):
             if found := action.get("protocol"):
@@ -163,12 +165,13 @@ class DeltaSource:
                 f"rows are only ever added, say so: ALTER TABLE ... SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'true')."
             )
         with self._told("its log does not say what columns it has"):
-            names = [field["name"] for field in json.loads(meta["schemaString"])["fields"]]
+            fields = json.loads(meta["schemaString"])["fields"]
+            kinds = {field["name"]: field["type"] for field in fields}
         try:
-            require(self._columns, names)
+            require(self._columns, list(kinds))
         except SchemaError as error:
             raise SchemaError(f"{self.name}: {error}") from None
-        return f"delta {meta.get('id')}"
+        return f"delta {meta.get('id')}", frozenset(name for name, kind in kinds.items() if kind == "timestamp")
 
     def _refuse_unknown(self, protocol: Mapping[str, Any]) -> None:
         features = set(protocol.get("readerFeatures") or ()) - _KNOWN
@@ -218,18 +221,21 @@ class DeltaSource:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _rows(self, added: _Added, version: int) -> Iterator[pl.DataFrame]:
+    def _rows(self, added: _Added, version: int, instants: Set[str]) -> Iterator[pl.DataFrame]:
         """Rows of a file. A column that it has not, because it came later, has no value there."""
-        with self._told(f"a file of its version {version} cannot be read"):
+        partition = {key: _in_utc(text) if key in instants else text for key, text in added.partition.items()}
+        with self._told(f"a file of its version {version} cannot be read", _IN_PART):
             path = self._path / os.fsdecode(unquote_to_bytes(added.path))
             file = FileSource(kind="parquet", path=path, columns=())
             names = set(file.names(path))
-            own = tuple(c for c in self._columns if c in names and c not in added.partition)
+            own = tuple(c for c in self._columns if c in names and c not in partition)
             if not own:
-                yield self._frame(pl.DataFrame(), added.partition, pq.read_metadata(for_arrow(path)).num_rows)
+                count = pq.read_metadata(for_arrow(path)).num_rows
+                for start in range(0, count, _CHUNK_ROWS):
+                    yield self._frame(pl.DataFrame(), partition, min(_CHUNK_ROWS, count - start))
                 return
             for frame in FileSource(kind="parquet", path=path, columns=own).read(path, chunk_rows=_CHUNK_ROWS):
-                yield self._frame(frame, added.partition, frame.height)
+                yield self._frame(frame, partition, frame.height)
 
     def _frame(self, own: pl.DataFrame, partition: Mapping[str, str | None], rows: int) -> pl.DataFrame:
         """All columns, in their order."""
@@ -243,15 +249,20 @@ class DeltaSource:
         )
 
     @contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _told(self, what: str, counted: str = "Nothing of it was counted.") -> Iterator[None]:
         try:
             yield
         except (SourceError, SchemaError, OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
             why = getattr(error, "strerror", None)  # without the name of the file, which may hold values of rows
             raise SourceError(
-                f"{self.name}: {what}{f': {why}' if why else ''}. Nothing of it was counted. Check that the table is "
-                "there and may be read, and that files are kept (VACUUM) for longer than this stream ever pauses."
+                f"{self.name}: {what}{f': {why}' if why else ''}. {counted} Check that the table is there and may be "
+                "read, and that files are kept (VACUUM) for longer than this stream ever pauses."
             ) from None
+
+
+def _in_utc(text: str | None) -> str | None:
+    """An instant of a partition: a time that names no zone is in UTC, as writers agree; other text is left as it is."""
+    return f"{text}Z" if text is not None and _ZONELESS.fullmatch(text) else text
 
 
 def _in_checkpoint(path: Path, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +107,7 @@ def draft(
     left = [column.name for column in known.columns if column.name != op and identifies(column.name)]
     clocks = [column.name for column in columns if column.type == "datetime"]
     rest = [column for column in columns if column.name not in clocks[:1]]
-    places = _places(rest)
+    places = _places(rest, taken={column.name for column in known.columns})
     where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
     source: dict[str, Any] = {"kind": kind, **({} if table is not None else {"path": where}), **known.source}
     if forms := {column.name: column.form for column in columns if column.form is not None}:
@@ -156,6 +156,10 @@ def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
     """What a file says of its columns."""
     if not path.exists():
         raise SourceError(f"{path}: No such file. Name one that holds the columns; no row of it is read.")
+    if (path / "_delta_log").is_dir():
+        raise SourceError(
+            f'{path} is a Delta table. Name one of its Parquet files, then say kind = "delta" in [source].'
+        )
     try:
         if kind == "csv":
             return of_header(path)
@@ -171,10 +175,15 @@ def _of_file(path: Path, kind: str, codebook: Path | None) -> Codebook:
     raise SourceError(f"{path}: only files that end in .parquet, .csv or .jsonl can be drafted from")
 
 
-def _places(columns: Sequence[Known]) -> dict[str, list[Known]]:
+def _places(columns: Sequence[Known], taken: Set[str]) -> dict[str, list[Known]]:
     """Latitudes and longitudes by what they are of, beside other columns: on their own they are a stream of points."""
     known = {column.name: column for column in columns if column.type in (None, "number")}
-    found = {f"{what}_place".strip("_"): [known[name] for name in pair] for what, *pair in coordinates_of(known)}
+    found = dict[str, list[Known]]()
+    for what, *pair in coordinates_of(known):
+        name = f"{what}_place".strip("_")
+        while name in taken or name in found:
+            name += "2"
+        found[name] = [known[one] for one in pair]
     return found if 2 * len(found) < len(columns) else {}
 
 

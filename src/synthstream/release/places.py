@@ -112,7 +112,7 @@ def _views(schema: Schema, asked: Sequence[str]) -> list[tuple[int, View]]:
             raise SchemaError(f"mass: {name!r} is not a coordinate; coordinates are {list(known)}")
     places = {known[name] for name in asked} or {views[0][1].place}
     if len(places) > 1:
-        raise SchemaError(f"mass: {', '.join(sorted(asked))}: a box lies in one place, not in {len(places)}")
+        raise SchemaError(f"mass: {', '.join(sorted(set(asked)))}: a box lies in one place, not in {len(places)}")
     return [(c, view) for c, view in views if view.place in places]
 
 

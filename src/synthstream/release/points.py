@@ -127,7 +127,8 @@ class PointRelease(Release):
             One row per node: ``level``, ``node`` and its ranges as in :attr:`tables`; ``then`` and ``now``, its masses
             in both, and their ``difference``; ``measured``, what was read of the events between them, its ``stderr``
             and ``z``, one divided by the other; ``beyond_noise``, whether z is beyond 3 either way. Largest z first.
-            ``stderr`` is that of the noise between the two and of what no reading has divided.
+            ``stderr`` is that of the noise between the two and of what no reading has divided, taken to lie anywhere:
+            where all of it lies in one corner, ``stderr`` is too small.
 
         Raises:
             SchemaError: they are not of one stream, or not in this order, or such differences are not known.
@@ -156,8 +157,9 @@ class PointRelease(Release):
 
         The error covers noise, events that no reading has counted yet, how far the estimate was moved towards what the
         data show elsewhere, and finest cells that lie in the box in part. In simulations 91 to 100 % of boxes were
-        within two of it. It is NaN for kind ``hypercube``, whose error is not known. Where rows may take events away,
-        an estimate below 0 is raised to 0, and how far counts as error.
+        within two of it; of boxes that hold over 2 % of the events of a tight cluster, 86 to 100 %, and fewer (73 %) in
+        windows of few events, whose deeper nodes no reading divides. It is NaN for kind ``hypercube``, whose error is
+        not known. Where rows may take events away, an estimate below 0 is raised to 0, and how far counts as error.
 
         Args:
             lower, upper: by column, in its own units; a column that is left out is not bounded.

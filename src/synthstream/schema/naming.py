@@ -21,6 +21,9 @@ _TOGETHER = re.compile(
     r"\b(?:first|last|full|family|given|middle|maiden|user) name\b|\b(?:birth date|date of birth)\b|^name$"
 )
 
+# Words at the end of a name that say what sort of person it is, not who.
+_SORTS = frozenset({"type", "class", "casual", "kind", "category", "status", "group", "level"})
+
 # Words of coordinates in degrees.
 LATITUDE = frozenset({"lat", "latitude"})
 LONGITUDE = frozenset({"lon", "lng", "long", "longitude"})
@@ -34,20 +37,23 @@ def names_a_person(column: str) -> bool:
     """Whether a column's name sounds like the key of a person.
 
     Example:
-        >>> [names_a_person(name) for name in ("rider_id", "PatientNr", "Customer", "Owner Move In", "paid")]
+        >>> [names_a_person(name) for name in ("rider_id", "PatientNr", "Customer", "Owner Move In", "user_type")]
         [True, True, True, False, False]
     """
-    return not _PERSON.isdisjoint(_words(column))
+    words = _words(column)
+    return not _PERSON.isdisjoint(words) and words[-1] not in _SORTS
 
 
 def identifies(column: str) -> bool:
     """Whether a column's name says that it identifies somebody.
 
     Example:
-        >>> [identifies(name) for name in ("Patient_ID", "E-Mail", "lastName", "Station name", "ward")]
+        >>> [identifies(name) for name in ("Patient_ID", "E-Mail", "lastName", "Station name", "addressType")]
         [True, True, True, False, False]
     """
     words = _words(column)
+    if words and words[-1] in _SORTS:
+        return False
     together = " ".join(words)
     return names_a_person(column) or not _TOLD.isdisjoint(words) or _TOGETHER.search(together) is not None
 

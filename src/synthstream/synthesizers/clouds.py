@@ -84,11 +84,14 @@ def _fitted(
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
     depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
     dimension = mechanism.partition.dimension
-    plain = masses(spans[since:], depth=depth, dimension=dimension, shrink=False)
-    as_proved = isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed"
+    own = spans[since:]
+    plain = masses(own, depth=depth, dimension=dimension, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
     caution = 0.0 if by_node else CAUTION
-    fitted = plain if as_proved else masses(spans, depth=depth, dimension=dimension, caution=caution, since=since)
+    if isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed":  # as it was proved
+        fitted = masses(own, depth=depth, dimension=dimension, shrink=False)
+    else:
+        fitted = masses(spans, depth=depth, dimension=dimension, caution=caution, since=since)
     found = float(fitted.masses.sum())
     scale = max(events, 0.0) / found if found > 0 else 0.0
     return Cloud(

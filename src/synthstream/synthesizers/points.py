@@ -103,6 +103,10 @@ class _OfEpochs(_OfPoints[E]):
     def between(self, before: int, tick: int, history: History[E]) -> Windowed[E, Cloud]:
         """What is known of the events after a tick, up to another one."""
 
+    @abstractmethod
+    def number(self, measured: E) -> E:
+        """The number of events up to a tick, without what was read of nodes."""
+
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed[E, Cloud]:
         """See :class:`Synthesizer`. Of one segment: readings of two have nothing in common."""
@@ -118,7 +122,8 @@ class _OfEpochs(_OfPoints[E]):
         if first > start:
             found = self.between(first - 1 - start, last - start, history)
         else:
-            found = Windowed(history(last - start), self.fit(last - start, history, None, {}, seed=seed))
+            whole = self.fit(last - start, history, None, {}, seed=seed)
+            found = Windowed(self.number(history(last - start)), whole)
         return Windowed(replace(found.measured, tick=last), found.model)
 
     @override
@@ -157,6 +162,9 @@ class FromNodes(_OfEpochs[TreeMeasured]):
         then, now = _needed(before, history), _needed(tick, history)
         found = cloud_between(then, now, self.mechanism)
         return Windowed(_number(then[-1], now[-1], found), found)
+
+    def number(self, measured: TreeMeasured) -> TreeMeasured:
+        return _alone(measured)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +212,9 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
             sides.append(cloud_between(then, now, self.mechanism.side))
             numbers.append(_number(then[-1], now[-1], sides[-1]))
         return Windowed(TurnstileMeasured(tick=tick, came=numbers[0], gone=numbers[1]), sides[0].minus(sides[1]))
+
+    def number(self, measured: TurnstileMeasured) -> TurnstileMeasured:
+        return replace(measured, came=_alone(measured.came), gone=_alone(measured.gone))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,7 +284,12 @@ def _needed(tick: int, history: History[TreeMeasured]) -> list[TreeMeasured]:
 
 def _number(then: TreeMeasured, now: TreeMeasured, found: Cloud) -> TreeMeasured:
     """The number of events between two ticks, as a measurement."""
-    return replace(now, begun=0.0, total=now.total - then.total, variance=found.total_variance, blocks=(), needs=())
+    return replace(_alone(now), total=now.total - then.total, variance=found.total_variance)
+
+
+def _alone(measured: TreeMeasured) -> TreeMeasured:
+    """The number of events of a measurement, without what was read of nodes."""
+    return replace(measured, begun=0.0, blocks=(), needs=())
 
 
 def _described(mechanism: Points) -> str:

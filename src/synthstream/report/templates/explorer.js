@@ -80,7 +80,7 @@ const synthstream = (() => {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
     axis: { labelColor: colour("muted"), titleColor: colour("muted"), gridColor: colour("grid"), domainColor: colour("muted"),
       tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170 },
-    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 240 },
+    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 240, labelOverlap: "greedy", labelSeparation: 8 },
   };
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
