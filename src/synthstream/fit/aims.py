@@ -182,8 +182,9 @@ def _known(measured: Measured, left: float, groups: Sequence[Group]) -> _Known:
     margins = _possible(counts, variances, rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
     _use_margins(joints, counts, margins)
-    found = _associations(measured, variance, margins, rows, left, groups) if rows else ({}, np.zeros(len(margins)))
-    return _Known(total, counts, variances, margins, found[0], joints, found[1])
+    none = dict[int, tuple[FloatArray, FloatArray]](), np.zeros(len(margins))
+    news, alone = _associations(measured, variance, margins, rows, left, groups) if rows else none
+    return _Known(total, counts, variances, margins, news, joints, alone)
 
 
 def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
@@ -259,18 +260,16 @@ def _associations(
     First what stands out of a table's own noise, then what is common to many tables in the rest of them all. Tables of
     nested grids say it together.
     """
-    workload, found, rest, whole, noises = measured.workload, {}, {}, {}, {}
+    workload, found, whole, noises = measured.workload, {}, {}, {}
     priors = [_prior(margin / rows) for margin in margins]
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
-            association = with_margins(table, own) - independent_counts(own, rows)
-            noises[q] = float(variance[q]) * _freedom(shape) / association.size
-            found[q] = _shrunk(association, [priors[c] for c in marginal], noises[q], left)
-            whole[q] = association
-            rest[q] = association - found[q][0]
-    shared = common(workload, rest, variance)
+            whole[q] = with_margins(table, own) - independent_counts(own, rows)
+            noises[q] = float(variance[q]) * _freedom(shape) / whole[q].size
+            found[q] = _shrunk(whole[q], [priors[c] for c in marginal], noises[q], left)
+    shared = common(workload, {q: association - found[q][0] for q, association in whole.items()}, variance)
     for q, mean in shared.means.items():
         mine, error = found[q]
         found[q] = mine + mean, error + shared.share * variance[q]
