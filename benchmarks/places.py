@@ -161,14 +161,16 @@ def evictions(_seed: int) -> Data:
 DATA = {"made": made, "quakes": quakes, "evictions": evictions}
 
 
-def released(config: StreamConfig, rows: pl.DataFrame, seed: int) -> tuple[Any, float]:
-    """The last release of a stream, and the mean number of seconds of one, without the first, which compiles."""
+def released(config: StreamConfig, rows: pl.DataFrame, seed: int, *, number: int | None = None) -> tuple[Any, float]:
+    """The last release of a stream, or the last one of a number, and the mean number of seconds of one, without the
+    first, which compiles.
+    """
     engine = synthesizer_of(config)
     codes, ticks = config.schema.encode(rows), config.clock.ticks_of(rows)
     state, models, last = engine.mechanism.init(), dict[str, Any](), None
     history, seconds = list[Any](), list[float]()
-    horizon = cast(int, config.clock.horizon)
-    for tick in range(horizon):
+    number = number or cast(int, config.clock.horizon)
+    for tick in range(number):
         counts, gate = engine.count(codes[ticks == tick], None), SeededGate(f"{seed}/{tick}")
         begin = time.perf_counter()
         state, measured, found = engine.step(state, counts, gate, last, models)
@@ -179,7 +181,7 @@ def released(config: StreamConfig, rows: pl.DataFrame, seed: int) -> tuple[Any, 
     release = engine.release(
         name=config.name,
         schema=config.schema,
-        measured=engine.whole(horizon - 1, history.__getitem__),
+        measured=engine.whole(number - 1, history.__getitem__),
         model=last,
         start=_START,
         end=_START + timedelta(days=1),

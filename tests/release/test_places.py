@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from benchmarks.places import released as in_memory
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.release.release import TableRelease
-from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.command import synthstream
 from tests.support.configs import SINK, source, stream_toml
@@ -223,9 +223,10 @@ def young(seed: int) -> tuple[TableRelease, pl.DataFrame]:
     rng, number, ticks = np.random.default_rng(seed), 8000, 6
     centres = np.array([[47.37, 8.54], [47.39, 8.52], [47.38, 8.5]])
     at = centres[rng.integers(3, size=number)] + rng.normal(0, 0.008, (number, 2))
-    rows = pl.DataFrame({"lat": at[:, 0], "lon": at[:, 1]})
-    place = {"name": "spot", "type": "place", "coordinates": ["lat", "lon"], "bounds": [[47.3, 47.5], [8.4, 8.7]]}
     start = datetime(2026, 1, 1)
+    weeks = [start + timedelta(weeks=event % ticks) for event in range(number)]
+    rows = pl.DataFrame({"lat": at[:, 0], "lon": at[:, 1], "time": weeks, "kind": "a"})
+    place = {"name": "spot", "type": "place", "coordinates": ["lat", "lon"], "bounds": [[47.3, 47.5], [8.4, 8.7]]}
     config = StreamConfig.of(
         name="young",
         state="state",
@@ -234,25 +235,7 @@ def young(seed: int) -> tuple[TableRelease, pl.DataFrame]:
         columns=[{"name": "kind", "type": "category", "values": ["a", "b"]}, {**place, "events": 70_000}],
         synthesizer={"kind": "table"},
     )
-    engine, codes = synthesizer_of(config), config.schema.encode(rows.with_columns(kind=pl.lit("a")))
-    state, models, last, history = engine.mechanism.init(), dict[str, Any](), None, list[Any]()
-    for tick in range(ticks):
-        counts = engine.count(codes[tick::ticks], None)
-        state, measured, found = engine.step(state, counts, SeededGate(f"{seed}/{tick}"), last, models)
-        models = dict(found)
-        history.append(measured)
-        last = engine.fit(tick, history.__getitem__, last, models, seed=seed + tick)
-    release = engine.release(
-        name=config.name,
-        schema=config.schema,
-        measured=engine.whole(ticks - 1, history.__getitem__),
-        model=last,
-        start=start,
-        end=start + timedelta(weeks=ticks),
-        facts={"chain": {"head": str(seed)}},
-        secure=False,
-        released=np.zeros(0, dtype=np.int64),
-    )
+    release, _ = in_memory(config, rows, seed, number=ticks)
     assert isinstance(release, TableRelease)
     return release, rows
 
