@@ -205,7 +205,7 @@ class Candidates:
         sums: NDArray[Number] = running[self.starts + self.lengths] - running[self.starts]
         return sums
 
-    def expected_distances(self, guess: FloatArray, noise: FloatArray) -> FloatArray:
+    def expected_distances(self, guess: FloatArray, noise: FloatArray, *, limited: bool = False) -> FloatArray:
         """How far each candidate's cells are from a guess, by chance alone, and how far noise moves them; events.
 
         A cell of mean n varies by about sqrt(2 n / pi), and never by more than 2 n. Noise adds the mean size ``noise``
@@ -214,10 +214,16 @@ class Candidates:
         Args:
             guess: expected counts over all cells of the workload.
             noise: shape ``(candidates,)``.
+            limited: whether noise, too, moves a cell by 2 n at most: where tables are followed only as far as they
+                stand out of their noise.
         """
         mean = np.maximum(guess, 0.0)
         chance = np.minimum(np.sqrt(2 / np.pi * mean), 2 * mean)
-        return np.asarray(self.sums(chance) + noise * self.lengths)
+        if not limited:
+            return np.asarray(self.sums(chance) + noise * self.lengths)
+        runs = zip(self.starts.tolist(), self.lengths.tolist(), noise.tolist(), strict=True)
+        moved = [np.minimum(each, 2 * mean[start : start + length]).sum() for start, length, each in runs]
+        return np.asarray(self.sums(chance) + moved)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -247,7 +247,8 @@ class Epochs(TableMechanism):
         candidates = Candidates.of_tables(self.workload, larger)
         guessed = guess(max(events, 1.0))
         noise = np.sqrt(self.variance(0)[larger] / 2)  # mean size of one draw of Laplace noise
-        scores = l1_scores(candidates, exact, guessed, bias=candidates.expected_distances(guessed, noise))
+        bias = candidates.expected_distances(guessed, noise, limited=self.edition > 5)
+        scores = l1_scores(candidates, exact, guessed, bias=bias)
         left, sensitivity = list(range(larger.size)), self.changed * GRID
         for _ in range(self.measured_larger):
             del left[gate.choose(scores[left], sensitivity=sensitivity, epsilon=self.choice_epsilon)]
