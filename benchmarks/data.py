@@ -162,6 +162,51 @@ def flags(seed: int) -> Batches:
     return _batches(found.astype(np.int32), (2,) * 20, 25)
 
 
+def lookup(seed: int) -> Batches:
+    """50,000 rows of six columns, 500 a tick: a code of 250 values, and what a table of another 180 values says of it.
+
+    Values of the code are as frequent as 1, 2^-.8, 3^-.8, ...; the third column follows the second, mostly, and the
+    last the third; the fourth and the fifth go together, and with nothing else.
+    """
+    rng, rows = np.random.default_rng(seed), 50_000
+    shares = np.arange(1, 251) ** -0.8
+    code = rng.choice(250, size=rows, p=shares / shares.sum())
+    group = (np.random.default_rng(3).permutation(250) * 180 // 250)[code]
+    area = np.where(rng.random(rows) < 0.9, group // 20, rng.integers(0, 9, rows))
+    kind = rng.integers(0, 4, rows)
+    other = np.where(rng.random(rows) < 0.5, kind, rng.integers(0, 4, rows))
+    flag = rng.random(rows) < np.where(area == 2, 0.6, 0.1)
+    return _batches(_table([code, group, area, kind, other, flag.astype(np.int64)]), (250, 180, 9, 4, 4, 2), 500)
+
+
+def bursts(seed: int) -> Batches:
+    """Seven columns, 300 ticks: most of about five events, every seventh of none, and eight of 5,000.
+
+    In a burst one value of the first column, another one each time, has 60 % of the rows. The second column is near the
+    first, the third a noisy function of it. From tick 240 on half of the rows have a value of the fourth that never
+    came before.
+    """
+    rng, ticks = np.random.default_rng(seed), np.arange(300)
+    sizes = np.where(rng.random(ticks.size) < 1 / 7, 0, rng.poisson(5, ticks.size))
+    bursting = np.sort(rng.choice(ticks[5:], 8, replace=False))
+    sizes[bursting] = 5_000
+    tick, rows = np.repeat(ticks, sizes), int(sizes.sum())
+    burst = np.isin(tick, bursting)
+    here = burst & (rng.random(rows) < 0.6)
+    first = np.where(here, np.searchsorted(bursting, tick), rng.choice(10, rows, p=np.arange(10, 0, -1) / 55))
+    third = np.where(rng.random(rows) < 0.7, first // 2, rng.integers(0, 5, rows))
+    late = (tick >= 240) & (rng.random(rows) < 0.5)
+    fifth = np.searchsorted([1, 2, 3, 5, 8, 13, 20, 35, 60], rng.lognormal(1 + first / 10))
+    fourth, sixth = (
+        np.where(late, 7, rng.integers(0, 5, rows)),
+        (rng.random(rows) < np.where(burst, 0.3, 0.05)).astype(np.int64),
+    )
+    columns = [first, (first + rng.integers(0, 3, rows)) % 12, third, fourth, fifth, sixth, rng.integers(0, 4, rows)]
+    return Batches(
+        codes=_table(columns), sizes=(10, 12, 5, 8, 10, 2, 4), ends=np.cumsum(sizes).tolist(), expected=100.0
+    )
+
+
 def earthquakes() -> Batches:
     """Earthquakes in Southern California by month, as a table: half degrees, depth, magnitude and hour of the day.
 
@@ -246,6 +291,8 @@ STREAMS: dict[str, Callable[[int], Batches]] = {
     "evictions-crosswalk": lambda seed: evictions("1w", crosswalk=True),
     "evictions-fortnightly": lambda seed: evictions("2w"),
     "earthquakes": lambda seed: earthquakes(),
+    "lookup": lookup,
+    "bursts": bursts,
     "wide": wide,
     "wide-independent": wide_independent,
     "wide-groups": wide_groups,

@@ -205,7 +205,7 @@ class Candidates:
         sums: NDArray[Number] = running[self.starts + self.lengths] - running[self.starts]
         return sums
 
-    def expected_distances(self, guess: FloatArray, noise: FloatArray, *, limited: bool = False) -> FloatArray:
+    def expected_distances(self, guess: FloatArray, noise: FloatArray, *, shrunk: bool = False) -> FloatArray:
         """How far each candidate's cells are from a guess, by chance alone, and how far noise moves them; events.
 
         A cell of mean n varies by about sqrt(2 n / pi), and never by more than 2 n. Noise adds the mean size ``noise``
@@ -214,16 +214,14 @@ class Candidates:
         Args:
             guess: expected counts over all cells of the workload.
             noise: shape ``(candidates,)``.
-            limited: whether noise, too, moves a cell by 2 n at most: where tables are followed only as far as they
-                stand out of their noise.
+            shrunk: whether a table is followed only as far as it stands out of its noise. Then noise adds no more than
+                what just stands out: half a standard deviation of the sum of squares of c Laplace draws, which is
+                sqrt(2 c) noise^2, spread evenly.
         """
         mean = np.maximum(guess, 0.0)
         chance = np.minimum(np.sqrt(2 / np.pi * mean), 2 * mean)
-        if not limited:
-            return np.asarray(self.sums(chance) + noise * self.lengths)
-        runs = zip(self.starts.tolist(), self.lengths.tolist(), noise.tolist(), strict=True)
-        moved = [np.minimum(each, 2 * mean[start : start + length]).sum() for start, length, each in runs]
-        return np.asarray(self.sums(chance) + moved)
+        moved = np.sqrt(self.lengths * np.sqrt(2 * self.lengths)) if shrunk else self.lengths
+        return np.asarray(self.sums(chance) + noise * moved)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -12,6 +12,7 @@ import pytest
 
 from synthstream.fit.ahead import Ahead
 from synthstream.fit.pooling import pooled
+from synthstream.fit.population import Population
 from synthstream.kernel.choosing import GRID, distances, l1_scores
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
@@ -193,6 +194,30 @@ def test_distances_are_exact_and_move_by_one_grid_step_for_each_event() -> None:
             assert np.abs(l1_scores(ALL, other, guess, bias=bias) - scores).max() <= GRID
     wild = distances(ALL, np.full(WORKLOAD.cells, 2**62), np.full(WORKLOAD.cells, -1e300))
     assert np.all(wild > 0)
+
+
+@pytest.mark.parametrize(("edition", "chosen"), [(5, (2, 3)), (6, (0, 1))])
+def test_a_large_table_that_holds_much_is_chosen(edition: Edition, chosen: tuple[int, int]) -> None:
+    """A column and a function of it have 1,200 cells, in most of which hardly an event is expected."""
+    workload = Workload.all_up_to(2, sizes=(40, 30, 3, 3))
+    rng, shares = np.random.default_rng(0), 1 / np.arange(1, 41)
+    codes = rng.choice(40, size=(6_000, 2), p=shares / shares.sum()).astype(np.int32)
+    small = rng.integers(0, 3, (6_000, 2))
+    small[:, 1] = np.where(rng.random(6_000) < 0.1, small[:, 0], small[:, 1])
+    rows = np.column_stack([codes[:, 0], codes[:, 0] * 3 // 4, small]).astype(np.int32)
+    guess = np.column_stack([codes[:, 1], rows[:, 1:2], rng.permutation(small[:, 0]), small[:, 1]]).astype(np.int32)
+    m = Epochs(workload=workload, budget=Budget(epsilon=0.1, delta=0.0), horizon=1, picks=1, edition=edition)
+    plan = Ahead(workload=workload, rows=Population.of(workload, guess))
+    _, measured = m.step(m.init(), workload.count(rows), ExactGate(), plan)
+    assert [marginal for marginal in measured.workload.marginals if len(marginal) == 2] == [chosen]
+
+
+def test_noise_adds_all_of_it_or_what_just_stands_out_of_it() -> None:
+    guess, noise = np.zeros(WORKLOAD.cells), np.full(7, 3.0)
+    assert ALL.expected_distances(guess, noise).tolist() == [3, *[6] * 3, *[12] * 3]
+    # Spread evenly, the squares add up to half a standard deviation of those of Laplace noise, taken as normal.
+    even = ALL.expected_distances(guess, noise, shrunk=True) / ALL.lengths
+    assert even**2 * ALL.lengths == pytest.approx(np.sqrt(2 * ALL.lengths) * (2 * 3.0**2) / 2)
 
 
 BAD = [({"picks": 0}, "picks"), ({"growth": 1.0}, "growth"), ({"total": 0}, "total")]

@@ -247,7 +247,7 @@ class Epochs(TableMechanism):
         candidates = Candidates.of_tables(self.workload, larger)
         guessed = guess(max(events, 1.0))
         noise = np.sqrt(self.variance(0)[larger] / 2)  # mean size of one draw of Laplace noise
-        bias = candidates.expected_distances(guessed, noise, limited=self.edition > 5)
+        bias = candidates.expected_distances(guessed, noise, shrunk=self.edition > 5)
         scores = l1_scores(candidates, exact, guessed, bias=bias)
         left, sensitivity = list(range(larger.size)), self.changed * GRID
         for _ in range(self.measured_larger):
