@@ -64,7 +64,7 @@ def test_codes_are_in_range_and_ticks_hold_all_rows(name: str) -> None:
     assert len(found.ends) / 2 < len(found.codes) / found.expected < len(found.ends) * 2
 
 
-@pytest.mark.parametrize("name", ["switch", "seasonal", "associations", "dependent", "flags", "wide-groups"])
+@pytest.mark.parametrize("name", ["switch", "seasonal", "associations", "dependent", "flags", "lookup", "wide-groups"])
 def test_seeds_draw_other_rows_of_the_same_stream(name: str) -> None:
     one, again, other = STREAMS[name](1), STREAMS[name](1), STREAMS[name](2)
     assert np.array_equal(one.codes, again.codes)
@@ -73,7 +73,9 @@ def test_seeds_draw_other_rows_of_the_same_stream(name: str) -> None:
     assert distance(one, one.codes, other.codes, 1) < 0.04
 
 
-@pytest.mark.parametrize("name", ["adult-by-age", "adult-by-education-num", "switch", "seasonal", "earthquakes"])
+@pytest.mark.parametrize(
+    "name", ["adult-by-age", "adult-by-education-num", "switch", "seasonal", "earthquakes", "bursts"]
+)
 def test_drifting_streams_drift(name: str) -> None:
     first, *_, last = parts(stream(name), 4)
     assert distance(stream(name), first, last, 1) > 0.09
@@ -107,6 +109,27 @@ def test_columns_that_follow_others() -> None:
     flag = stream("flags").codes.astype(bool)
     assert flag.mean(axis=0).max() < 0.32
     assert flag[flag[:, 16], 4].mean() > 5 * flag[:, 4].mean()
+
+
+def test_a_code_decides_its_group_and_most_codes_are_rare() -> None:
+    code, group = stream("lookup").codes[:, :2].T
+    assert len(np.unique(code)) == len(np.unique(np.stack([code, group]), axis=1).T) == 250
+    assert len(np.unique(group)) == 180
+    assert np.median(np.bincount(code)) < 0.003 * len(code)
+
+
+def test_bursts_differ_and_a_value_comes_late() -> None:
+    found = stream("bursts")
+    sizes = np.diff([0, *found.ends])
+    assert np.sum(sizes == 5_000) == 8
+    assert np.mean(sizes == 0) > 0.1
+    assert np.median(sizes[sizes < 5_000]) <= 6
+    ticks = parts(found, 300)
+    bursting = [np.bincount(rows[:, 0]).argmax() for rows in ticks if len(rows) == 5_000]
+    assert bursting == list(range(8))
+    late = np.array([7 in rows[:, 3] for rows in ticks])
+    assert not late[:240].any()
+    assert np.mean(np.concatenate(ticks[240:])[:, 3] == 7) == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.parametrize("name", ["wide", "wide-independent", "wide-groups"])
