@@ -55,7 +55,7 @@ class Counts(Private):
     def at(cls, cells: IntArray, weights: IntArray | None = None) -> Self:
         """Counts of events that lie in cells, each of weight 1 or as given."""
         if weights is None:  # much faster: places need not be sorted along
-            return cls(*_runs(np.sort(cells).astype(np.int64, copy=False)))
+            return cls(*_counted(cells.astype(np.int64)))
         found, place = np.unique(cells, return_inverse=True)
         numbers = np.zeros(found.size, dtype=np.int64)
         np.add.at(numbers, place.reshape(-1), weights)
@@ -118,8 +118,23 @@ def _add(sums, cells, numbers, finer, limit):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def _runs(cells):  # type: ignore[no-untyped-def]
-    """Different cells of a sorted vector, and how often each is there."""
+def _counted(cells):  # type: ignore[no-untyped-def]
+    """Different cells of a vector, none below 0, in order, and how often each is there. The vector is used up."""
+    shift, highest = 0, 0
+    for cell in cells:
+        highest = max(highest, cell)
+    into, ends = np.empty_like(cells), np.empty(2048, dtype=np.int64)
+    while highest >> shift:  # sorted by eleven binary digits after the other, the lowest first
+        ends[:] = 0
+        for cell in cells:
+            ends[cell >> shift & 2047] += 1
+        ends[1:] = np.cumsum(ends)[:-1]
+        ends[0] = 0
+        for cell in cells:
+            digit = cell >> shift & 2047
+            into[ends[digit]] = cell
+            ends[digit] += 1
+        cells, into, shift = into, cells, shift + 11
     found, numbers = np.empty(cells.size, dtype=np.int64), np.empty(cells.size, dtype=np.int64)
     n = 0
     for i in range(cells.size):

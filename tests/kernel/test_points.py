@@ -480,3 +480,15 @@ def test_moved_from_compares_levels() -> None:
     none = replace(made, masses=made.masses * 0)
     assert none.moved_from(made) == pytest.approx(1)
     assert made.moved_from(none) == 0
+
+
+@pytest.mark.parametrize("highest", [0, 1, 2047, 2048, 2**22, 2**62])
+def test_cells_are_counted_in_order(highest: int) -> None:
+    rng = np.random.default_rng(highest)
+    for size in (0, 1, 500):
+        cells = rng.integers(0, highest, size, endpoint=True)
+        kept, (expected, numbers) = cells.copy(), np.unique(cells, return_counts=True)
+        found = Counts.at(cells)
+        assert found.cells.tolist() == expected.tolist()
+        assert found.numbers.tolist() == numbers.tolist()
+        assert np.array_equal(cells, kept)

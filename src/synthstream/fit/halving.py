@@ -174,6 +174,9 @@ def _halved(mass, n, width, ratios, told, out):  # type: ignore[no-untyped-def]
 def _placed(values, nodes, width, size, out):  # type: ignore[no-untyped-def]
     """Values of ``width`` nodes, or of one for all ``size``, in each subtree, to where they belong in their level."""
     for i in range(nodes.size):
-        begin = nodes[i] * size
-        for w in range(size):
-            out[begin + w] = values[w * nodes.size + i] if width == size else values[i]
+        own = out[nodes[i] * size : (nodes[i] + 1) * size]
+        if width == size:
+            for w in range(size):
+                own[w] = values[w * nodes.size + i]
+        else:
+            own[:] = values[i]

@@ -161,25 +161,26 @@ def _merged(spans: Sequence[Span], epochs: int) -> Sequence[Span]:
 
 def _read(level: int, spans: Sequence[Span]) -> IntArray:
     """Nodes of which any epoch read something, increasing."""
+    read = [span.readings[level].read()[0] for span in spans if level in span.readings]
+    whole = next((own for own in read if own.size == 2**level), None)
+    return _any(level, read) if whole is None else whole
+
+
+def _any(level: int, nodes: Sequence[IntArray]) -> IntArray:
+    """Nodes of a level that are in any of several vectors, increasing."""
     found = np.zeros(2**level, dtype=np.bool_)
-    for span in spans:
-        if level in span.readings:
-            own = span.readings[level].read()[0]
-            if own.size == found.size:
-                return own
-            found[own] = True
+    for own in nodes:
+        found[own] = True
     return np.flatnonzero(found)
 
 
 def _kept(read: Sequence[IntArray]) -> list[IntArray]:
     """By level, the nodes that are kept by epoch: those that were read, and all on the way to them."""
-    depth, found = len(read), list[IntArray]()
-    for level in reversed(range(depth)):
-        if level <= max(depth - _LAST, 0):
-            found.append(np.arange(2**level))
-        else:
-            found.append(np.union1d(read[level], found[-1] >> 1) if found else read[level])
-    return found[::-1]
+    found = [np.zeros(0, dtype=np.int64)]
+    for level in reversed(range(len(read))):
+        few = level > max(len(read) - _LAST, 0)
+        found.append(_any(level, [read[level], found[-1] >> 1]) if few else np.arange(2**level))
+    return found[:0:-1]
 
 
 class _Aside(NamedTuple):

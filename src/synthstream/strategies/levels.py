@@ -192,19 +192,21 @@ def standing_out(masses: Sequence[FloatArray], noise: FloatArray) -> FloatArray:
 @numba.njit(cache=True, nogil=True, error_model="numpy")
 def _parts(mass, factor, noise, block):  # type: ignore[no-untyped-def]
     """Sums of m / (m + noise) over so many nodes each, eight side by side: in the order of np.sum, without copies."""
-    out = np.zeros(max(mass.size // block, 1))
+    out, parts = np.zeros(max(mass.size // block, 1)), np.empty(min(block, mass.size))
     for k in range(out.size):
-        own, lanes = mass[k * block : (k + 1) * block], np.zeros(8)
+        own = mass[k * block : (k + 1) * block]
+        for i in range(own.size):
+            m = own[i] * factor
+            parts[i] = m / (m + noise)
         if own.size < 8:
-            for m in own:
-                out[k] += m * factor / (m * factor + noise)
+            for part in parts:
+                out[k] += part
             continue
+        a = b = c = d = e = f = g = h = 0.0
         for i in range(0, own.size, 8):
-            for j in range(8):
-                m = own[i + j] * factor
-                lanes[j] += m / (m + noise)
-        pairs = lanes[0::2] + lanes[1::2]
-        out[k] = (pairs[0] + pairs[1]) + (pairs[2] + pairs[3])
+            a, b, c, d = a + parts[i], b + parts[i + 1], c + parts[i + 2], d + parts[i + 3]
+            e, f, g, h = e + parts[i + 4], f + parts[i + 5], g + parts[i + 6], h + parts[i + 7]
+        out[k] = ((a + b) + (c + d)) + ((e + f) + (g + h))
     return out
 
 
