@@ -512,6 +512,9 @@ def test_places_are_drawn_by_period_and_by_value(driver: Any, grids: Path) -> No
     assert "difference" in numbers(driver, "places")[0]
     facts = (grids / "site/latest/facts.js").read_text()
     assert len(facts) < 12_000  # no name and no series of 1,024 cells
+    for asked in ("kind", "unknown"):  # by name; the first column stands in for one that does not exist
+        show(driver, root, column=asked)
+        assert driver.execute_script("return document.getElementById('column').value") == "0"
 
 
 def test_a_release_that_is_missing_is_told(driver: Any, folder: Path, tmp_path: Path) -> None:

@@ -378,7 +378,9 @@ const synthstream = (() => {
     const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
     option(byId("column"), known);
     const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "start" };
-    byId("column").value = asked.get("column") ?? start.column;
+    const named = known.find(([, name]) => name === asked.get("column"))?.[0];  // by hand one writes a name
+    byId("column").value = named ?? asked.get("column") ?? start.column;
+    if (byId("column").selectedIndex < 0) byId("column").value = start.column;
     const column = () => +byId("column").value, partners = () => {
       const kept = byId("with").value;
       option(byId("with"), [["", "no other"], ...known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0)
