@@ -196,7 +196,7 @@ const synthstream = (() => {
     });
     const high = drawn.flat().reduce((most, r) => Math.max(most, r.bar), 1), away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     if (grid) return beside(section, note, windows, (w, room) =>
       onGrid(room, drawn[windows.indexOf(w)], grid, shades([1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true), tooltip), name);
