@@ -51,8 +51,8 @@ class Located:
             error. Rows say nothing else: they lie flatter than events do while a stream is young.
 
         Raises:
-            SchemaError: a coordinate does not exist, a bound is no number, a lower one is not below its upper one, the box
-                lies outside of the place's bounds, or the condition cannot be read.
+            SchemaError: a coordinate does not exist, a bound is no number, a lower one is not below its upper one, the
+                box lies outside of the place's bounds, or the condition cannot be read.
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0}, where="mag > 3")``
         """
