@@ -49,6 +49,7 @@ _UNSAVED_CELLS = 4_000_000  # 64 MB
 
 # Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
 Elsewhere = Callable[[Sequence[Path]], CountsByTick]
+Fingerprints = Callable[[Sequence[Path]], Iterable[str]]
 
 _New = tuple[Path, str, str]  # a file that has not been counted, its item and fingerprint in the store
 
@@ -129,6 +130,7 @@ class Intake:
         open_tick: int,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
         elsewhere: Elsewhere | None = None,
+        fingerprints: Fingerprints | None = None,
         new_files: bool = False,
     ) -> int:
         source, log, config = files_of(self._config), self._config.log, self._config.source
@@ -142,7 +144,7 @@ class Intake:
         )
         if open_tick == 0 and not self._store.items(item_of("")):
             refuse_other_columns(source, named)
-        files = self._not_counted(source, named, progress)
+        files = self._not_counted(named, progress, fingerprints or partial(map, source.fingerprint))
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
                 new += self._counted_here(source, *group[0], open_tick)
@@ -182,15 +184,17 @@ class Intake:
         return len(group)
 
     def _not_counted(
-        self, source: FileSource, named: Mapping[Path, str], progress: Callable[[list[Path]], Iterable[Path]]
+        self,
+        named: Mapping[Path, str],
+        progress: Callable[[list[Path]], Iterable[Path]],
+        fingerprints: Fingerprints,
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
-        for path in progress(list(named)):
+        looked_at = [path for path in named if self._store.ingested(item_of(named[path])) != RETIRED]
+        found = iter(fingerprints(looked_at))
+        for path in progress(looked_at):
             item = item_of(named[path])
-            known = self._store.ingested(item)
-            if known == RETIRED:
-                continue
-            content = content_of(source, path, self._store.secret)
+            known, content = self._store.ingested(item), content_of(next(found), self._store.secret)
             if known is None:
                 yield path, item, content
             elif known != content:
