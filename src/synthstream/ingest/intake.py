@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,8 +49,19 @@ _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _UNSAVED_CELLS = 4_000_000  # 64 MB
 
 # Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
-Elsewhere = Callable[[Sequence[Path]], CountsByTick]
-Fingerprints = Callable[[Sequence[Path]], Iterable[str]]
+
+
+class Elsewhere(NamedTuple):
+    """What other machines do with files.
+
+    Args:
+        counts: exact counts of all rows in some files. Raises ``FilesLeftOut`` for those that cannot be counted.
+        fingerprints: those of files, in their order; left out: made here.
+    """
+
+    counts: Callable[[Sequence[Path]], CountsByTick]
+    fingerprints: Callable[[Sequence[Path]], Iterable[str]] | None = None
+
 
 _New = tuple[Path, str, str]  # a file that has not been counted, its item and fingerprint in the store
 
@@ -130,7 +142,6 @@ class Intake:
         open_tick: int,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
         elsewhere: Elsewhere | None = None,
-        fingerprints: Fingerprints | None = None,
         new_files: bool = False,
     ) -> int:
         source, log, config = files_of(self._config), self._config.log, self._config.source
@@ -144,7 +155,8 @@ class Intake:
         )
         if open_tick == 0 and not self._store.items(item_of("")):
             refuse_other_columns(source, named)
-        files = self._not_counted(named, progress, fingerprints or partial(map, source.fingerprint))
+        made = None if elsewhere is None else elsewhere.fingerprints
+        files = self._not_counted(named, progress, made or partial(map, source.fingerprint))
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
                 new += self._counted_here(source, *group[0], open_tick)
@@ -170,7 +182,7 @@ class Intake:
         counts: CountsByTick | None = None
         while group and counts is None:
             try:
-                counts = self._ours(elsewhere([path for path, _, _ in group]))
+                counts = self._ours(elsewhere.counts([path for path, _, _ in group]))
             except FilesLeftOut as error:
                 self.findings |= error.findings
                 group, before = [one for one in group if one[0] not in error.findings], len(group)
@@ -187,7 +199,7 @@ class Intake:
         self,
         named: Mapping[Path, str],
         progress: Callable[[list[Path]], Iterable[Path]],
-        fingerprints: Fingerprints,
+        fingerprints: Callable[[Sequence[Path]], Iterable[str]],
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
         looked_at = [path for path in named if self._store.ingested(item_of(named[path])) != RETIRED]

@@ -11,6 +11,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
 from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut, SourceError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, columns_of, files_of
+from synthstream.ingest.intake import Elsewhere
 from synthstream.schema.coercion import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
 from synthstream.spark.tasks import (
@@ -174,4 +175,4 @@ def ingest(stream: Stream, spark: SparkSession | None = None, *, new_files: bool
                 raise SourceError(why)
             yield found[str(path)]["fingerprint"]
 
-    return stream.ingest(elsewhere=counted, fingerprints=fingerprints, new_files=new_files)
+    return stream.ingest(elsewhere=Elsewhere(counted, fingerprints), new_files=new_files)

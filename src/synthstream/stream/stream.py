@@ -18,7 +18,7 @@ from synthstream.environment import REAL, Env
 from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
 from synthstream.ingest.corrections import Corrections
 from synthstream.ingest.counting import CountsByTick, PrivateRows
-from synthstream.ingest.intake import Elsewhere, Fingerprints, Intake
+from synthstream.ingest.intake import Elsewhere, Intake
 from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies
@@ -198,7 +198,6 @@ class Stream:
         *,
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
         elsewhere: Elsewhere | None = None,
-        fingerprints: Fingerprints | None = None,
         new_files: bool = False,
     ) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
@@ -209,8 +208,7 @@ class Stream:
 
         Args:
             progress: wraps the loop over all files of the source, as a progress bar does.
-            elsewhere: counts files on other machines, and raises ``FilesLeftOut`` for some; committed in groups.
-            fingerprints: those of files, in their order, as other machines made them; left out: made here.
+            elsewhere: what other machines do; files are then committed in groups.
             new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
                 It covers what is new, and what is gone, now; what is moved there later is asked about again.
 
@@ -221,13 +219,7 @@ class Stream:
             SourceError, SchemaError: files or a log cannot be reached, or seem to be moved; a log is another.
         """
         self._finish_half_drawn()
-        return self._intake.ingest(
-            open_tick=self.closed,
-            progress=progress,
-            elsewhere=elsewhere,
-            fingerprints=fingerprints,
-            new_files=new_files,
-        )
+        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files)
 
     # -- releasing ----------------------------------------------------------------------------------------------
 
