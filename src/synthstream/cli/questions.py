@@ -1,4 +1,4 @@
-"""``synthstream table`` and ``synthstream series``: counts with their errors."""
+"""``synthstream table``, ``series`` and ``compare``: counts with their errors."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _Box = Annotated[
     list[str] | None,
     typer.Option(metavar="'NAME FROM TO'", help="All events in a box: 'lat 33 34', once for each coordinate."),
 ]
+_LINES = 30  # of a comparison, in a terminal
 _Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
 
 
@@ -48,16 +49,17 @@ def table_command(
 
     Example: synthstream table stream.toml zone hour --where "age >= 60"
 
-    In a box of a place: synthstream table stream.toml --box "lat 33 34" --box "lon -118 -117" --where "mag > 3"
+    In a box of a place, or of points: synthstream table stream.toml --box "lat 33 34" --box "lon -118 -117"
 
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
     from synthstream.publish.published import releases
+    from synthstream.release.points import PointRelease
 
     form = format_of(None, output, place=place)
     release = chosen(releases(place, simulate=simulate), at, between)
-    if box:
-        found = _boxed(release, columns or [], box, all_of(where))
+    if box or (isinstance(release, PointRelease) and not columns):
+        found = _boxed(release, columns or [], box or [], all_of(where))
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
     typer.echo(f"{release.name}: {release.about}", err=True)
@@ -87,8 +89,8 @@ def _boxed(release: Release, columns: list[str], box: list[str], where: str | No
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):
         raise SystemExit(fail("--where: a stream of points has no columns beside the box; leave it out."))
-    mass, stderr = release.mass(lower, upper)
-    return pl.DataFrame({"mass": [mass], "stderr": [stderr]})
+    measured, stderr = release.mass(lower, upper)
+    return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
 
 
 def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
@@ -133,6 +135,52 @@ def series_command(
     _give(series, output, form, csv=csv, stamped=not found.last.secure)
 
 
+def compare_command(
+    place: Place,
+    columns: Annotated[
+        list[str] | None, typer.Argument(help="Columns of the table to compare; none: every published table.")
+    ] = None,
+    now: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="The later dates, widened to whole ticks.")
+    ] = None,
+    then: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="The earlier dates, widened to whole ticks.")
+    ] = None,
+    csv: _Csv = False,
+    output: _Output = None,
+    simulate: Simulate = False,
+) -> None:
+    """What changed from some dates to later ones, cell by cell, beyond the noise or not. Free: any number of times.
+
+    `then` and `now` count the synthetic rows. `measured` is the difference of what passed the gate, `z` is how many of
+    its standard errors that is, and `beyond_noise` says whether z is beyond 3. What stands out most comes first.
+
+    Example: synthstream compare stream.toml zone --then 2014-01-01 2015-01-01 --now 2015-01-01 2016-01-01
+    """
+    from synthstream.publish.published import releases
+
+    form = format_of(None, output, place=place)
+    if now is None or then is None:
+        raise SystemExit(
+            fail("--then and --now: give both, as in --then 2014-01-01 2015-01-01 --now 2015-01-01 2016-01-01.")
+        )
+    found = releases(place, simulate=simulate)
+    later, earlier = found.between(*now), found.between(*then)
+    if earlier.tick >= later.tick:
+        raise SystemExit(fail("--then: must end before --now does; swap them."))
+    cells = later.compare(earlier, columns or None)
+    typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
+    beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
+    # Of Gaussian noise; the law of the noise is near to it, where it is a sum over many ticks.
+    typer.echo(
+        f"{beyond:,} of {known:,} measured cells beyond noise; {0.0027 * known:.2g} expected by chance.", err=True
+    )
+    if not csv and output is None and len(cells) > _LINES:
+        typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
+        cells = cells.head(_LINES)
+    _give(cells, output, form, csv=csv, stamped=not later.secure)
+
+
 def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, stamped: bool) -> None:
     import polars as pl
 
@@ -146,7 +194,7 @@ def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, sta
     dates = [name for name, kind in found.schema.items() if kind == pl.Datetime]
     if all((found[name].dt.time() == time()).all() for name in dates):
         found = found.with_columns(pl.col(dates).dt.date())
-    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1}
+    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
     # As wide as it is: a number that goes on in the next line would be another number.
     look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}
