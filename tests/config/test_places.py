@@ -63,7 +63,7 @@ def test_a_stream_that_runs_keeps_its_tables() -> None:
     assert before.schema.hash.startswith("4af28d44ce54")
     assert [len(tables(one)) for one in (before, config)] == [320, 300]
     assert before.begun_as({"edition": 4}) == before
-    assert config.begun_as({"edition": 5}) == config
+    assert config.begun_as({"edition": 5}).schema == config.schema
 
 
 def test_crossing_is_left_out_where_noise_would_drown_it() -> None:
