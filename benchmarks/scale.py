@@ -244,7 +244,7 @@ def lines(stream: str) -> Iterator[dict[str, Any]]:
 
 
 def fits() -> Iterator[dict[str, Any]]:
-    """Core-seconds for a release, against columns of eight values, cells and rows.
+    """Core-seconds for a release, and seconds for its fit, against columns of eight values, cells and rows.
 
     Rows are skewed, columns depend on each other. The second release has a tenth more rows than the first, and starts
     from its rows.
@@ -262,10 +262,11 @@ def fits() -> Iterator[dict[str, Any]]:
             counts = Counts.of(workload.count(rng.binomial(7, 0.1 + 0.8 * kind, (number, columns)).astype(np.int32)))
             start = time.process_time()
             state, measured, models = made.step(state, counts, SeededGate(tick), last, {})
-            drawn = time.process_time()
+            drawn, clock = time.process_time(), time.perf_counter()
             history.append(measured)
             last = made.fit(tick, history.__getitem__, last, models, seed=tick)
             facts |= {f"{when}_noise": round(drawn - start, 3), f"{when}_fit": round(time.process_time() - drawn, 2)}
+            facts[f"{when}_wall"] = round(time.perf_counter() - clock, 2)
         shape = {"columns": columns, "cells": workload.cells, "rows": rows}
         size = sum(array.nbytes for array in dict(state).values() if isinstance(array, np.ndarray))
         yield {"bench": "scale", "what": "release", **shape, **facts, "state_mb": round(size / 1e6, 1)}
