@@ -202,6 +202,7 @@ class PostgresConfig(Section):
         return f"postgres {self.table}"
 
     of_changes: ClassVar[bool] = False
+    format: ClassVar[str] = "rows"
 
 
 class KafkaConfig(Section):
@@ -229,13 +230,15 @@ class KafkaConfig(Section):
 
 
 class DeltaConfig(Section):
-    """A Delta table that rows are appended to.
+    """A Delta table.
 
     Args:
+        format: ``rows``: they are only added; ``changes``: versions also say which rows they change or take away.
         path: its folder, of this machine or of an object store (``s3://...``).
     """
 
     kind: Literal["delta"]
+    format: Literal["rows", "changes"] = "rows"
     path: Annotated[Place, BeforeValidator(_files)]
 
     @property
@@ -247,7 +250,10 @@ class DeltaConfig(Section):
     def within(self, base: Path) -> Self:
         return self if isinstance(self.path, ObjectPath) else super().within(base)
 
-    of_changes: ClassVar[bool] = False
+    @property
+    def of_changes(self) -> bool:
+        """Whether versions add rows and take them away."""
+        return self.format == "changes"
 
 
 FilesConfig = ParquetFiles | CsvFiles | JsonFiles
