@@ -94,6 +94,12 @@ class DeltaSource:
         known = self._list()
         self._table(known, known.newest)
 
+    def pattern(self) -> str:
+        """What paths of its files look like within its folder, for a shell; raises as :meth:`look` does."""
+        known = self._list()
+        partitions = self._meta(known, known.newest).get("partitionColumns") or ()
+        return "".join(f"{name}=*/" for name in partitions) + "*.parquet"
+
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         known = self._list()
         origin, instants = self._table(known, known.newest)
@@ -172,11 +178,7 @@ class DeltaSource:
 
     def _table(self, known: _Known, version: int) -> tuple[str, frozenset[str]]:
         """The origin of cursors of the table, and which columns are instants. Raises unless it can be read on."""
-        meta: dict[str, Any] = {}
-        for action in self._replayed(known, version, ("metaData", "protocol")):
-            if found := action.get("protocol"):
-                self._refuse_unknown(found)
-            meta = action.get("metaData") or meta
+        meta = self._meta(known, version)
         self._refuse_unsaid(meta)
         with self._told("its log does not say what columns it has"):
             fields = json.loads(meta["schemaString"])["fields"]
@@ -186,6 +188,15 @@ class DeltaSource:
         except SchemaError as error:
             raise SchemaError(f"{self.name}: {error}") from None
         return f"delta {meta.get('id')}", frozenset(name for name, kind in kinds.items() if kind == "timestamp")
+
+    def _meta(self, known: _Known, version: int) -> dict[str, Any]:
+        """What the table says of itself. Raises if only a later version of the protocol knows how to read it."""
+        meta: dict[str, Any] = {}
+        for action in self._replayed(known, version, ("metaData", "protocol")):
+            if found := action.get("protocol"):
+                self._refuse_unknown(found)
+            meta = action.get("metaData") or meta
+        return meta
 
     def _refuse_unsaid(self, meta: Mapping[str, Any], when: str = "") -> None:
         """Raise unless a table says what its writers keep to."""
