@@ -20,6 +20,7 @@ import pytest
 from synthstream import Stream, StreamConfig
 from synthstream.environment import Env
 from synthstream.errors import ConfigError, SourceError
+from synthstream.evaluate.look import look
 from synthstream.ingest.changes import Changes
 from synthstream.ingest.delta import DeltaSource
 from tests.services.feeds import TOML, Later, commit
@@ -233,6 +234,12 @@ def test_what_can_no_longer_be_told_is_refused(tmp_path: Path, case: str) -> Non
     with pytest.raises(SourceError, match=words) as error:
         changes_of(lake, after)
     assert ".parquet" not in str(error.value)
+
+
+def test_files_of_a_table_of_changes_are_looked_at_as_rows(tmp_path: Path) -> None:
+    put(lake := tmp_path / "lake", [1, 2])
+    looked = look(configured(tmp_path), list(lake.glob("*.parquet")))
+    assert (looked.rows.count, looked.refused) == (2, {})
 
 
 def test_changes_need_an_op_column_and_stand_in_the_settings_for_readers(tmp_path: Path) -> None:

@@ -147,6 +147,8 @@ def look(
         ConfigError: the stream has no files of its own, and none is named.
         SourceError: the system cannot read a file.
     """
+    if config.log is not None and config.log.of_changes:
+        config = replace(config, op=None)  # what somebody has are files of the table, which say nothing of changes
     found, read = Rows(), list[Path]()
     refused, encodings = dict[Path, tuple[str, str]](), dict[Path, str]()
     new, known = (list(paths), 0) if paths else _not_counted(config)
