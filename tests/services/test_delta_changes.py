@@ -19,10 +19,12 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.environment import Env
-from synthstream.errors import ConfigError, SourceError
+from synthstream.errors import ConfigError, RecoveryRefused, SourceError, StateRolledBack
 from synthstream.evaluate.look import look
 from synthstream.ingest.changes import Changes
 from synthstream.ingest.delta import DeltaSource
+from synthstream.stream.recovery import adopt
+from synthstream.stream.succession import succeed
 from tests.services.feeds import TOML, Later, commit
 from tests.support.environments import Interrupting, When
 from tests.support.gates import ExactGate
@@ -37,11 +39,15 @@ def put(lake: Path, cells: list[Any], seen: datetime | None = None, **more: Any)
     deltalake.write_deltalake(str(lake), rows, mode="append", configuration=TOLD, **more)
 
 
+START = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
+SOURCE = 'kind = "delta"\nformat = "changes"\npath = "lake"'
+TEXT = 'op = "op"\n' + TOML.replace("start = 2026-01-01", f"start = {START}").format(
+    unit='"event"', most=9, horizon=30, source=SOURCE
+)
+
+
 def configured(folder: Path, unit: str = '"event"') -> StreamConfig:
-    source = 'kind = "delta"\nformat = "changes"\npath = "lake"'
-    text = 'op = "op"\n' + TOML.format(unit=unit, most=9, horizon=30, source=source)
-    start = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
-    return StreamConfig.from_toml(text.replace("start = 2026-01-01", f"start = {start}"), base=folder)
+    return StreamConfig.from_toml(TEXT.replace('unit = "event"', f"unit = {unit}"), base=folder)
 
 
 def counted(config: StreamConfig) -> Counter[str]:
@@ -236,6 +242,23 @@ def test_what_can_no_longer_be_told_is_refused(tmp_path: Path, case: str) -> Non
     assert ".parquet" not in str(error.value)
 
 
+def test_nothing_reads_changes_from_the_beginning_again(tmp_path: Path) -> None:
+    """A row that an update put there counted with the time of the update. From its own time it could count again."""
+    put(tmp_path / "lake", [1])
+    config = configured(tmp_path)
+    counted(config)
+    text = TEXT.replace("epsilon = 1.0", "epsilon = 0.5") + '[after]\nconfig = "stream.toml"\n'
+    (tmp_path / "stream.toml").write_text(TEXT)
+    new = StreamConfig.from_toml(text, base=tmp_path)
+    with pytest.raises(ConfigError, match="leave --read-again out"):
+        succeed(config, new, read_again=True, gates=lambda tick: ExactGate(), env=Later())
+    shutil.rmtree(config.state)
+    with pytest.raises(StateRolledBack, match="A backup that is as new as the releases can go on"):
+        Stream(config)
+    with pytest.raises(RecoveryRefused, match="delta lake: rows that were changed counted with the time of the change"):
+        adopt(config, gates=lambda tick: ExactGate(), env=Later())
+
+
 def test_files_of_a_table_of_changes_are_looked_at_as_rows(tmp_path: Path) -> None:
     put(lake := tmp_path / "lake", [1, 2])
     looked = look(configured(tmp_path), list(lake.glob("*.parquet")))
@@ -243,8 +266,7 @@ def test_files_of_a_table_of_changes_are_looked_at_as_rows(tmp_path: Path) -> No
 
 
 def test_changes_need_an_op_column_and_stand_in_the_settings_for_readers(tmp_path: Path) -> None:
-    source = 'kind = "delta"\nformat = "changes"\npath = "lake"'
-    text = TOML.format(unit='"event"', most=9, horizon=30, source=source)
+    text = TEXT.replace('op = "op"\n', "")
     with pytest.raises(ConfigError, match="op: changes of a table take rows away"):
         StreamConfig.from_toml(text, base=tmp_path)
     config = configured(tmp_path)

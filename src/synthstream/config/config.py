@@ -183,6 +183,11 @@ class StreamConfig:
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
 
+    @property
+    def keeps_times(self) -> bool:
+        """Whether rows that are read again have the time that they had: else nobody can tell which have counted."""
+        return self.clock.column is not None and not (self.log is not None and self.log.dated_once)
+
     @cached_property
     def own_hash(self) -> str:
         """SHA-256 of the stream's name and its public settings, hexadecimal."""

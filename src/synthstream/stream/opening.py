@@ -176,7 +176,7 @@ def _if_lost(config: StreamConfig) -> str:
     """What to do if the state is nowhere any more."""
     if config.sink is None:
         return "If the state is lost, nothing is left to go on from: open a successor, with a budget of its own."
-    if config.privacy.unit.of_persons or config.clock.column is None:
+    if config.privacy.unit.of_persons or not config.keeps_times:
         return (
             "A backup that is as new as the releases can go on: put it back, and say `synthstream recover --adopt`. "
             "If there is none, open a successor with another 'name', 'state' and sink; it has a budget of its own."
