@@ -3,6 +3,7 @@
     python -m benchmarks.scale                  # evictions and ten million simulated rows
     python -m benchmarks.scale --fits           # core-seconds for counting, and for a release, against cells and rows
     python -m benchmarks.scale --wide           # all pairs of 100 columns against those that plan proposes
+    python -m benchmarks.scale --persons        # ten million persons in one tick
 
 Every run is a process of its own. "counted" is the time for rows alone, warm; "wall" is everything from the start of
 the process, with Java, and for Spark that was killed that of all three. Memory is the largest proportional share (Pss)
@@ -336,11 +337,48 @@ def _related(shape: str, number: int, columns: int) -> CodeArray:
     return np.asarray(codes[:, rng.permutation(columns)] if shape.startswith("scattered") else codes)
 
 
+_PERSONS = """
+name = "x"
+state = "state"
+privacy = { epsilon = 1.0, delta = 1e-9, unit = { person = "who", max_events = 20 } }
+clock = { column = "seen", start = 2026-01-01, every = "1d", until = 2026-01-02, horizon = 30 }
+source = { kind = "parquet", path = "rows-*.parquet" }
+sink = { kind = "parquet", path = "releases" }
+columns = [
+  { name = "a", type = "integer", min = 0, max = 7 },
+  { name = "b", type = "integer", min = 0, max = 7 },
+]
+"""
+
+
+def persons(number: int = 10_000_000, part: int = 500_000) -> Iterator[dict[str, Any]]:
+    """Core-seconds to count one event of each person and to close the tick, and the most memory meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, rng = Path(name), np.random.default_rng(0)
+        for first in range(0, number, part):
+            who = pl.Series("who", np.arange(first, first + part)).cast(pl.String) + "@example"
+            rows = pl.DataFrame({"a": rng.integers(0, 8, part), "b": rng.integers(0, 8, part), "who": who})
+            rows = rows.with_columns(seen=pl.lit(datetime(2026, 1, 1, 12)))
+            rows.write_parquet(folder / f"rows-{first:09}.parquet", row_group_size=100_000)
+        Path("/proc/self/clear_refs").write_text("5")  # what writing took does not count
+        start = time.process_time()
+        with Stream(StreamConfig.from_toml(_PERSONS, base=folder), gates=SeededGate, seed=1) as stream:
+            stream.ingest()
+            counted = time.process_time()
+            stream.release()
+        found = {"counted": round(counted - start), "closed": round(time.process_time() - counted)}
+        status = Path("/proc/self/status").read_text()
+        peak = int(status.partition("VmHWM:")[2].split()[0]) // 1024
+        disk = sum(path.stat().st_size for path in (folder / "state").iterdir()) // 1_000_000
+        yield {"bench": "scale", "what": "persons", "persons": number, **found, "mb_driver": peak, "disk_mb": disk}
+
+
 def main() -> None:
     """All lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fits", action="store_true", help="only what counting and a release cost")
     parser.add_argument("--wide", action="store_true", help="only what fewer pairs are worth")
+    parser.add_argument("--persons", action="store_true", help="only what ten million persons cost")
     for name in ("--folder", "--stream", "--engine", "--at"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -348,8 +386,8 @@ def main() -> None:
         one(Path(args.folder), args.stream, args.engine, args.at)
         return
     streams = [args.stream] if args.stream else ["evictions", "simulated"]
-    if args.fits or args.wide:
-        found = chain(counting(), fits()) if args.fits else wide()
+    if args.fits or args.wide or args.persons:
+        found = chain(counting(), fits()) if args.fits else wide() if args.wide else persons()
     else:
         found = chain.from_iterable(lines(stream) for stream in streams)
     for line in found:
