@@ -42,6 +42,8 @@ def settings_text(data: Mapping[str, Any], base: Path, *, before: str | None = N
         kept["source"] = {"kind": "csv", "path": "../no-source.csv", "multiline": True}
     elif data.get("source", {}).get("format") == "debezium":  # the chain says so
         kept["source"] = {"kind": "kafka", "topic": "no-source", "format": "debezium"}
+    elif data.get("source", {}).get("format") == "changes":
+        kept["source"] = {"kind": "delta", "path": "../no-source", "format": "changes"}
     # Files of regions stay with the publisher.
     kept["columns"] = [{k: v for k, v in one.items() if k not in ("regions", "region_key")} for one in data["columns"]]
     if data.get("constraints"):
