@@ -244,8 +244,7 @@ class Epochs(TableMechanism):
         larger = np.flatnonzero(self.order == 2)
         if not self.chooses:
             return larger
-        candidates = Candidates.of_tables(self.workload, larger)
-        guessed = guess(max(events, 1.0))
+        candidates, guessed = Candidates.of_tables(self.workload, larger), guess(max(events, 1.0))
         noise = np.sqrt(self.variance(0)[larger] / 2)  # mean size of one draw of Laplace noise
         bias = candidates.expected_distances(guessed, noise, shrunk=self.edition > 5)
         scores = l1_scores(candidates, exact, guessed, bias=bias)
