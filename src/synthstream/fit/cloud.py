@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.partition import Partition
+from synthstream.partition import Partition, sums
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
@@ -60,7 +60,7 @@ class Cloud:
         """
         if self.masses.min() >= 0:
             return self.masses
-        root, *levels = _sums(self.masses)
+        root, *levels = sums(self.masses)
         found = np.maximum(root, 0.0)
         for nodes in levels:
             own = nodes[0::2]
@@ -152,7 +152,7 @@ class Cloud:
 
     def levels(self) -> list[FloatArray]:
         """Masses over the nodes of every level, the root's first."""
-        return _sums(self.held)
+        return sums(self.held)
 
     def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
         """By level, the mass of each node without shrinkage, and its standard error; of at most so many levels.
@@ -161,7 +161,7 @@ class Cloud:
         """
         variance, found = np.array([self.total_variance]), list[tuple[FloatArray, FloatArray]]()
         errors = [*_by_level(self.plain_errors), np.zeros(self.plain.size)]
-        for mass, error in zip(_sums(self.plain)[:levels], errors, strict=False):
+        for mass, error in zip(sums(self.plain)[:levels], errors, strict=False):
             found.append((mass, np.sqrt(variance)))
             variance = np.repeat((variance + error) / 4, 2)
         return found
@@ -205,14 +205,6 @@ class Cloud:
             size = np.sqrt(2 / np.pi * error)
             moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
         return min(1.0, moved / total + self.partition.diameter(self.level) / 2)
-
-
-def _sums(masses: FloatArray) -> list[FloatArray]:
-    """Sums over the nodes of every level, the root's first."""
-    found = [masses]
-    while found[-1].size > 1:
-        found.append(found[-1][0::2] + found[-1][1::2])
-    return found[::-1]
 
 
 def _by_level(nodes: FloatArray) -> list[FloatArray]:
