@@ -196,8 +196,8 @@ def test_distances_are_exact_and_move_by_one_grid_step_for_each_event() -> None:
     assert np.all(wild > 0)
 
 
-@pytest.mark.parametrize(("edition", "chosen"), [(5, (2, 3)), (6, (0, 1))])
-def test_a_large_table_that_holds_much_is_chosen(edition: Edition, chosen: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("edition", "chosen"), [(5, False), (6, True)])
+def test_a_large_table_that_holds_much_is_chosen(edition: Edition, chosen: bool) -> None:
     """A column and a function of it have 1,200 cells, in most of which hardly an event is expected."""
     workload = Workload.all_up_to(2, sizes=(40, 30, 3, 3))
     rng, shares = np.random.default_rng(0), 1 / np.arange(1, 41)
@@ -206,10 +206,11 @@ def test_a_large_table_that_holds_much_is_chosen(edition: Edition, chosen: tuple
     small[:, 1] = np.where(rng.random(6_000) < 0.1, small[:, 0], small[:, 1])
     rows = np.column_stack([codes[:, 0], codes[:, 0] * 3 // 4, small]).astype(np.int32)
     guess = np.column_stack([codes[:, 1], rows[:, 1:2], rng.permutation(small[:, 0]), small[:, 1]]).astype(np.int32)
-    m = Epochs(workload=workload, budget=Budget(epsilon=0.1, delta=0.0), horizon=1, picks=1, edition=edition)
+    m = Epochs(workload=workload, budget=Budget(epsilon=0.2, delta=0.0), horizon=1, picks=2, edition=edition)
     plan = Ahead(workload=workload, rows=Population.of(workload, guess))
     _, measured = m.step(m.init(), workload.count(rows), ExactGate(), plan)
-    assert [marginal for marginal in measured.workload.marginals if len(marginal) == 2] == [chosen]
+    found = {marginal for marginal in measured.workload.marginals if len(marginal) == 2}
+    assert ((2, 3) in found, (0, 1) in found) == (True, chosen)
 
 
 def test_noise_adds_all_of_it_or_what_just_stands_out_of_it() -> None:

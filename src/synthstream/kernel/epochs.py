@@ -246,11 +246,13 @@ class Epochs(TableMechanism):
             return larger
         candidates, guessed = Candidates.of_tables(self.workload, larger), guess(max(events, 1.0))
         noise = np.sqrt(self.variance(0)[larger] / 2)  # mean size of one draw of Laplace noise
-        bias = candidates.expected_distances(guessed, noise, shrunk=self.edition > 5)
-        scores = l1_scores(candidates, exact, guessed, bias=bias)
+        # By turns: by one of them alone, large tables are chosen never, or small ones too seldom.
+        biases = [candidates.expected_distances(guessed, noise, shrunk=s) for s in sorted({False, self.edition > 5})]
+        scores = [l1_scores(candidates, exact, guessed, bias=bias) for bias in biases]
         left, sensitivity = list(range(larger.size)), self.changed * GRID
-        for _ in range(self.measured_larger):
-            del left[gate.choose(scores[left], sensitivity=sensitivity, epsilon=self.choice_epsilon)]
+        for turn in range(self.measured_larger):
+            by = scores[turn % len(scores)][left]
+            del left[gate.choose(by, sensitivity=sensitivity, epsilon=self.choice_epsilon)]
         return np.delete(larger, left)
 
     def described(
