@@ -31,7 +31,9 @@ from synthstream.kinds import SYNTHESIZERS
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
+from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.places import View
+from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
 
 
@@ -67,6 +69,7 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
     schema, kind = _schema(file, budget, problems), file.synthesizer.kind
+    region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
@@ -96,7 +99,7 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
         ),
         "clock": clock,
         "op": file.op,
-        "schema": replace(schema, in_order=constraints.in_order),
+        "schema": replace(schema, in_order=constraints.in_order, region=region),
         "workload": workload,
         "constraints": constraints,
         "synthesizer": file.synthesizer,
@@ -154,6 +157,14 @@ def _schema(file: File, budget: Budget | None, problems: Problems) -> Schema | N
         bad |= views is None
         columns += views or ()
     return None if bad else problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
+
+
+def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
+    """The part of the box that holds all points, if the stream is of points and names one."""
+    if schema is None or file.synthesizer.region is None or file.synthesizer.kind != "points":
+        return None
+    columns = [column for column in schema.columns if isinstance(column, Coordinate)]
+    return Domain.read(file.synthesizer.region, columns, base)
 
 
 def _views(file: File, i: int, before: Sequence[Column], budget: Budget) -> list[View]:

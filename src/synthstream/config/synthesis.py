@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from synthstream.config.keys import Section, Words
+from synthstream.config.keys import Name, Section, Words
 from synthstream.config.places import counted
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
@@ -70,6 +70,7 @@ class SynthesizerConfig(Section):
         population: synthetic rows at most, which stand for more events each where there are more; left out: a million
             (edition 1: no limit).
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
+        region: a GeoJSON file whose polygons hold all points; in settings for readers, what stands in it.
     """
 
     kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
@@ -88,6 +89,7 @@ class SynthesizerConfig(Section):
     score: Score = "corrected"
     depth: int | None = Field(default=None, ge=1, le=DEEPEST)
     schedule: Literal["adaptive", "fixed"] = "adaptive"
+    region: Name | None = None
 
     @property
     def refresh_growth(self) -> float:
@@ -119,9 +121,9 @@ class SynthesizerConfig(Section):
         return "refresh" if edition > 1 and larger and affordable else "always"
 
     def public(self) -> dict[str, Any]:
-        """All settings but which tables there are, under the names that the chains of streams begin with."""
+        """All settings but tables and region, under the names that the chains of streams begin with."""
         unsaid = {"population"} if self.population is None else set[str]()
-        settings = self.model_dump(exclude={"order", "near", "marginals", *unsaid})
+        settings = self.model_dump(exclude={"order", "near", "marginals", "region", *unsaid})
         return {STORED.get(key, key): value for key, value in settings.items()}
 
     def check(self, budget: Budget) -> None:

@@ -23,6 +23,7 @@ import numba
 import numpy as np
 
 from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
+from synthstream.partition import Region
 from synthstream.workload import FloatArray, IntArray
 
 # For a node without mass whose halves are not bounded by it: what was read is told in parts of its mass.
@@ -80,6 +81,7 @@ def masses(
     bounded: bool = True,
     caution: float = CAUTION,
     since: int = 0,
+    region: Region | None = None,
 ) -> Estimate:
     """Mass of every cell over all epochs.
 
@@ -93,6 +95,8 @@ def masses(
             errors hold also where nearly all of a node lies in one half; how far mass has moved is then not told.
         caution: a variance counts as real only beyond this number of standard deviations of its own noise.
         since: number of first epochs that inform the others, but whose own mass does not count; less than all.
+        region: the part of the box that holds all events. What lies outside of it is empty, whatever was read, and a
+            node that its border cuts is taken to be even in its part, where nothing else is known.
 
     Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
     """
@@ -105,9 +109,9 @@ def masses(
     ratios, work = list[FloatArray](), _Work(epochs, depth)
     for level in range(depth):
         above = ratios[level - dimension] if shrink and level >= dimension else np.zeros((len(spans), 1))
-        known = _gathered(level, spans)
+        known = _gathered(level, spans, region)
         if not (shrink or bounded):
-            mass[mass == 0] = _NEXT_TO_NONE
+            mass[(mass == 0) & (True if region is None else region.live(level))] = _NEXT_TO_NONE
         at = mass[:, known.nodes]
         how = _ratios(at, known, above[:, known.nodes >> dimension], caution) if shrink else _plain(at, known, bounded)
         # Nodes below are guessed from these ratios; how far mass has moved is told by those of the newest two epochs.
@@ -117,6 +121,8 @@ def masses(
         if known.nodes.size < 2**level:
             _guessed(mass, above, dimension, *how[2:], r, halves, error)
         _placed(mass, known.nodes, how.ratios, how.error, r, halves, error)
+        if region is not None:
+            _bordered(mass, region, level, known, above, dimension, how.slope, r, halves, error)
         if len(spans) > 1 and (shrink or bounded):
             moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ work.apart(r)) / last
         ratios = [*ratios, r if guides else np.empty((0, 0))]
@@ -180,6 +186,7 @@ class _Known(NamedTuple):
         differences: shape ``(epochs, read)``; 0 where nothing was read.
         variance: in the same shape; infinite there.
         share: of each epoch's events, how many its readings count; 0 if it has none, shape ``(epochs,)``.
+        lean: the ratios of nodes that lie evenly in the region, shape ``(read,)``; ``None`` if there is none.
     """
 
     nodes: IntArray
@@ -187,6 +194,7 @@ class _Known(NamedTuple):
     differences: FloatArray
     variance: FloatArray
     share: FloatArray
+    lean: FloatArray | None
 
 
 class _Halved(NamedTuple):
@@ -208,12 +216,16 @@ class _Halved(NamedTuple):
     newest: float
 
 
-def _gathered(level: int, spans: Sequence[Span]) -> _Known:
+def _gathered(level: int, spans: Sequence[Span], region: Region | None) -> _Known:
     read = [span.readings.get(level) for span in spans]
     found = np.zeros(2**level, dtype=np.bool_)
     for reading in read:
         if reading is not None:
             found |= np.isfinite(reading.variance)
+    if region is not None:
+        known = ~region.live(level)
+        known[region.emptied(level)] = True
+        found &= ~known
     # All that no epoch read are alike. Two stand for them: sums over the epochs of one alone would be in another order.
     alike = np.flatnonzero(~found)[:2]
     found[alike] = True
@@ -224,15 +236,20 @@ def _gathered(level: int, spans: Sequence[Span]) -> _Known:
         if reading is not None:
             differences[e] = reading.differences[at]
             variance[e] = reading.variance if np.ndim(reading.variance) == 0 else np.asarray(reading.variance)[at]
+    lean = None
+    if region is not None:
+        lean, hidden = region.leaning(level, at), known[at]
+        differences[:, hidden], variance[:, hidden] = 0.0, np.inf
     pairs = zip(read, spans, strict=True)
     share = np.array([0.0 if reading is None else reading.events / max(span.events, 1e-9) for reading, span in pairs])
-    return _Known(at, unread, differences, variance, share)
+    return _Known(at, unread, differences, variance, share, lean)
 
 
 def _plain(mass: FloatArray, known: _Known, bounded: bool) -> _Halved:
     """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves."""
     d, unknown = known.differences, np.isinf(known.variance)
     r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
+    r = r if known.lean is None else np.where(unknown, known.lean, r)
     noise = sum(np.where(unknown, 0.0, known.variance))
     share = np.where(unknown, 0.0, np.minimum(known.share, 1.0)[:, None])
     unread = ((1 - share) * mass).sum(axis=0)
@@ -248,8 +265,8 @@ def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: flo
     variance = np.maximum(known.variance, 1e-9)
     counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
     y, noise = _observed(known.differences, variance, counted)
-    factor = slope(y, noise, ancestors)
-    guess = ancestors * factor
+    factor = slope(y if known.lean is None else y - known.lean, noise, ancestors)
+    guess = ancestors * factor if known.lean is None else ancestors * factor + known.lean
     x, left, newest = smoothed(y - guess, noise, caution)
     r, error = _blended(y, x + guess, mass, counted, variance, left, newest)
     own = known.unread
@@ -332,3 +349,31 @@ def _placed(mass, at, ratios, errors, r, halves, error):  # type: ignore[no-unty
             halves[to, 2 * i + 1] = (halves[to, 2 * i + 1] if again else 0.0) + (m - half)
             if e >= kept:
                 r[e - kept, i] = x
+
+
+def _bordered(
+    mass: FloatArray,
+    region: Region,
+    level: int,
+    known: _Known,
+    above: FloatArray,
+    dimension: int,
+    slope: float,
+    r: FloatArray,
+    halves: FloatArray,
+    error: FloatArray,
+) -> None:
+    """Divides the nodes that the border of the region cuts: by what everybody knows, where nothing was read.
+
+    In ``r`` is left how far their ratios are from those of an even spread in the region, for nodes below to follow.
+    """
+    cut, lean = region.cut[level], region.ratios[level]
+    emptied = np.abs(lean) == 1
+    own = emptied | ~np.isin(cut, known.nodes)
+    at, even = cut[own], lean[own]
+    trend = slope * above[:, at >> dimension] if slope > 0 else np.zeros((len(mass), at.size))
+    guess = np.clip(even + trend, -1.0, 1.0)
+    guess[:, emptied[own]] = even[emptied[own]]
+    errors = np.where(emptied[own], 0.0, error[at])
+    _placed(mass, at, guess, errors, r, halves, error)
+    r[:, cut] -= lean

@@ -22,7 +22,7 @@ from synthstream.privacy import WIDER, Claim, least_of
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
 from synthstream.strategies.variances import variance_of
-from synthstream.workload import IntArray
+from synthstream.workload import FloatArray, IntArray
 
 # Where each node is planned by itself, so many more levels may be measured: mass that lies close together bears them.
 _DEEPER = 2
@@ -287,23 +287,28 @@ class Points(Mechanism):
         return tuple(blocks)
 
     def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
-        """Readings at the end of an epoch, level by level: each is planned from those above it."""
+        """Readings at the end of an epoch, level by level: each is planned from those above it.
+
+        Nothing lies below what is not worth a reading, unless public facts tell how it is divided.
+        """
         room, blocks, whole = np.array([left]), list[Block](), self.scale(self.parts[1])
+        above = list[FloatArray]()
         for level, exact in enumerate(differences(cells, depth)):
-            above = [block.values for block in blocks]
-            units = checked_nodes(self.schedule.nodes(events, above, room.copy(), depth, whole), room)
+            units = checked_nodes(self.schedule.nodes(events, list(above), room.copy(), depth, whole), room)
             measured = np.flatnonzero(units)
-            if not measured.size:
+            if not measured.size and not self.schedule.known(level):
                 break
+            values, variance = np.zeros(units.size), np.full(units.size, np.inf)
+            above.append(values)
+            room = np.repeat(room - units, 2)
+            if not measured.size:
+                continue
             parts, kind = np.unique(units[measured], return_inverse=True)
             scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
             exact = exact[measured]
-            noisy = gate.noisy(exact, noise=self.noise, scale=scale)
-            values, variance = np.zeros(units.size), np.full(units.size, np.inf)
-            values[measured] = noisy
+            values[measured] = gate.noisy(exact, noise=self.noise, scale=scale)
             variance[measured] = np.array([self.variance(part) for part in parts.tolist()])[kind]
             blocks.append(Block(level=level, values=values, variance=variance))
-            room = np.repeat(room - units, 2)
         return tuple(blocks)
 
 

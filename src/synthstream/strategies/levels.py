@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from synthstream.kinds import NEWEST, Edition
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Shape
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Region, Shape
 from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
@@ -48,11 +48,13 @@ class Schedule:
     Args:
         dimension: number of coordinates.
         edition: a stream keeps the one that it began with.
+        region: the part of the box that holds all events. Where it leaves half of a node empty, nothing is to be read.
     """
 
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
     edition: Edition = NEWEST
+    region: Region | None = None
 
     @property
     def by_node(self) -> bool:
@@ -75,9 +77,14 @@ class Schedule:
             return [2**i for i in range(1, depth + 1)]
         return list(range(2, _MOST_STEPS + 1))
 
+    def known(self, level: int) -> bool:
+        """Whether of some nodes of a level one half is publicly known to be empty."""
+        return self.region is not None and self.region.emptied(level).size > 0
+
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
-        new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
+        new: list[Any] = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
+        new += [] if self.region is None else [self.region.name]
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
@@ -129,8 +136,13 @@ class Schedule:
         it: the square root of how the sum of the widths of all nodes grows.
         """
         mass = np.array([max(events, 0.0)])
-        for values in above:
-            mass = _divided(mass, values)
+        for level, values in enumerate(above):
+            halves = _divided(mass, values)
+            if self.region is not None:
+                empty = self.region.emptied(level)
+                both = np.stack([2 * empty, 2 * empty + 1])
+                halves[both] = self.region.divided(mass, level)[both]
+            mass = halves
         worth = mass * left / (WHOLE * _WORTH * scale)
         bears = np.flatnonzero(worth > 1)
         worth, left, levels = worth[bears], left[bears], np.ones(bears.size)
@@ -142,6 +154,8 @@ class Schedule:
         # Few different numbers: three binary digits each.
         units, found = _rounded(parts), np.zeros(mass.size, dtype=np.int64)
         found[bears] = np.where(units >= LEAST, np.minimum(units, left), 0)
+        if self.region is not None:
+            found[self.region.emptied(len(above))] = 0
         return found
 
     def _falling(self, depth: int) -> FloatArray:

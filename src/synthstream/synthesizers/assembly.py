@@ -128,7 +128,9 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     """The mechanism and the fit of a points stream."""
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
-    partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
+    region = None if config.schema.region is None else config.schema.region.nodes
+    depth = sum(column.bits for column in coordinates)
+    partition = Partition(dimension=len(coordinates), depth=depth, region=region)
     if config.synthesizer.kind == "hypercube":
         return FromSparseCounts(mechanism=_literal(config, partition))
     if config.synthesizer.schedule == "fixed" and not budget.pure:
@@ -139,7 +141,9 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
-        schedule=Schedule(dimension=len(coordinates), kind=config.synthesizer.schedule, edition=config.edition),
+        schedule=Schedule(
+            dimension=len(coordinates), kind=config.synthesizer.schedule, edition=config.edition, region=region
+        ),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -83,15 +84,15 @@ def _fitted(
     by_node = mechanism.schedule.by_node
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
     depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
-    dimension = mechanism.partition.dimension
+    where: dict[str, Any] = {"dimension": mechanism.partition.dimension, "region": mechanism.partition.region}
     own = spans[since:]
-    plain = masses(own, depth=depth, dimension=dimension, shrink=False, bounded=False)
+    plain = masses(own, depth=depth, **where, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
     caution = 0.0 if by_node else CAUTION
     if isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed":  # as it was proved
-        fitted = masses(own, depth=depth, dimension=dimension, shrink=False)
+        fitted = masses(own, depth=depth, **where, shrink=False)
     else:
-        fitted = masses(spans, depth=depth, dimension=dimension, caution=caution, since=since)
+        fitted = masses(spans, depth=depth, **where, caution=caution, since=since)
     found = float(fitted.masses.sum())
     scale = max(events, 0.0) / found if found > 0 else 0.0
     return Cloud(
