@@ -30,6 +30,7 @@ from synthstream.config.synthesis import STORED, SynthesizerConfig, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
+from synthstream.schema.districts import Districts
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -117,7 +118,9 @@ class StreamConfig:
             problems.raise_if_any()
             before = made.after.config.settings
         region = None if made.schema.region is None else made.schema.region.text
-        return replace(made, settings=settings_text(data, folder, before=before, region=region))
+        regions = {c.finest.place: c.text for c in made.schema.columns if isinstance(c, Districts)}
+        settings = settings_text(data, folder, before=before, region=region, regions=regions)
+        return replace(made, settings=settings)
 
     @classmethod
     def of(

@@ -19,7 +19,7 @@ from synthstream.report.charts import SHADES, Table, region_map
 from synthstream.report.distributions import ColumnCounts, labels_of
 from synthstream.report.scales import number, short
 from synthstream.schema.columns import Category, Column
-from synthstream.schema.polygons import features_of, name_of, rings_of
+from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
 from synthstream.workload import FloatArray
 
 # Width of a drawing in its own units, or height if that is more; points that fall on one place are one.
@@ -57,10 +57,9 @@ def regions_of(config: StreamConfig, column: Column) -> Regions | None:
         if value in column.values:
             found.setdefault(column.values.index(value), []).extend(rings_of(feature, where))
     if not found:
-        known = sorted({name for feature in features for name in feature.get("properties") or {}})
         raise ConfigError(
             f"{where}: no feature has one of the column's values as its property {key!r}. Set region_key to the "
-            f"property that names them; there are {', '.join(map(repr, known)) or 'none'}"
+            f"property that names them; there are {properties_of(features)}"
         )
     return _drawn(found)
 

@@ -71,6 +71,11 @@ def name_of(feature: dict[str, Any], key: str) -> str | None:
     return None if value is None else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+def properties_of(features: Sequence[dict[str, Any]]) -> str:
+    """The properties that any of them has, for messages."""
+    return ", ".join(map(repr, sorted({name for one in features for name in one.get("properties") or {}}))) or "none"
+
+
 def rings_of(feature: dict[str, Any], where: str) -> Rings:
     """Rings of each polygon of a feature. Raises ``ConfigError`` unless it has polygons of degrees."""
     found: Any = feature.get("geometry")
@@ -112,6 +117,12 @@ def shape_of(rings: Rings, where: str) -> Any:
     return shape
 
 
+def union_of(rings: Rings) -> Any:
+    """What any of some polygons holds: those that touch each other are joined."""
+    shapely = geometry()
+    return shapely.union_all([shapely.Polygon(part[0], part[1:]) for part in rings])
+
+
 def written(features: Sequence[tuple[dict[str, str], Rings]], where: str) -> str:
     """GeoJSON of polygons and properties, the same for the same corners. ``ConfigError`` if these are too many."""
     corners = sum(len(ring) for _, rings in features for part in rings for ring in part)
@@ -132,13 +143,12 @@ def written(features: Sequence[tuple[dict[str, str], Rings]], where: str) -> str
     return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
 
 
-def in_order(names: Sequence[str], where: str) -> tuple[int, int]:
-    """Positions of longitude and latitude among two names. Raises ``ConfigError`` unless they tell."""
+def in_order(names: Sequence[str], where: str, fix: str) -> tuple[int, int]:
+    """Positions of longitude and latitude among two names. Raises ``ConfigError``, with a fix, unless they tell."""
     found = coordinates_of(names)
     if len(names) != 2 or len(found) != 1:
         raise ConfigError(
             f"{where}: polygons have a longitude and a latitude. There must be two columns, whose names say which is "
-            f"which, as in lat and lon; found {', '.join(map(repr, names))}. A column of another name is read by "
-            'name = "lat", from = "its name"'
+            f"which, as in lat and lon; found {', '.join(map(repr, names))}. {fix}"
         )
     return names.index(found[0][2]), names.index(found[0][1])

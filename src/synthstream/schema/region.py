@@ -26,6 +26,7 @@ _SLIVER, _WHOLE = 1e-6, 1 - 1e-9
 _TRIES = 100
 # Rows of cells that are looked at together.
 _BLOCK = 512
+_RENAME = 'A column of another name is read by name = "lat", from = "its name"'
 
 
 class _Cut(NamedTuple):
@@ -73,7 +74,7 @@ class Domain:
             ConfigError: it cannot be read, a polygon is not valid, or the columns are no longitude and latitude.
         """
         where = "region" if said.lstrip().startswith("{") else f"region = {said!r}"
-        axes = in_order([column.name for column in columns], where)
+        axes = in_order([column.name for column in columns], where, _RENAME)
         rings = [rings_of(feature, where) for feature in features_of(base, said, where)]
         shape = geometry().union_all([shape_of(one, where) for one in rings])
         text = written([({}, one) for one in rings], where)

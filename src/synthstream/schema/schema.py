@@ -13,6 +13,7 @@ import polars as pl
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
+from synthstream.schema.districts import Districts
 from synthstream.schema.ordering import ordered
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
@@ -105,9 +106,15 @@ class Schema:
         cells = [column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)]
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
         cells = cells if self.region is None else self.region.placed(codes, cells, rng)
-        return pl.DataFrame(
-            [*cells, *(more for i, column in enumerate(self.columns) for more in column.further(codes[:, i]))]
-        )
+        return pl.DataFrame([*cells, *(more for i in range(len(self.columns)) for more in self._further(i, codes))])
+
+    def _further(self, i: int, codes: CodeArray) -> list[pl.Series]:
+        """See :meth:`Column.further`; where a place has districts, within the row's own."""
+        column, found = self.columns[i], self.columns[i].further(codes[:, i])
+        for d, other in enumerate(self.columns):
+            if found and isinstance(other, Districts) and other.finest.name == column.name:
+                return other.placed(codes[:, d], codes[:, i], found)
+        return found
 
     def to_json(self) -> str:
         """Canonical JSON."""
