@@ -568,7 +568,8 @@ def test_ctrl_c_at_any_moment_of_a_run(tmp_path: Path) -> None:
             process.send_signal(signal.SIGINT)
             errors = process.stderr.read().decode()
             status = process.wait()
-        assert status in (0, manners.STOPPED), errors
+        # A run that is over, and says nothing more, can still be hit while the interpreter takes itself down.
+        assert status in (0, manners.STOPPED) or (status, errors) == (-signal.SIGINT, ""), errors
         # Compiled code that calls Python prints what interrupts it before we hear of it: one line of ours, no other.
         assert "Traceback" not in _OF_COMPILED_CODE.sub("", errors), errors
         stopped += status == manners.STOPPED

@@ -50,6 +50,25 @@ def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "model_error" in say("table", folder, "ward", "x", "--model-error").stdout
 
 
+def test_what_changed(folder: Path) -> None:
+    first, second = ("2026-01-01", "2026-01-04"), ("2026-01-04", "2026-01-08")
+    found = say("compare", folder, "ward", "--then", *first, "--now", *second)
+    lines = [line.split()[1:-1] for line in found.stdout.splitlines() if line.startswith("| ")]
+    assert lines[0] == ["ward", "then", "now", "difference", "measured", "stderr", "z", "beyond_noise"]
+
+    def true(ward: str, since: str, until: str) -> int:
+        dates = pl.lit(since).str.to_datetime(), pl.lit(until).str.to_datetime()
+        kept = pl.col("when").is_between(*dates, closed="left") & (pl.col("ward") == ward)
+        return rows(400, 1).filter(kept).height
+
+    differences = {line[0]: float(line[4]) for line in lines[1:]}
+    assert differences["A"] == pytest.approx(true("A", *second) - true("A", *first), abs=1)
+    assert "ticks 0 to 2, beside events from 2026-01-04" in found.stderr
+    assert "expected by chance" in found.stderr
+    every = say("compare", folder, "--then", *first, "--now", *second)
+    assert (every.stdout.count("\n| "), "The first 30 of 36 cells" in every.stderr) == (31, True)
+
+
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
     lines = say("series", folder, "--every", "4d").stdout.splitlines()
     assert lines[1].split() == ["|", "start", "end", "measured", "stderr", "whole", "|"]
@@ -71,6 +90,12 @@ def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
         ("table", ["ward", "--where", "wart = 1"], "is not a column"),
         ("table", ["ward", "--at", "1", "--between", "2026-01-01", "2026-01-03"], "give one of them"),
         ("table", ["ward", "-o", "t.txt"], "must end in one of"),
+        ("compare", ["ward"], "give both"),
+        (
+            "compare",
+            ["ward", "--now", "2026-01-01", "2026-01-03", "--then", "2026-01-05", "2026-01-07"],
+            "must end before --now does",
+        ),
         ("series", ["Ward"], "Did you mean 'ward'"),
         ("series", ["ward", "--every", "1h"], "shorter than a tick"),
         ("series", ["ward", "--every", "month"], "use a number and"),

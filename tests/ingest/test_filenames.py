@@ -16,6 +16,7 @@ from synthstream.cli.app import app
 from synthstream.config.config import load
 from synthstream.errors import SourceError, StateError
 from synthstream.ingest.filenames import FileNames
+from synthstream.ingest.intake import Elsewhere
 from synthstream.schema.coercion import Frame
 from synthstream.state.store import Store
 from tests.support.environments import failing
@@ -187,11 +188,11 @@ def test_from_python_and_with_another_engine(tmp_path: Path) -> None:
         raise AssertionError("counted, though it was not said what the files are")
 
     with Stream(config, gates=exact) as stream:
-        for call in (stream.ingest, lambda: stream.ingest(elsewhere=elsewhere), lambda: list(stream.run())):  # type: ignore[arg-type]
+        for call in (stream.ingest, lambda: stream.ingest(elsewhere=Elsewhere(elsewhere)), lambda: list(stream.run())):  # type: ignore[arg-type]
             with pytest.raises(SourceError, match=r'moved = "old"'):
                 call()
         assert stream.closed == 2
-        found = stream.ingest(elsewhere=lambda paths: counting.count_all(frames(paths)), new_files=True)
+        found = stream.ingest(elsewhere=Elsewhere(lambda paths: counting.count_all(frames(paths))), new_files=True)
         assert (found, stream.ingest()) == (1, 0)
         last = list(stream.run())[-1]
     assert round(total(last)) == 100

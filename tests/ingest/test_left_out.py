@@ -19,6 +19,7 @@ from synthstream.cli.runtime import FOUND
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, FilesLeftOut, SourceError, StateMismatch
 from synthstream.ingest.draft import draft
+from synthstream.ingest.intake import Elsewhere
 from synthstream.stream.following import tell
 from tests.support.following import START, Hand
 from tests.support.gates import ExactGate
@@ -141,11 +142,11 @@ def test_an_engine_that_leaves_out_files_is_asked_again_for_the_others(tmp_path:
         raise FilesLeftOut({tmp_path / "another.parquet": "who asked for it?"})
 
     with opened(config) as stream:
-        assert stream.ingest(elsewhere=elsewhere) == 2
+        assert stream.ingest(elsewhere=Elsewhere(elsewhere)) == 2
         assert asked == [["rows-1", "rows-2", "rows-3"], ["rows-1", "rows-3"]]
         assert list(stream.findings) == [tmp_path / "rows-2.parquet"]
         with pytest.raises(FilesLeftOut, match="who asked"):
-            stream.ingest(elsewhere=helpless)
+            stream.ingest(elsewhere=Elsewhere(helpless))
         assert sum(1 for _ in stream.run()) == TICKS
         assert total(stream) == 60
 

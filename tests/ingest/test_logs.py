@@ -51,7 +51,7 @@ def test_files_are_as_ever(tmp_path: Path) -> None:
         ('kind = "parquet"', "source.path: this key is required"),
         (
             'kind = "kafka"\ntopic = "t"\npath = "x"',
-            'path: has no effect with kind = "kafka", whose keys are topic, format, conf',
+            'path: has no effect with kind = "kafka", whose keys are topic, format, encoding',
         ),
         ('kind = "csv"\npath = "x"\ntable = "t"', 'table: has no effect with kind = "csv"'),
         ('kind = "kafka"\ntopic = "a b"', "source.topic"),

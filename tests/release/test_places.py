@@ -159,6 +159,7 @@ def test_what_no_table_tells_is_null(release: TableRelease) -> None:
         ({"x": 9.0}, {"x": 12.0}, None, "x: the box lies outside of the place, which goes from 0 to 8"),
         ({}, {"y": -1.0}, None, "y: the box lies outside of the place"),
         ({"x": 3.0}, {"x": 2.0}, None, "its lower bound 3 is above its upper one 2"),
+        ({"x": 3.0}, {"x": 3.0}, None, "the box has no width: both bounds are 3"),
         ({"x": float("nan")}, {}, None, "a bound must be a number"),
         ({"x": 1.0}, {}, "kin = 'a'", "'kin' is not a column"),
     ],

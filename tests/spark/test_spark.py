@@ -26,8 +26,9 @@ from typer.testing import CliRunner
 
 from synthstream import Counting, CountsByTick, Stream, StreamConfig, releases
 from synthstream.config.config import load
-from synthstream.errors import BatchConflict, ConfigError, EngineError, FilesLeftOut, SchemaError
+from synthstream.errors import BatchConflict, ConfigError, EngineError, FilesLeftOut, SchemaError, SourceError
 from synthstream.ingest.counting import encode
+from synthstream.ingest.files import FileSource
 from synthstream.spark import attach, attaching, count, ingest, session
 from synthstream.spark import rows as spark_rows
 from synthstream.spark.counting import total_of
@@ -200,6 +201,23 @@ def test_files_give_the_same_releases_and_count_once_whichever_engine(
         assert ingest(stream) == 0
         assert "is not what it was" in stream.findings[tmp_path / "spark" / "rows-0.parquet"]
     assert published(tmp_path / "spark" / "releases") == expected
+
+
+@pytest.mark.slow
+def test_executors_make_the_fingerprints(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that Spark starts knows nothing of what is replaced here."""
+    files(tmp_path, count=2)
+    with opened(configured(tmp_path, "always")) as stream:
+        monkeypatch.setattr(FileSource, "fingerprint", None)
+        assert [ingest(stream, spark) for _ in range(2)] == [2, 0]
+        monkeypatch.undo()
+        assert stream.ingest() == 0
+        away = tmp_path / "rows-0.parquet"
+        monkeypatch.setattr(FileSource, "files", lambda _: [away])
+        away.unlink()
+        away.mkdir()
+        with pytest.raises(SourceError, match=r"rows-0\.parquet cannot be read"):
+            ingest(stream, spark, new_files=True)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 from synthstream import Counting, CountsByTick, Stream
 from synthstream.errors import CountsMismatch, SourceError
 from synthstream.ingest.files import FileSource
+from synthstream.ingest.intake import Elsewhere
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.streams import PERSONS, TICKS, configured, published, rows
 
@@ -48,13 +49,13 @@ def test_files_that_are_counted_elsewhere_count_once_and_all_or_none(tmp_path: P
 
     with opened(tmp_path) as stream:
         with pytest.raises(SourceError, match="down"):
-            stream.ingest(elsewhere=elsewhere)
-        assert [stream.ingest(elsewhere=elsewhere) for _ in range(2)] == [3, 0]
+            stream.ingest(elsewhere=Elsewhere(elsewhere))
+        assert [stream.ingest(elsewhere=Elsewhere(elsewhere)) for _ in range(2)] == [3, 0]
         assert (asked, stream.ingest()) == ([3, 3], 0)
     people = configured(tmp_path / "who", PERSONS)
     rows(5, 1).write_parquet(tmp_path / "who" / "rows-1.parquet")
     with Stream(people) as stream, pytest.raises(CountsMismatch, match="takes rows only"):
-        stream.ingest(elsewhere=elsewhere)
+        stream.ingest(elsewhere=Elsewhere(elsewhere))
 
 
 def test_a_file_is_the_sum_of_its_parts(tmp_path: Path) -> None:

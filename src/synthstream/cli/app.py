@@ -16,7 +16,7 @@ from synthstream.cli.draft import schema_init
 from synthstream.cli.maintenance import backup_command, recover_command, succeed_command, verify_command
 from synthstream.cli.plan import ledger_command, plan_command
 from synthstream.cli.publish import publish_command
-from synthstream.cli.questions import series_command, table_command
+from synthstream.cli.questions import compare_command, series_command, table_command
 from synthstream.cli.report import report_command
 from synthstream.cli.run import run_command
 from synthstream.cli.runtime import STOPPED, fail, ignored, mannered, stopped
@@ -33,6 +33,7 @@ COMMANDS = {
     "sample": sample_command,
     "table": table_command,
     "series": series_command,
+    "compare": compare_command,
     "report": report_command,
     "publish": publish_command,
     "describe": describe_command,

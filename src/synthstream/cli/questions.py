@@ -1,4 +1,4 @@
-"""``synthstream table`` and ``synthstream series``: counts with their errors."""
+"""``synthstream table``, ``series`` and ``compare``: counts with their errors."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _Box = Annotated[
     list[str] | None,
     typer.Option(metavar="'NAME FROM TO'", help="All events in a box: 'lat 33 34', once for each coordinate."),
 ]
+_LINES = 30  # of a comparison, in a terminal
 _Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
 
 
@@ -133,6 +134,52 @@ def series_command(
     _give(series, output, form, csv=csv, stamped=not found.last.secure)
 
 
+def compare_command(
+    place: Place,
+    columns: Annotated[
+        list[str] | None, typer.Argument(help="Columns of the table to compare; none: every published table.")
+    ] = None,
+    now: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="The later dates, widened to whole ticks.")
+    ] = None,
+    then: Annotated[
+        tuple[str, str] | None, typer.Option(metavar="FROM TO", help="The earlier dates, widened to whole ticks.")
+    ] = None,
+    csv: _Csv = False,
+    output: _Output = None,
+    simulate: Simulate = False,
+) -> None:
+    """What changed from some dates to later ones, cell by cell, beyond the noise or not. Free: any number of times.
+
+    `then` and `now` count the synthetic rows. `measured` is the difference of what passed the gate, `z` is how many of
+    its standard errors that is, and `beyond_noise` says whether z is beyond 3. What stands out most comes first.
+
+    Example: synthstream compare stream.toml zone --then 2014-01-01 2015-01-01 --now 2015-01-01 2016-01-01
+    """
+    from synthstream.publish.published import releases
+
+    form = format_of(None, output, place=place)
+    if now is None or then is None:
+        raise SystemExit(
+            fail("--then and --now: give both, as in --then 2014-01-01 2015-01-01 --now 2015-01-01 2016-01-01.")
+        )
+    found = releases(place, simulate=simulate)
+    later, earlier = found.between(*now), found.between(*then)
+    if earlier.tick >= later.tick:
+        raise SystemExit(fail("--then: must end before --now does; swap them."))
+    cells = later.compare(earlier, columns or None)
+    typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
+    beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
+    # Of Gaussian noise; the law of the noise is near to it, where it is a sum over many ticks.
+    typer.echo(
+        f"{beyond:,} of {known:,} measured cells beyond noise; {0.0027 * known:.2g} expected by chance.", err=True
+    )
+    if not csv and output is None and len(cells) > _LINES:
+        typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
+        cells = cells.head(_LINES)
+    _give(cells, output, form, csv=csv, stamped=not later.secure)
+
+
 def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, stamped: bool) -> None:
     import polars as pl
 
@@ -146,7 +193,7 @@ def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, sta
     dates = [name for name, kind in found.schema.items() if kind == pl.Datetime]
     if all((found[name].dt.time() == time()).all() for name in dates):
         found = found.with_columns(pl.col(dates).dt.date())
-    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1}
+    digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
     # As wide as it is: a number that goes on in the next line would be another number.
     look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}

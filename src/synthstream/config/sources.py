@@ -205,9 +205,10 @@ class PostgresConfig(Section):
 
 
 class KafkaConfig(Section):
-    """A topic of Kafka whose messages are JSON objects.
+    """A topic of Kafka.
 
     Args:
+        encoding: ``json``: messages are JSON objects; ``avro``: records in Avro, whose schemas a registry knows.
         format: ``json``: a message is a row; ``debezium``: it is a change of a table, of one row or of two.
         config_file: lines such as ``sasl.password=...`` for librdkafka; ``KAFKA_BOOTSTRAP_SERVERS`` adds the servers.
     """
@@ -215,6 +216,7 @@ class KafkaConfig(Section):
     kind: Literal["kafka"]
     topic: str = Field(pattern=r"^[\w.-]+$")
     format: Literal["json", "debezium"] = "json"
+    encoding: Literal["json", "avro"] = "json"
     config_file: Place | None = None
 
     @property

@@ -29,10 +29,10 @@ class Listed(NamedTuple):
     stands: Stands
 
 
-def content_of(source: FileSource, path: Path, secret: bytes) -> str:
-    """A keyed fingerprint of a file: tells equal from different, and nothing to who lacks the key."""
+def content_of(fingerprint: str, secret: bytes) -> str:
+    """A fingerprint of a file, keyed: tells equal from different, and nothing to who lacks the key."""
     mac = hmac.new(secret, digestmod=hashlib.sha256)
-    part = source.fingerprint(path).encode()
+    part = fingerprint.encode()
     mac.update(len(part).to_bytes(8, "big") + part)
     return mac.hexdigest()
 
@@ -106,7 +106,7 @@ class Corrections:
             return "new"
         if path is None:
             return "gone"
-        return "counted" if known == content_of(self._source, path, self._store.secret) else "changed"
+        return "counted" if known == content_of(self._source.fingerprint(path), self._store.secret) else "changed"
 
     def accept(self, file: str) -> bool:
         """Take a counted file as it is now, without counting it again. What was counted of it stays counted.
@@ -124,7 +124,7 @@ class Corrections:
         if stands == "retired":
             raise SourceError(f"{name} was retired, and never counts again.")
         if stands == "changed":
-            self._put(name, content_of(self._source, path, self._store.secret))
+            self._put(name, content_of(self._source.fingerprint(path), self._store.secret))
         return stands == "changed"
 
     def retire(self, file: str) -> bool:

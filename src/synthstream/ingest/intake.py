@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +49,19 @@ _FILES_AT_ONCE = 1000  # that are counted elsewhere
 _UNSAVED_CELLS = 4_000_000  # 64 MB
 
 # Counts the rows of some files on other machines; raises ``FilesLeftOut`` for those that it cannot count.
-Elsewhere = Callable[[Sequence[Path]], CountsByTick]
+
+
+class Elsewhere(NamedTuple):
+    """What other machines do with files.
+
+    Args:
+        counts: exact counts of all rows in some files. Raises ``FilesLeftOut`` for those that cannot be counted.
+        fingerprints: those of files, in their order; left out: made here.
+    """
+
+    counts: Callable[[Sequence[Path]], CountsByTick]
+    fingerprints: Callable[[Sequence[Path]], Iterable[str]] | None = None
+
 
 _New = tuple[Path, str, str]  # a file that has not been counted, its item and fingerprint in the store
 
@@ -142,7 +155,8 @@ class Intake:
         )
         if open_tick == 0 and not self._store.items(item_of("")):
             refuse_other_columns(source, named)
-        files = self._not_counted(source, named, progress)
+        made = None if elsewhere is None else elsewhere.fingerprints
+        files = self._not_counted(named, progress, made or partial(map, source.fingerprint))
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
                 new += self._counted_here(source, *group[0], open_tick)
@@ -168,7 +182,7 @@ class Intake:
         counts: CountsByTick | None = None
         while group and counts is None:
             try:
-                counts = self._ours(elsewhere([path for path, _, _ in group]))
+                counts = self._ours(elsewhere.counts([path for path, _, _ in group]))
             except FilesLeftOut as error:
                 self.findings |= error.findings
                 group, before = [one for one in group if one[0] not in error.findings], len(group)
@@ -182,15 +196,17 @@ class Intake:
         return len(group)
 
     def _not_counted(
-        self, source: FileSource, named: Mapping[Path, str], progress: Callable[[list[Path]], Iterable[Path]]
+        self,
+        named: Mapping[Path, str],
+        progress: Callable[[list[Path]], Iterable[Path]],
+        fingerprints: Callable[[Sequence[Path]], Iterable[str]],
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
-        for path in progress(list(named)):
+        looked_at = [path for path in named if self._store.ingested(item_of(named[path])) != RETIRED]
+        found = iter(fingerprints(looked_at))
+        for path in progress(looked_at):
             item = item_of(named[path])
-            known = self._store.ingested(item)
-            if known == RETIRED:
-                continue
-            content = content_of(source, path, self._store.secret)
+            known, content = self._store.ingested(item), content_of(next(found), self._store.secret)
             if known is None:
                 yield path, item, content
             elif known != content:

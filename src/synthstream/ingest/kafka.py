@@ -1,4 +1,4 @@
-"""A topic of Kafka as a log of JSON objects.
+"""A topic of Kafka as a log of JSON objects, or of records in Avro (``avro.py``).
 
 The offsets that were counted stand in the stream's own state, in the transaction of the counts. Nothing is ever
 committed to the broker, and there is no group: the one process that holds the state reads every partition, from the
@@ -6,7 +6,7 @@ offsets that it finds there. So nothing is rebalanced, nothing can be read by tw
 and counting only means to read again. Partitions that are added later are found at the next look, and read from their
 beginning.
 
-Every message is one row, whatever is in it: what is no JSON object, and what is deleted by key (a tombstone), is a row
+Every message is one row, whatever is in it: what cannot be read, and what is deleted by key (a tombstone), is a row
 in which every column is missing. Two messages of one content are two rows: Kafka cannot tell a producer's second try
 from a second event, unless the producer is idempotent. Of transactions, only what was committed is read.
 
@@ -32,6 +32,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 
 from synthstream.errors import SourceError
+from synthstream.ingest.avro import ADDRESS, PREFIX, AvroMessages
 from synthstream.ingest.changes import Cells, Changes
 from synthstream.ingest.cursors import cursor_of, origin_of, place_in
 from synthstream.ingest.lines import cell_of, object_of
@@ -80,6 +81,7 @@ class KafkaSource:
         columns: keys to read; others are never looked at.
         config_file: settings for librdkafka, one ``key=value`` a line.
         changes: how messages that are changes of a table become rows; left out: a message is a row.
+        avro: whether messages are in Avro, not in JSON.
         page_rows: how many messages are read at a time.
     """
 
@@ -90,11 +92,13 @@ class KafkaSource:
         columns: Sequence[str],
         config_file: Path | None = None,
         changes: Changes | None = None,
+        avro: bool = False,
         page_rows: int | None = None,
     ) -> None:
         self.name = f"kafka {topic}"
         self._topic, self._columns, self._config_file = topic, tuple(columns), config_file
-        self._page_rows, self._changes = page_rows or _PAGE_ROWS, changes
+        self._page_rows, self._changes, self._in_avro = page_rows or _PAGE_ROWS, changes, avro
+        self._avro: AvroMessages | None = None
         self._consumer: Consumer | None = None
         self._admin: AdminClient | None = None
         self._id = ""
@@ -117,7 +121,7 @@ class KafkaSource:
                 yield self._frame(messages), cursor_of(origin, {str(p): o for p, o in offsets.items()})
 
     def close(self) -> None:
-        consumer, self._consumer, self._admin = self._consumer, None, None
+        consumer, self._consumer, self._admin, self._avro = self._consumer, None, None, None
         if consumer is not None:
             with suppress(KafkaException, RuntimeError):
                 consumer.close()
@@ -126,7 +130,12 @@ class KafkaSource:
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
-            settings = self._settings()
+            found = self._settings()
+            registry = {key.removeprefix(PREFIX): found[key] for key in found if key.startswith(PREFIX)}
+            settings = {key: value for key, value in found.items() if not key.startswith(PREFIX)}
+            if self._in_avro:
+                self._avro = AvroMessages(self.name, registry)
+                self._avro.look(self._topic, *self._fields())
             self._refusals = set()
             try:
                 self._consumer = Consumer(settings | {"error_cb": self._refused}, logger=_SILENT)
@@ -135,6 +144,12 @@ class KafkaSource:
                 which = f'"{named[1]}" is no setting of librdkafka' if named else "a setting has a value that cannot be"
                 raise SourceError(f"{self.name}: {which}. Check {self._config_file or _SERVERS}.") from None
         return self._consumer
+
+    def _fields(self) -> tuple[list[str], str | None]:
+        """Fields that a schema must have, and the one that holds them."""
+        if self._changes is None:
+            return list(self._columns), None
+        return [name for name in self._columns if name != self._changes.op], "after"
 
     def _settings(self) -> dict[str, Any]:
         found = dict(_DEFAULTS)
@@ -154,6 +169,8 @@ class KafkaSource:
                     found[key] = value
         if servers := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
             found["bootstrap.servers"] = servers
+        if registry := os.environ.get(ADDRESS):
+            found[f"{PREFIX}url"] = registry
         if not found.get("bootstrap.servers"):
             raise SourceError(f"{self.name}: no server is named. Set {_SERVERS}.")
         return found | _OURS
@@ -175,7 +192,11 @@ class KafkaSource:
     def _topic_id(self) -> str:
         """Of a topic that is deleted and made again it is another one. Old brokers give none."""
         consumers_own = {*_OURS, *_DEFAULTS} - {"receive.message.max.bytes"}
-        settings = {key: value for key, value in self._settings().items() if key not in consumers_own}
+        settings = {
+            key: value
+            for key, value in self._settings().items()
+            if key not in consumers_own and not key.startswith(PREFIX)
+        }
         try:
             self._admin = self._admin or AdminClient(settings, logger=_SILENT)
             found = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=_SHORT)
@@ -256,7 +277,8 @@ class KafkaSource:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _frame(self, messages: Sequence[bytes | None]) -> pl.DataFrame:
-        rows: list[Cells] = [object_of(message) for message in messages]
+        read = object_of if self._avro is None else self._avro.object_of
+        rows: list[Cells] = [read(message) for message in messages]
         if self._changes is not None:
             pairs = zip(messages, rows, strict=True)
             rows = [row for message, found in pairs for row in self._changes.rows(message, found)]

@@ -30,7 +30,8 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
         from synthstream.ingest.kafka import KafkaSource
 
         changes = Changes(op=config.op, time=config.clock.column) if config.op is not None and log.of_changes else None
-        return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file, changes=changes)
+        avro = log.encoding == "avro"
+        return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file, changes=changes, avro=avro)
     except ImportError:
         raise ConfigError(
             f"source.kind = \"{log.kind}\" needs a library that is not installed: pip install 'synthstream[{log.kind}]'"

@@ -61,7 +61,8 @@ def compared(now: Tables, earlier: Tables, columns: Sequence[str] | str | None) 
     if columns is None:
         workload, new, old = now.workload, now.tables, earlier.tables
     else:
-        workload, new, old = now.marginal_of(columns), now.table(columns), earlier.table(columns)
+        new, old = now.table(columns), earlier.table(columns)
+        workload = now.marginal_of(columns)
     names = new.columns[: new.columns.index("count")]
     stderr = np.sqrt(_variances(now, earlier, workload))
     frame = new.select(

@@ -51,8 +51,8 @@ class Located:
             error. Rows say nothing else: they lie flatter than events do while a stream is young.
 
         Raises:
-            SchemaError: a coordinate does not exist, a bound is no number, a lower one is above its upper one, the box
-                lies outside of the place's bounds, or the condition cannot be read.
+            SchemaError: a coordinate does not exist, a bound is no number, a lower one is not below its upper one, the
+                box lies outside of the place's bounds, or the condition cannot be read.
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0}, where="mag > 3")``
         """
@@ -97,7 +97,7 @@ class _Grid(NamedTuple):
 def _check_inside(view: View, lower: Bounds, upper: Bounds) -> None:
     """Raise ``SchemaError`` if a box lies where no event of the place can: its answer would be 0, without an error."""
     for name, (start, end) in zip(view.coordinates, view.bounds, strict=True):
-        if lower.get(name, start) > end or upper.get(name, end) < start:
+        if lower.get(name, start) >= end or upper.get(name, end) <= start:
             raise SchemaError(f"mass: {name}: the box lies outside of the place, which goes from {start:g} to {end:g}")
 
 
@@ -126,6 +126,8 @@ def check_box(names: Sequence[str], lower: Bounds, upper: Bounds) -> None:
     for name in lower.keys() & upper.keys():
         if lower[name] > upper[name]:
             raise SchemaError(f"mass: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}")
+        if lower[name] == upper[name]:
+            raise SchemaError(f"mass: {name}: the box has no width: both bounds are {lower[name]:g}")
 
 
 def _answer(grids: Sequence[_Grid], low: FloatArray, high: FloatArray) -> dict[str, Any]:

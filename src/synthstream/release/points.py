@@ -167,7 +167,7 @@ class PointRelease(Release):
             lower, upper: by column, in its own units; a column that is left out is not bounded.
 
         Raises:
-            SchemaError: a column does not exist, or a bound is no number, or a lower one is above the upper one.
+            SchemaError: a column does not exist, or a bound is no number, or a lower one is not below the upper one.
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})``
         """

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
-from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut
+from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut, SourceError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, columns_of, files_of
+from synthstream.ingest.intake import Elsewhere
 from synthstream.schema.coercion import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
 from synthstream.spark.tasks import (
+    FINGERPRINTS,
     RESULT,
     TASK,
     Job,
@@ -21,6 +23,7 @@ from synthstream.spark.tasks import (
     count_rows,
     encode_rows,
     encoded,
+    fingerprint_files,
     merge,
     merged,
     rows_of,
@@ -150,9 +153,26 @@ def ingest(stream: Stream, spark: SparkSession | None = None, *, new_files: bool
                 left[path] = str(error)
         if left:
             raise FilesLeftOut(left)
+        return total_of(Counting(config), spread(tasks).mapInArrow(partial(count_files, job), RESULT))
+
+    def spread(tasks: Sequence[tuple[str, int]]) -> DataFrame:
         running = spark or session(f"synthstream {config.name}")
         most = 4 * running.sparkContext.defaultParallelism
-        frame = running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
-        return total_of(Counting(config), frame.mapInArrow(partial(count_files, job), RESULT))
+        return running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
 
-    return stream.ingest(elsewhere=counted, new_files=new_files)
+    def fingerprints(paths: Sequence[Path]) -> Iterator[str]:
+        from pyspark.errors import PySparkException
+
+        if not paths:
+            return
+        frame = spread([(str(path), 0) for path in paths]).mapInArrow(partial(fingerprint_files, job), FINGERPRINTS)
+        try:
+            found = {row["path"]: row for row in frame.toArrow().to_pylist()}
+        except PySparkException:
+            raise EngineError(_FAILED) from None
+        for path in paths:
+            if (why := found[str(path)]["error"]) is not None:
+                raise SourceError(why)
+            yield found[str(path)]["fingerprint"]
+
+    return stream.ingest(elsewhere=Elsewhere(counted, fingerprints), new_files=new_files)

@@ -28,6 +28,8 @@ RESULT = "counts binary, error string, left string"
 _ARROW = pa.schema([("counts", pa.binary()), ("error", pa.string()), ("left", pa.string())])
 # A task of files to read.
 TASK = "path string, part int"
+# What a task says of files: their fingerprints, or why there is none.
+FINGERPRINTS = "path string, fingerprint string, error string"
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -132,6 +134,25 @@ def count_files(job: Job, batches: Batches) -> Batches:
                     left[path] = str(error)
 
     return _answer(lambda: job.counting.count_all(frames()), left)
+
+
+def fingerprint_files(job: Job, batches: Batches) -> Batches:
+    """Fingerprints of files, as the driver would make them."""
+    job.check()
+    files = files_of(job.config)
+    if files is None:
+        raise ConfigError("the stream has no [source]")
+    for batch in batches:
+        paths, found, errors = batch["path"].to_pylist(), list[str | None](), list[str | None]()
+        for path in paths:
+            try:
+                found.append(files.fingerprint(place_of(path, Path)))
+                errors.append(None)
+            except SynthstreamError as error:
+                found.append(None)
+                errors.append(str(error))
+        columns = {"path": paths, "fingerprint": found, "error": errors}
+        yield pa.RecordBatch.from_pydict(columns, pa.schema([(name, pa.string()) for name in columns]))
 
 
 def merge(batches: Batches) -> Batches:

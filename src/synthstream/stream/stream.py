@@ -208,7 +208,7 @@ class Stream:
 
         Args:
             progress: wraps the loop over all files of the source, as a progress bar does.
-            elsewhere: counts files on other machines, and raises ``FilesLeftOut`` for some; committed in groups.
+            elsewhere: what other machines do; files are then committed in groups.
             new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
                 It covers what is new, and what is gone, now; what is moved there later is asked about again.
 

@@ -196,7 +196,7 @@ const synthstream = (() => {
     });
     const high = drawn.flat().reduce((most, r) => Math.max(most, r.bar), 1), away = all[0].filter((_, k) => !on(k)).map(r => r.value);
     table(section, differences(windows, drawn, r => ({ value: r.value })));
-    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
+    const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
     if (grid) return beside(section, note, windows, (w, room) =>
       onGrid(room, drawn[windows.indexOf(w)], grid, shades([1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true), tooltip), name);
@@ -378,7 +378,9 @@ const synthstream = (() => {
     const asked = new URLSearchParams(location.hash.slice(1)), last = at.at(-1);
     option(byId("column"), known);
     const start = { column: facts.map ? facts.map[0] : known[0][0], from: iso(at[0]), to: iso(last), every: "start" };
-    byId("column").value = asked.get("column") ?? start.column;
+    const named = known.find(([, name]) => name === asked.get("column"))?.[0];  // by hand one writes a name
+    byId("column").value = named ?? asked.get("column") ?? start.column;
+    if (byId("column").selectedIndex < 0) byId("column").value = start.column;
     const column = () => +byId("column").value, partners = () => {
       const kept = byId("with").value;
       option(byId("with"), [["", "no other"], ...known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0)

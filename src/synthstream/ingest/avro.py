@@ -1,0 +1,278 @@
+"""Messages in Avro, each behind the number by which a schema registry knows its schema (Confluent's wire format).
+
+A message becomes what an object of JSON becomes: names and texts, so that all that follows is the same. What cannot be
+read is a row in which every column is missing, as with JSON: a number that the registry does not know, a schema that is
+no record, content that is too short or too long for it. Nor is a schema read that contains itself, or has lists of what
+takes no byte: a short message of these nests deeper than a process can follow, or holds more values than memory.
+
+A registry that does not answer ends the run. Its numbers never change their meaning, so the next run reads the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
+
+import numpy as np
+from fastavro import parse_schema, schemaless_reader
+from fastavro.schema import expand_schema
+from typing_extensions import override
+
+from synthstream.errors import SourceError
+
+PREFIX = "schema.registry."  # of settings in the operator's file
+ADDRESS = "KAFKA_SCHEMA_REGISTRY_URL"
+
+_Value = Callable[[Any], Any]
+
+_PATIENCE = 10.0  # seconds for an answer
+_LARGEST = 2**24  # bytes of a message that is looked into
+_HEAD = 5  # bytes before the content: 0, and the schema's number
+_DIGITS = 64  # bytes of a decimal number that is read, and places behind its point
+_NOT_OURS = (401, 403, 407, 408, 429)  # answers that are about the one who asks, not about the schema
+_NOTHING: dict[str, Any] = {}
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+_BYTES = {"null": 0, "float": 4, "double": 8} | dict.fromkeys(("boolean", "int", "long", "bytes", "string", "enum"), 1)
+
+# Numbers that are moments, by their unit. Names with dots are those of Debezium and of Kafka Connect.
+_MOMENTS: dict[str, Callable[[int], timedelta]] = {
+    "timestamp-millis": lambda n: timedelta(milliseconds=n),
+    "timestamp-micros": lambda n: timedelta(microseconds=n),
+    "local-timestamp-millis": lambda n: timedelta(milliseconds=n),
+    "local-timestamp-micros": lambda n: timedelta(microseconds=n),
+    "io.debezium.time.Timestamp": lambda n: timedelta(milliseconds=n),
+    "io.debezium.time.MicroTimestamp": lambda n: timedelta(microseconds=n),
+    "io.debezium.time.NanoTimestamp": lambda n: timedelta(microseconds=n // 1000),
+}
+_WITHOUT_ZONE = ("local-", "io.debezium.")
+_DATES = ("date", "io.debezium.time.Date")
+
+
+class AvroMessages:
+    """Reads messages by their schemas, which it asks a registry for, once each.
+
+    Args:
+        name: of the source, in messages.
+        settings: ``url``; ``basic.auth.user.info``, as ``user:password``; ``ssl.ca.location``, a file of certificates.
+
+    Raises:
+        SourceError: a setting is missing, unknown, or cannot be.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, str]) -> None:
+        self._name, self._known = name, dict[int, _Record | None]()
+        for key in settings.keys() - {"url", "basic.auth.user.info", "ssl.ca.location"}:
+            raise SourceError(
+                f'{name}: "{PREFIX}{key}" is not read. Settings are url, basic.auth.user.info and ssl.ca.location'
+            )
+        url = urlsplit(settings.get("url", ""))
+        if url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc:
+            raise SourceError(
+                f"{name}: no schema registry is named. Set {ADDRESS}, as in {ADDRESS}=https://registry:8081, or "
+                f"{PREFIX}url in config_file; a user goes into {PREFIX}basic.auth.user.info"
+            )
+        self._url = url.geturl().rstrip("/")
+        try:
+            context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"))
+        except OSError:
+            raise SourceError(f"{name}: {PREFIX}ssl.ca.location: there are no certificates in this file") from None
+        self._opener = build_opener(_Straight(), HTTPSHandler(context=context))
+        self._opener.addheaders = [("Accept", "application/vnd.schemaregistry.v1+json"), ("User-Agent", "synthstream")]
+        if user := settings.get("basic.auth.user.info"):
+            self._opener.addheaders.append(("Authorization", f"Basic {base64.b64encode(user.encode()).decode()}"))
+
+    def look(self, topic: str, columns: Sequence[str], inside: str | None) -> None:
+        """Ask for the newest schema of a topic, if its subject has the usual name; the registry answers in any case.
+
+        Args:
+            topic: whose messages are read.
+            columns: fields that the schema must have.
+            inside: the field that holds them; left out: the record itself.
+
+        Raises:
+            SourceError: the registry does not answer; the schema cannot be read, or lacks a field.
+        """
+        told = self._asked(f"/subjects/{quote(f'{topic}-value', safe='')}/versions/latest?format=resolved")
+        if told is None:
+            return
+        record, subject = _record_of(told), f"{self._name}: the newest schema of {topic}-value"
+        if record is None:
+            raise SourceError(
+                f"{subject} cannot be read: it must be a record in Avro that does not contain itself, with no lists "
+                "of empty values, and its references resolved by the registry"
+            )
+        fields = record.fields if inside is None else record.within(inside)
+        for column in columns:
+            if fields is not None and column not in fields:
+                raise SourceError(f"{subject} has no field {column!r}; its fields are {sorted(fields)}")
+
+    def object_of(self, content: bytes | None) -> dict[str, Any]:
+        """Names and texts of a message; without any names if it cannot be read.
+
+        Raises:
+            SourceError: the registry does not answer.
+        """
+        if content is None or not _HEAD < len(content) <= _LARGEST or content[0] != 0:
+            return _NOTHING
+        number = int.from_bytes(content[1:_HEAD], "big")
+        if number not in self._known:
+            told = self._asked(f"/schemas/ids/{number}?format=resolved")
+            if told is None:  # not kept: a number that is unknown now may be given to a schema later
+                return _NOTHING
+            self._known[number] = _record_of(told)
+        record = self._known[number]
+        return _NOTHING if record is None else record.read(content[_HEAD:])
+
+    def _asked(self, path: str) -> Any:
+        """What the registry says; ``None`` if it knows nothing of it."""
+        try:
+            with self._opener.open(self._url + path, timeout=_PATIENCE) as answer:
+                return json.loads(answer.read())
+        except HTTPError as error:
+            if 400 <= error.code < 500 and error.code not in _NOT_OURS:
+                return None
+            refused = error.code in (401, 403)
+            what = "refused user or password" if refused else f"answers {error.code}"
+        except (OSError, HTTPException, ValueError):
+            what = "does not answer"
+        raise SourceError(
+            f"{self._name}: the schema registry {what}. Check {ADDRESS} and the {PREFIX} settings in config_file. What "
+            "was counted is committed; run again to go on."
+        )
+
+
+class _Straight(HTTPRedirectHandler):
+    """Follows to nowhere: the password is for this server alone."""
+
+    @override
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+class _Record:
+    """A schema that is a record."""
+
+    def __init__(self, schema: Any) -> None:
+        whole: Any = expand_schema(schema)
+        _least(whole)
+        self.fields = {field["name"]: field["type"] for field in whole["fields"]}
+        self._plain, self._value = parse_schema(_without_meaning(schema)), _value_of(whole)
+
+    def within(self, name: str) -> list[str] | None:
+        """Names of the fields of a field that is a record, or null; ``None`` if it is something else."""
+        kinds = self.fields.get(name, "null")
+        for kind in kinds if isinstance(kinds, list) else [kinds]:
+            if isinstance(kind, dict) and kind["type"] == "record":
+                return [field["name"] for field in kind["fields"]]
+        return None
+
+    def read(self, content: bytes) -> dict[str, Any]:
+        file = io.BytesIO(content)
+        try:
+            found = schemaless_reader(file, self._plain, handle_unicode_errors="replace")
+        except Exception:  # the library raises what it may, and no row may end a run
+            return _NOTHING
+        if file.tell() != len(content):
+            return _NOTHING
+        read: dict[str, Any] = self._value(found)
+        return read
+
+
+def _record_of(told: Any) -> _Record | None:
+    """The schema in an answer; ``None`` if it is no record, or one that is not read."""
+    try:
+        if told.get("schemaType", "AVRO") != "AVRO":
+            return None
+        schema = json.loads(told["schema"])
+        return _Record(schema) if schema["type"] == "record" else None
+    except Exception:  # a message names the schema, so no schema may end a run
+        return None
+
+
+def _least(schema: Any) -> int:
+    """Bytes that a value takes at least. Raises if it may contain itself, or if a list could be of no bytes."""
+    if isinstance(schema, list):
+        return 1 + min(map(_least, schema))
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(kind, dict | list):
+        return _least(kind)
+    if kind == "record":
+        return sum(_least(field["type"]) for field in schema["fields"])
+    if kind in ("array", "map"):
+        if kind == "array" and not _least(schema["items"]):
+            raise ValueError("a list of what takes no byte")
+        return 1 + 0 * _least(schema.get("values", "null"))
+    return int(schema["size"]) if kind == "fixed" else _BYTES[kind]
+
+
+def _without_meaning(schema: Any) -> Any:
+    """A schema whose numbers are numbers: what they mean is told cell by cell, as one that means nothing is missing."""
+    if isinstance(schema, list):
+        return [_without_meaning(one) for one in schema]
+    if isinstance(schema, dict):
+        return {key: _without_meaning(one) for key, one in schema.items() if key != "logicalType"}
+    return schema
+
+
+def _value_of(schema: Any) -> _Value:
+    """What turns a value of a schema into a text, ``True``, ``False`` or ``None``, or a record into a dict of these."""
+    if isinstance(schema, list):
+        kinds = [one for one in schema if one != "null"]
+        value = _value_of(kinds[0]) if len(kinds) == 1 else _text
+        return lambda found: None if found is None else value(found)
+    if not isinstance(schema, dict):
+        return _single if schema == "float" else _text
+    meaning, kind = schema.get("logicalType") or schema.get("connect.name"), schema["type"]
+    if kind == "record":
+        fields = {field["name"]: _value_of(field["type"]) for field in schema["fields"]}
+        return lambda found: {name: value(found[name]) for name, value in fields.items()}
+    if meaning == "decimal" and kind in ("bytes", "fixed"):
+        return lambda found: _decimal(found, schema.get("scale", 0))
+    if meaning in _MOMENTS and kind == "long":
+        return lambda found: _moment(found, meaning)
+    if meaning in _DATES and kind == "int":
+        return _date
+    return _value_of(kind) if isinstance(kind, dict | list) or kind == "float" else _text
+
+
+def _text(found: Any) -> Any:
+    """Numbers as they are written; what is nested, or bytes, has no text."""
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return str(found)
+    return found if isinstance(found, str | bool) else None
+
+
+def _single(found: float) -> str:
+    """A number of single precision as it was written: .1, not .10000000149."""
+    return str(np.float32(found))
+
+
+def _decimal(found: bytes, scale: int) -> str | None:
+    if len(found) > _DIGITS or not 0 <= scale <= _DIGITS:
+        return None
+    return format(Decimal(f"{int.from_bytes(found, 'big', signed=True)}e-{scale}"), "f")
+
+
+def _moment(found: int, meaning: str) -> str | None:
+    try:
+        at = _START + _MOMENTS[meaning](found)
+    except OverflowError:
+        return None
+    return (at.replace(tzinfo=None) if meaning.startswith(_WITHOUT_ZONE) else at).isoformat()
+
+
+def _date(found: int) -> str | None:
+    try:
+        return (date(1970, 1, 1) + timedelta(days=found)).isoformat()
+    except OverflowError:
+        return None
