@@ -162,6 +162,13 @@ def test_which_tables_there_are(folder: Path) -> None:
     assert configured(folder, 'regions = "districts.geojson"\n', "").schema.names == ("kind", "at_1", "at_2", "at_3")
 
 
+def test_grids_are_as_fine_as_all_pairs_can_be_offered(folder: Path) -> None:
+    def finest(rest: str) -> int:
+        return districts(configured(folder, "depth = 3", f"events = 100_000_000\n{rest}")).finest.depth
+
+    assert (finest(""), finest("depth = 6")) == (5, 6)
+
+
 def test_what_everybody_knows_is_said_before_a_stream_begins(folder: Path) -> None:
     words = words_of(configured(folder).schema)
     assert "at_region: 4 regions; 30 % of the box lies in none and counts as other." in words

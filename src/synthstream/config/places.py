@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, Strict
 
 from synthstream.config.keys import ColumnSection, Name, Words
-from synthstream.constraints import Group
+from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
@@ -101,26 +101,15 @@ def views_of(
     _check(section)
     dimension = len(section.coordinates)
     sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
-    finest = section.depth or _finest(section, dimension, sigma)
-    step = _STEP[dimension]
+    finest, step = section.depth or _finest(section, dimension, sigma), _STEP[dimension]
+    named = [] if section.regions is None else [_districts(section, section.regions, finest, base or Path())]
+    finest = named[0].finest.depth if named else finest
     first = step if section.regions is None else min(2 * step, finest)
     depths = list(range(first, finest - step + 1, step)) if section.views is None else list(section.views)
     if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
         raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
     depths = [*depths, *([] if finest in depths else [finest])]
-    views = [
-        View(
-            name=f"{section.name}_{depth}",
-            words=section.words,
-            place=section.name,
-            coordinates=section.coordinates,
-            bounds=section.bounds,
-            depth=depth,
-            located=depth == finest,
-        )
-        for depth in depths
-    ]
-    named = [] if section.regions is None else [_districts(section, section.regions, views[-1], base or Path())]
+    views = [_grid(section, depth, located=depth == finest) for depth in depths]
     bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
     crossed, before = (_crossed(section, others, places, bits, sigma, flag=flag) for flag in (_FLAG, 0))
     then = before[len(named) :]
@@ -153,10 +142,29 @@ def _check(section: PlaceSection) -> None:
         )
 
 
-def _districts(section: PlaceSection, said: str, finest: View, base: Path) -> Districts:
-    """The column of a place's districts, crossed with nothing."""
+def _grid(section: PlaceSection, depth: int, *, located: bool) -> View:
+    """A column of the place, crossed with nothing."""
+    return View(
+        name=f"{section.name}_{depth}",
+        words=section.words,
+        place=section.name,
+        coordinates=section.coordinates,
+        bounds=section.bounds,
+        depth=depth,
+        located=located,
+    )
+
+
+def _districts(section: PlaceSection, said: str, finest: int, base: Path) -> Districts:
+    """The column of a place's districts, crossed with nothing.
+
+    Where no depth is said, the finest grid is one whose cells and districts meet in so few pairs that each row may be
+    offered all of them.
+    """
     name, key = f"{section.name}_region", section.region_key or NAME
-    found = Districts.read_file(said, key, base, name=name, finest=finest)
+    found = Districts.read_file(said, key, base, name=name, finest=_grid(section, finest, located=True))
+    while section.depth is None and found.finest.depth > 1 and len(found.pairs()) > ALL_OFFERED:
+        found = replace(found, finest=_grid(section, found.finest.depth - 1, located=True))
     # Maps draw them from what the settings hold.
     return replace(found, words=replace(section.words, regions=found.text, region_key=NAME))
 
