@@ -15,6 +15,7 @@ import shapely
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.errors import ConfigError, StateMismatch
+from synthstream.forecast.warnings import notes_of
 from synthstream.publish.published import Releases
 from synthstream.release.points import PointRelease
 from synthstream.schema import polygons
@@ -60,6 +61,7 @@ def on_land(frame: pl.DataFrame) -> bool:
     ],
 )
 def test_no_point_falls_outside(folder: Path, old: str, new: str) -> None:
+    """About a second each: 20 releases, all of whose points are looked at."""
     config = configured(folder, TOML.replace(old, new) if old else TOML)
     live = synthesizer_cells(config)
     with opened(config) as stream:
@@ -75,6 +77,22 @@ def test_no_point_falls_outside(folder: Path, old: str, new: str) -> None:
     found, error = release.mass({"lon": -110.5}, {})
     assert (found, error) == pytest.approx((0, 0), abs=1e-3 * len(release.rows()))
     assert release.mass({}, {"lon": -110.5})[0] == pytest.approx(len(release.rows()), rel=1e-3, abs=1)
+
+
+def test_no_point_falls_outside_where_events_go_again(folder: Path) -> None:
+    """What came, less what went, is below nothing in some cells; none of that is made good in the sea."""
+    config = configured(folder, 'op = "op"\n' + TOML)
+    live = synthesizer_cells(config)
+    with opened(config) as stream:
+        for day in range(9):
+            parts = [
+                rows(300, seed=seed).with_columns(op=pl.lit(op)) for seed, op in ((day, 1), (day - 3, -1)) if seed >= 0
+            ]
+            stream.update(pl.concat(parts).with_columns(when=pl.lit(datetime(2026, 1, 1 + day))))
+            release = stream.release()
+            cloud: Any = release.model
+            assert on_land(release.rows())
+            assert not cloud.masses[~live[cloud.level]].any()
 
 
 def synthesizer_cells(config: StreamConfig) -> list[Any]:
@@ -127,6 +145,7 @@ def test_positions_fill_the_part_of_a_cell_that_is_land(folder: Path) -> None:
 
 
 def test_a_file_that_has_changed_is_refused_and_readers_need_none(folder: Path) -> None:
+    """About a second: a stream of 20 releases, a window and a comparison."""
     with opened(configured(folder)) as stream:
         *_, release = stream.run()
         head = release.head
@@ -146,6 +165,12 @@ def test_a_file_that_has_changed_is_refused_and_readers_need_none(folder: Path) 
     geojson(folder, feature(COAST), feature(ISLAND))
     with pytest.raises(StateMismatch, match=r"synthesizer\.region"):
         opened(configured(folder))
+
+
+def test_how_much_of_the_box_it_is_is_said_before_a_stream_begins(folder: Path) -> None:
+    note, = (note for note in notes_of(configured(folder), {}) if note.startswith("Region"))  # fmt: skip
+    assert float(note.split()[1]) == pytest.approx(100 * POLYGONS.area / 200, abs=1)  # of a box of 10 by 20
+    assert "% of the box lie in the polygons" in note
 
 
 BOW = [(-118.0, 31.0), (-112.0, 36.0), (-112.0, 31.0), (-118.0, 36.0), (-118.0, 31.0)]

@@ -141,6 +141,13 @@ class Domain:
     def _live(self) -> NDArray[np.bool_]:
         return self.nodes.live(self.partition.depth)
 
+    @property
+    def share(self) -> float:
+        """Share of the box that lies in the polygons."""
+        shapely = geometry()
+        inside = shapely.intersection(shapely.transform(self.shape, self._shares), shapely.box(0, 0, 1, 1))
+        return float(shapely.area(inside))
+
     @cached_property
     def _shore(self) -> tuple[IntArray, KDTree]:
         """Cells that have a neighbour without any part of the polygons, and their centres."""
