@@ -43,7 +43,7 @@ def ticks(number: int, epsilon: float) -> Iterator[slice]:
 def coded(cloud: FloatArray, partition: Partition) -> NDArray[np.int32]:
     """Codes of points in the unit cube."""
     scale = 2.0 ** np.array(partition.bits)
-    return np.minimum(np.floor(cloud * scale), scale - 1).astype(np.int32)
+    return np.minimum(cloud * scale, scale - 1).astype(np.int32)
 
 
 def batches(number: int, every: int) -> Iterator[slice]:

@@ -55,8 +55,7 @@ class Counts(Private):
     def at(cls, cells: IntArray, weights: IntArray | None = None) -> Self:
         """Counts of events that lie in cells, each of weight 1 or as given."""
         if weights is None:  # much faster: places need not be sorted along
-            found, numbers = np.unique(cells, return_counts=True)
-            return cls(found.astype(np.int64), numbers.astype(np.int64))
+            return cls(*_counted(cells.astype(np.int64)))
         found, place = np.unique(cells, return_inverse=True)
         numbers = np.zeros(found.size, dtype=np.int64)
         np.add.at(numbers, place.reshape(-1), weights)
@@ -92,11 +91,59 @@ class Counts(Private):
             and np.all(numbers != 0)
         )
 
+    def add_to(self, sums: IntArray, *, finer: int = 0, limit: int | None = None) -> None:
+        """Adds to sums, in place.
+
+        Args:
+            sums: of nodes, int64, shape ``(nodes,)``.
+            finer: how many levels above the cells they are.
+            limit: each sum is clipped to this size; without one, sums past 64 bits wrap around.
+        """
+        _add(sums, self.cells, self.numbers, finer, limit)
+
     def dense(self, size: int) -> IntArray:
         """A vector over all cells."""
         out = np.zeros(size, dtype=np.int64)
         out[self.cells] = self.numbers
         return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(sums, cells, numbers, finer, limit):  # type: ignore[no-untyped-def]
+    for i in range(cells.size):
+        node = cells[i] >> finer
+        sums[node] += numbers[i]
+        if limit is not None:
+            sums[node] = min(max(sums[node], -limit), limit)
+
+
+@numba.njit(cache=True, nogil=True)
+def _counted(cells):  # type: ignore[no-untyped-def]
+    """Different cells of a vector, none below 0, in order, and how often each is there. The vector is used up."""
+    shift, highest = 0, 0
+    for cell in cells:
+        highest = max(highest, cell)
+    into, ends = np.empty_like(cells), np.empty(2048, dtype=np.int64)
+    while highest >> shift:  # sorted by eleven binary digits after the other, the lowest first
+        ends[:] = 0
+        for cell in cells:
+            ends[cell >> shift & 2047] += 1
+        ends[1:] = np.cumsum(ends)[:-1]
+        ends[0] = 0
+        for cell in cells:
+            digit = cell >> shift & 2047
+            into[ends[digit]] = cell
+            ends[digit] += 1
+        cells, into, shift = into, cells, shift + 11
+    found, numbers = np.empty(cells.size, dtype=np.int64), np.empty(cells.size, dtype=np.int64)
+    n = 0
+    for i in range(cells.size):
+        if n and found[n - 1] == cells[i]:
+            numbers[n - 1] += 1
+        else:
+            found[n], numbers[n] = cells[i], 1
+            n += 1
+    return found[:n].copy(), numbers[:n].copy()
 
 
 @numba.njit(cache=True, nogil=True)

@@ -121,18 +121,34 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Left minus right in every node of one level, over the events of an epoch so far.
+    """Left minus right in nodes of one level, over the events of an epoch so far.
 
     Args:
         level: of the nodes; the root's is 0.
-        values: noisy differences, float64, shape ``(2**level,)``; 0 in a node that was not measured.
-        variance: of the noise of each, from public facts: one for all, or, shape ``(2**level,)``, one for each node,
-            infinite in one that was not measured.
+        values: noisy differences, float64, shape ``(n,)``.
+        variance: of the noise of each, from public facts: one for all, or one for each node, shape ``(n,)``.
+        nodes: those that were measured, int64, increasing, shape ``(n,)``; ``None``: all of the level, in order.
     """
 
     level: int
     values: FloatArray
     variance: float | FloatArray
+    nodes: IntArray | None = None
+
+    def everywhere(self, other: float) -> FloatArray:
+        """The noisy differences of all nodes, shape ``(2**level,)``; ``other`` in one that was not measured."""
+        return self._spread(self.values, other)
+
+    def variances(self) -> FloatArray:
+        """Of all nodes, shape ``(2**level,)``, infinite in one that was not measured; ``(1,)`` if it is one for all."""
+        return self._spread(np.atleast_1d(self.variance).astype(np.float64), np.inf)
+
+    def _spread(self, values: FloatArray, other: float) -> FloatArray:
+        if self.nodes is None:
+            return values
+        found = np.full(2**self.level, other)
+        found[self.nodes] = values
+        return found
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -172,25 +188,27 @@ class TreeMeasured:
 
     def numbers(self) -> tuple[FloatArray, FloatArray]:
         """All values, and all variances, for the hash chain."""
-        values = np.concatenate([[self.begun, self.total], *(b.values for b in self.blocks)])
-        return values, np.concatenate([[self.variance], *(np.atleast_1d(b.variance) for b in self.blocks)])
+        values = np.concatenate([[self.begun, self.total], *(b.everywhere(0.0) for b in self.blocks)])
+        return values, np.concatenate([[self.variance], *(b.variances() for b in self.blocks)])
 
     def events(self) -> tuple[float, float]:
         return self.total, float(np.sqrt(self.variance))
 
     def readings(self) -> dict[int, tuple[FloatArray, FloatArray]]:
         """By level: left minus right in its nodes, and its standard error; NaN in nodes that were not measured."""
-        known = {b.level: np.where(np.isinf(b.variance), np.nan, b.variance) for b in self.blocks}
-        return {b.level: (b.values + 0 * known[b.level], np.sqrt(known[b.level])) for b in self.blocks}
+        known = {b.level: b.variances() for b in self.blocks}
+        return {
+            b.level: (b.everywhere(np.nan), np.sqrt(np.where(np.isinf(known[b.level]), np.nan, known[b.level])))
+            for b in self.blocks
+        }
 
     def pack(self) -> IntArray:
         """All of it as int64, shape ``(n,)``, without loss."""
         head = np.array([self.closing, len(self.needs), len(self.blocks), *self.needs], dtype=np.int64)
         parts = [head, _bits(np.array([self.begun, self.total, self.variance]))]
         for block in self.blocks:
-            alone = np.ndim(block.variance) == 0
-            variance = np.atleast_1d(block.variance).astype(np.float64)
-            parts += [np.array([block.level if alone else ~block.level]), _bits(variance), _bits(block.values)]
+            level = block.level if block.nodes is None else ~block.level
+            parts += [np.array([level]), _bits(block.variances()), _bits(block.everywhere(0.0))]
         return np.concatenate(parts)
 
     @classmethod
@@ -206,7 +224,11 @@ class TreeMeasured:
             level = level if alone else ~level  # below 0: each node has a variance of its own
             begin, end = place + 1, place + (2 if alone else 1 + 2**level)
             known, values = _floats(released[begin:end]), _floats(released[end : end + 2**level])
-            found.append(Block(level=level, values=values, variance=float(known[0]) if alone else known))
+            if alone:
+                found.append(Block(level=level, values=values, variance=float(known[0])))
+            else:
+                nodes = np.flatnonzero(np.isfinite(known))
+                found.append(Block(level=level, values=values[nodes], variance=known[nodes], nodes=nodes))
             place = end + 2**level
         return cls(
             tick=tick,

@@ -132,6 +132,15 @@ class Partition:
         """Number of cells."""
         return int(2**self.depth)
 
+    @property
+    def facts(self) -> list[str]:
+        """What beside dimension and depth tells it from others."""
+        return [] if self.region is None else [self.region.name]
+
+    def leaning(self, level: int, nodes: IntArray) -> FloatArray:
+        """See :meth:`Region.leaning`; 0 where there is no region."""
+        return np.zeros(nodes.shape) if self.region is None else self.region.leaning(level, nodes)
+
     @cached_property
     def bits(self) -> tuple[int, ...]:
         """Binary digits of each coordinate, shape ``(dimension,)``; coordinate c has ``2**bits[c]`` codes."""
@@ -190,16 +199,72 @@ def _separate(cells, dimension, depth):  # type: ignore[no-untyped-def]
 
 def differences(cells: IntArray, depth: int) -> list[IntArray]:
     """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
-    if depth == 0:
-        return []
     nodes, found = cells, list[IntArray]()
-    while nodes.size > 2**depth:
+    while nodes.size > max(2**depth, 1):
         nodes = nodes[0::2] + nodes[1::2]
     for _ in range(depth):
-        left, right = nodes[0::2], nodes[1::2]
-        found.append(left - right)
-        nodes = left + right
+        nodes, apart = _halves(nodes)
+        found.append(apart)
     return found[::-1]
+
+
+@numba.njit(cache=True, nogil=True)
+def _halves(nodes):  # type: ignore[no-untyped-def]
+    """Left and right together, and left minus right."""
+    both, apart = np.empty(nodes.size // 2, dtype=np.int64), np.empty(nodes.size // 2, dtype=np.int64)
+    for i in range(both.size):
+        left, right = nodes[2 * i], nodes[2 * i + 1]
+        both[i], apart[i] = left + right, left - right
+    return both, apart
+
+
+def halves(nodes: IntArray) -> IntArray:
+    """Both halves of nodes, in order."""
+    return np.stack([2 * nodes, 2 * nodes + 1], axis=1).reshape(-1)
+
+
+def halved(
+    nodes: IntArray, mass: FloatArray, values: FloatArray, lean: FloatArray, room: IntArray, units: IntArray
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Halves of nodes that a plan goes on with, but for those that a region leaves empty; their masses; their room.
+
+    Args:
+        values: noisy differences of the nodes.
+        lean: their ratios in the region; 1 or -1 tells a difference without noise.
+        room: parts of a budget that were left for each node.
+        units: what each has spent; below 0 where nothing deeper is to be read.
+    """
+    below = np.flatnonzero(units >= 0)
+    mass, lean = mass[below], lean[below]
+    held = np.flatnonzero(np.stack([lean != -1, lean != 1], axis=1))
+    found = divided(mass, np.where(np.abs(lean) == 1, lean * mass, values[below]))
+    return halves(nodes[below])[held], found[held], (room - units)[below][held // 2]
+
+
+def sums(masses: FloatArray) -> list[FloatArray]:
+    """Sums over the nodes of every level, the root's first, from those of the last one."""
+    found = [masses]
+    while found[-1].size > 1:
+        found.append(_pairs(found[-1]))
+    return found[::-1]
+
+
+@numba.njit(cache=True, nogil=True)
+def _pairs(nodes):  # type: ignore[no-untyped-def]
+    out = np.empty(nodes.size // 2)
+    for i in range(out.size):
+        out[i] = nodes[2 * i] + nodes[2 * i + 1]
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def divided(mass, values):  # type: ignore[no-untyped-def]
+    """Masses of the halves of nodes, by their noisy differences."""
+    out = np.empty(2 * mass.size)
+    for i in range(mass.size):
+        half = min(max(values[i], -mass[i]), mass[i])
+        out[2 * i], out[2 * i + 1] = (mass[i] + half) / 2, (mass[i] - half) / 2
+    return out
 
 
 # -- how the budget of an epoch is divided among levels ------------------------------------------------------
@@ -244,9 +309,6 @@ class Planner(Protocol):
     def by_node(self) -> bool:
         """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""
 
-    def known(self, level: int) -> bool:
-        """Whether of some nodes of a level one half is publicly known to be empty; such need no reading."""
-
     def facts(self) -> list[Any]:
         """Every number that decides its plans."""
 
@@ -266,13 +328,14 @@ class Planner(Protocol):
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         """Parts at the end of an epoch, int64, shape ``(depth,)``, at most ``left`` together."""
 
-    def nodes(self, events: float, above: Sequence[FloatArray], left: IntArray, depth: int, scale: float) -> IntArray:
-        """Parts for every node of the next level at the end of an epoch, int64, shape ``(2**level,)``; 0: not measured.
+    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float) -> IntArray:
+        """Parts for nodes of a level at the end of an epoch, int64, shape ``(n,)``.
+
+        0: it is not measured; -1: nor is any node below it, none of which will be asked for.
 
         Args:
-            events: number of events of the epoch.
-            above: the noisy differences of the levels above, in order; 0 in a node that was not measured.
-            left: parts that no node above has spent, int64, shape ``(2**level,)``.
-            depth: number of levels, at most.
+            mass: of each node, by the readings above it, shape ``(n,)``.
+            left: parts that no node above has spent, int64, shape ``(n,)``.
+            depth: number of levels from this one on, at most.
             scale: noise of a node that gets the whole budget.
         """

@@ -127,7 +127,7 @@ def test_nodes_that_nobody_read_are_as_if_read_with_noise_without_end(shrink: bo
     made, dense = list[Span](), list[Span]()
     for part in (clustered(rng, 500), clustered(rng), clustered(rng)):
         all_read, some, nearly = span(part, 9.0, rng), dict[int, NodeReading](), dict[int, NodeReading]()
-        for level, (values, _, events) in all_read.readings.items():
+        for level, (values, _, events, _) in all_read.readings.items():
             read = part.reshape(2**level, -1).sum(axis=1) > 40
             some[level] = NodeReading(np.where(read, values, 0.0), np.where(read, 9.0, np.inf), events)
             nearly[level] = NodeReading(np.where(read, values, 0.0), np.where(read, 9.0, 1e30), events)

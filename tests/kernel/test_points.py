@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -38,8 +37,9 @@ THREE = Region(
 
 def scheduled(name: Literal["adaptive", "by-level", "fixed"], partition: Partition) -> Schedule:
     """``adaptive``: ends are planned by node; ``by-level``: as streams of edition 2 plan them."""
-    common: dict[str, Any] = {"dimension": partition.dimension, "region": partition.region}
-    return Schedule(**common, edition=2) if name == "by-level" else Schedule(**common, kind=name)
+    if name == "by-level":
+        return Schedule(dimension=partition.dimension, edition=2)
+    return Schedule(dimension=partition.dimension, kind=name)
 
 
 def mechanism(
@@ -149,8 +149,8 @@ class Hostile(Schedule):
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         return super().end(shape, events, depth, scale, left) if self.closing is None else self.closing
 
-    def nodes(self, events: float, above: Sequence[FloatArray], left: IntArray, depth: int, scale: float) -> IntArray:
-        return super().nodes(events, above, left, depth, scale) if self.wanted is None else self.wanted(left)
+    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float) -> IntArray:
+        return super().nodes(mass, left, depth, scale) if self.wanted is None else self.wanted(left)
 
 
 def planned(units: Any, steps: Any, kind: Any = np.int64) -> EpochPlan:
@@ -229,6 +229,24 @@ def test_what_a_node_spends_is_gone_on_every_way_through_it() -> None:
     assert [left.tolist() for left in shown] == [[WHOLE], [0, 0]]
 
 
+def test_a_node_that_is_given_up_is_not_asked_for_again() -> None:
+    shown = []
+
+    def wanted(left: IntArray) -> IntArray:
+        shown.append(left.tolist())
+        return np.where(np.arange(left.size) % 2, -1, LEAST)
+
+    planner = Hostile(dimension=1)
+    object.__setattr__(planner, "wanted", wanted)
+    points = replace(mechanism(), schedule=planner)
+    (measured,) = drawn(points, [[(c, 1) for c in range(8)] * 9], SeededGate(0))
+    assert shown == [[WHOLE - k * LEAST] * min(k + 1, 2) for k in range(len(shown))]
+    assert [None if block.nodes is None else block.nodes.tolist() for block in measured.blocks] == [[0]] * len(shown)
+    again = TreeMeasured.unpack(0, measured.pack())
+    assert [block.nodes.tolist() for block in again.blocks if block.nodes is not None] == [[0]] * len(shown)
+    assert all(np.array_equal(a, b) for a, b in zip(again.numbers(), measured.numbers(), strict=True))
+
+
 def test_an_end_follows_the_mass() -> None:
     """Nodes without mass are not read; where there is mass, all that is left is spent on the way down."""
     partition = Partition(dimension=2, depth=10)
@@ -237,12 +255,10 @@ def test_an_end_follows_the_mass() -> None:
     assert measured.closing
     spent, level = np.zeros(1), 0
     for level, block in enumerate(measured.blocks):
-        known = np.asarray(block.variance)
-        used = np.flatnonzero(np.isfinite(known))
-        assert set(used.tolist()) <= {5 >> 10 - level, 1000 >> 10 - level}
-        assert not block.values[np.isinf(known)].any()
+        assert block.nodes is not None
+        assert set(block.nodes.tolist()) <= {5 >> 10 - level, 1000 >> 10 - level}
         parts = np.zeros(2**level)
-        parts[used] = np.sqrt(2 * points.scale(points.parts[1]) ** 2 / known[used])
+        parts[block.nodes] = np.sqrt(2 * points.scale(points.parts[1]) ** 2 / block.variance)
         spent = np.repeat(spent + parts, 2)
     assert level == 9
     assert 0.9 < spent.max() < 1.001
@@ -271,7 +287,7 @@ def test_what_is_known_to_be_empty_is_not_read_and_holds_nothing(schedule: Any) 
     assert first is not None
     if schedule == "adaptive":
         assert [block.level for block in first.blocks] == [1, 2]  # the halves of the root, and of the right quarter
-        assert np.isinf(first.blocks[1].variance).tolist() == [False, True, True, True]
+        assert np.asarray(first.blocks[1].nodes).tolist() == [0]
         _, usual, _ = FromNodes(mechanism=plain).step(plain.init(), Counts.at(cells), SeededGate("0"), None, {})
         assert np.min(first.blocks[0].variance) < np.min(usual.blocks[1].variance)
 
@@ -313,6 +329,11 @@ def test_nodes_that_stand_out() -> None:
     assert even.tolist() == pytest.approx([8 / 9, 2 * 4 / 5, 4 * 2 / 3])
     assert np.allclose(standing_out(levels_of(np.ones(8), 8.0, 3), noise), even)
     assert standing_out(levels_of(np.array([1.0, 0.0]), 8.0, 3), noise)[1] == pytest.approx(8 / 9)
+    # Plans of streams that run depend on the last bit: sums are those of np.sum.
+    rng = np.random.default_rng(0)
+    masses = [rng.random(2**level) * 1e3 for level in range(14)]
+    sums = [np.sum(mass / (mass + 7.0)) for mass in masses] + [2 * np.sum(masses[-1] / 2 / (masses[-1] / 2 + 7.0))]
+    assert np.array_equal(standing_out(masses, np.full(15, 7.0)), sums)
 
 
 @pytest.mark.parametrize(
@@ -329,8 +350,8 @@ def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, s
     for measured in history:
         exact = differences(np.bincount(cells[start : measured.tick + 1].ravel(), minlength=256), 8)
         for block in measured.blocks:
-            known = np.isfinite(block.variance) & np.ones(block.values.size, dtype=bool)
-            z.append(((block.values - exact[block.level]) / np.sqrt(block.variance))[known])
+            nodes = slice(None) if block.nodes is None else block.nodes
+            z.append((block.values - exact[block.level][nodes]) / np.sqrt(block.variance))
         if measured.closing:
             start = measured.tick + 1
     found = np.concatenate(z)
@@ -497,3 +518,15 @@ def test_moved_from_compares_levels() -> None:
     none = replace(made, masses=made.masses * 0)
     assert none.moved_from(made) == pytest.approx(1)
     assert made.moved_from(none) == 0
+
+
+@pytest.mark.parametrize("highest", [0, 1, 2047, 2048, 2**22, 2**62])
+def test_cells_are_counted_in_order(highest: int) -> None:
+    rng = np.random.default_rng(highest)
+    for size in (0, 1, 500):
+        cells = rng.integers(0, highest, size, endpoint=True)
+        kept, (expected, numbers) = cells.copy(), np.unique(cells, return_counts=True)
+        found = Counts.at(cells)
+        assert found.cells.tolist() == expected.tolist()
+        assert found.numbers.tolist() == numbers.tolist()
+        assert np.array_equal(cells, kept)

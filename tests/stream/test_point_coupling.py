@@ -167,16 +167,16 @@ def reads_by_the_exact_number(patch: pytest.MonkeyPatch) -> None:
 
 
 def nodes_by_exact_cells(patch: pytest.MonkeyPatch) -> None:
-    """A node is read at the end of an epoch if the number of its events is even."""
+    """Nodes are read at the end of an epoch if the number of its events is even."""
     honest, planned, seen = Points._end_by_node, Schedule.nodes, dict[str, IntArray]()
 
     def end(self: Points, cells: IntArray, *rest: Any) -> Any:
         seen["cells"] = cells
         return honest(self, cells, *rest)
 
-    def nodes(self: Schedule, events: float, above: Any, left: IntArray, *rest: Any) -> IntArray:
-        even = seen["cells"].reshape(left.size, -1).sum(axis=1) % 2 == 0
-        return np.where(even, planned(self, events, above, left, *rest), 0)
+    def nodes(self: Schedule, mass: Any, left: IntArray, *rest: Any) -> IntArray:
+        even = seen["cells"].sum() % 2 == 0
+        return np.where(even, planned(self, mass, left, *rest), 0)
 
     patch.setattr(Points, "_end_by_node", end)
     patch.setattr(Schedule, "nodes", nodes)

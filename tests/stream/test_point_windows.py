@@ -98,7 +98,13 @@ def test_a_series_of_a_box_and_what_has_changed(released: Releases) -> None:
     told = CliRunner().invoke(
         app, ["table", place, "--between", "2026-01-01", "2026-01-11", "--box", "lat 30 35", "--csv"]
     )
-    assert float(told.stdout.splitlines()[1].split(",")[0]) == pytest.approx(came(0, 9), abs=0.06 * came(0, 19))
+    count, measured, _ = told.stdout.splitlines()[1].split(",")
+    assert told.stdout.splitlines()[0] == "count,measured,stderr"  # as of a place
+    assert int(count) == round(float(measured)) == pytest.approx(came(0, 9), abs=0.06 * came(0, 19))
+    told = CliRunner().invoke(app, ["table", place, "--csv"])  # all events
+    assert float(told.stdout.splitlines()[1].split(",")[1]) == pytest.approx(came(0, 19), rel=0.01)
+    told = CliRunner().invoke(app, ["table", place, "lat"])
+    assert "or --box 'lat " in str(told.exception) + told.output
 
 
 def test_no_window_spans_the_loss_of_a_state(released: Releases) -> None:

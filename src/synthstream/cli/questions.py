@@ -49,16 +49,17 @@ def table_command(
 
     Example: synthstream table stream.toml zone hour --where "age >= 60"
 
-    In a box of a place: synthstream table stream.toml --box "lat 33 34" --box "lon -118 -117" --where "mag > 3"
+    In a box of a place, or of points: synthstream table stream.toml --box "lat 33 34" --box "lon -118 -117"
 
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
     from synthstream.publish.published import releases
+    from synthstream.release.points import PointRelease
 
     form = format_of(None, output, place=place)
     release = chosen(releases(place, simulate=simulate), at, between)
-    if box:
-        found = _boxed(release, columns or [], box, all_of(where))
+    if box or (isinstance(release, PointRelease) and not columns):
+        found = _boxed(release, columns or [], box or [], all_of(where))
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
     typer.echo(f"{release.name}: {release.about}", err=True)
@@ -88,8 +89,8 @@ def _boxed(release: Release, columns: list[str], box: list[str], where: str | No
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):
         raise SystemExit(fail("--where: a stream of points has no columns beside the box; leave it out."))
-    mass, stderr = release.mass(lower, upper)
-    return pl.DataFrame({"mass": [mass], "stderr": [stderr]})
+    measured, stderr = release.mass(lower, upper)
+    return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
 
 
 def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:

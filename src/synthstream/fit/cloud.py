@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.partition import Partition, Region
+from synthstream.partition import Partition, Region, sums
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
@@ -60,7 +60,7 @@ class Cloud:
         """
         if self.masses.min() >= 0:
             return self.masses
-        root, *levels = _sums(self.masses)
+        root, *levels = sums(self.masses)
         found = np.maximum(root, 0.0)
         for nodes in levels:
             own = nodes[0::2]
@@ -156,7 +156,7 @@ class Cloud:
 
     def levels(self) -> list[FloatArray]:
         """Masses over the nodes of every level, the root's first."""
-        return _sums(self.held)
+        return sums(self.held)
 
     def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
         """By level, the mass of each node without shrinkage, and its standard error; of at most so many levels.
@@ -167,7 +167,7 @@ class Cloud:
         variance, found = np.array([self.total_variance]), list[tuple[FloatArray, FloatArray]]()
         region = self.partition.region
         errors = [*_by_level(self.plain_errors), np.zeros(self.plain.size)]
-        for level, (mass, error) in enumerate(zip(_sums(self.plain)[:levels], errors, strict=False)):
+        for level, (mass, error) in enumerate(zip(sums(self.plain)[:levels], errors, strict=False)):
             found.append((mass, np.sqrt(variance)))
             before, variance = variance, np.repeat((variance + error) / 4, 2)
             if region is not None and level < self.level:
@@ -230,14 +230,6 @@ def _spread(masses: FloatArray, size: int, region: Region | None) -> FloatArray:
     while masses.size < size:
         masses = _halved(masses, region)
     return masses
-
-
-def _sums(masses: FloatArray) -> list[FloatArray]:
-    """Sums over the nodes of every level, the root's first."""
-    found = [masses]
-    while found[-1].size > 1:
-        found.append(found[-1][0::2] + found[-1][1::2])
-    return found[::-1]
 
 
 def _by_level(nodes: FloatArray) -> list[FloatArray]:

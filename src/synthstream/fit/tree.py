@@ -22,26 +22,38 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from synthstream.fit.halving import NEXT_TO_NONE, Levels, divided, spread_out
 from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
-from synthstream.partition import Region
+from synthstream.partition import Region, halves
 from synthstream.workload import FloatArray, IntArray
 
-# For a node without mass whose halves are not bounded by it: what was read is told in parts of its mass.
-_NEXT_TO_NONE = 1e-12
+# With so many levels left, or fewer, nodes of which nobody read anything, here or below, are set aside.
+_LAST = 10
 
 
 class NodeReading(NamedTuple):
-    """Left minus right in every node of a level.
+    """Left minus right in nodes of a level.
 
     Args:
-        differences: shape ``(2**level,)``.
+        differences: shape ``(n,)``.
         variance: of the noise of each: one for all, or one for each node, infinite where nothing was read.
         events: number of events that they count, of those of their epoch.
+        nodes: which, increasing, shape ``(n,)``; ``None`` for all.
     """
 
     differences: FloatArray
     variance: float | FloatArray
     events: float
+    nodes: IntArray | None = None
+
+    def read(self) -> tuple[IntArray, FloatArray, float | FloatArray]:
+        """The nodes of which something was read, their differences, and the variance of each, or one for all."""
+        if self.nodes is not None:
+            return self.nodes, self.differences, self.variance
+        if np.ndim(self.variance) == 0:
+            return np.arange(self.differences.size), self.differences, self.variance
+        nodes = np.flatnonzero(np.isfinite(self.variance))
+        return nodes, self.differences[nodes], np.asarray(self.variance)[nodes]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,39 +110,47 @@ def masses(
         region: the part of the box that holds all events. What lies outside of it is empty, whatever was read, and a
             node that its border cuts is taken to be even in its part, where nothing else is known.
 
-    Time, memory: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small.
+    Time: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small. Memory:
+    that of the result, and of what was read.
     """
     mass = np.array([[max(span.events, 0.0)] for span in spans])
-    last, moved, errors = max(float(mass[-1, 0]), 1e-9), 0.0, np.zeros(2**depth)
+    last = max(float(mass[-1, 0]), 1e-9)
     epochs = [*_told_apart(spans, depth, since), len(spans) - since + 1 if since else 1]
     if epochs[0] < len(spans):
         done = len(spans) - epochs[0] + 1
         mass, spans = np.concatenate([mass[:done].sum(axis=0)[None], mass[done:]]), _merged(spans, epochs[0])
-    ratios, work = list[FloatArray](), _Work(epochs, depth)
-    for level in range(depth):
-        above = ratios[level - dimension] if shrink and level >= dimension else np.zeros((len(spans), 1))
-        known = _gathered(level, spans, region)
-        if not (shrink or bounded):
-            mass[(mass == 0) & (True if region is None else region.live(level))] = _NEXT_TO_NONE
-        at = mass[:, known.nodes]
-        how = _ratios(at, known, above[:, known.nodes >> dimension], caution) if shrink else _plain(at, known, bounded)
-        # Nodes below are guessed from these ratios; how far mass has moved is told by those of the newest two epochs.
-        guides = shrink and level + dimension < depth
-        r = np.empty(mass.shape) if guides else work.newest(level, len(spans))
-        halves, error = work.halves(level), errors[2**level : 2 ** (level + 1)]
-        if known.nodes.size < 2**level:
-            _guessed(mass, above, dimension, *how[2:], r, halves, error)
-        _placed(mass, known.nodes, how.ratios, how.error, r, halves, error)
+    read = [_read(level, spans, region) for level in range(depth)]
+    kept, aside, ratios = _kept(read, region), list[_Aside](), list[FloatArray]()
+    slopes, left, newest = np.zeros((3, depth))
+    levels = Levels(slopes, left, newest, shrink, np.array(epochs), not (shrink or bounded), since > 0)
+    errors, moved = np.zeros(2**depth), np.zeros(depth)
+    for level, nodes in enumerate(kept):
+        above, at = np.zeros(mass.shape), np.searchsorted(nodes, read[level])
+        if shrink and level >= dimension:
+            above = ratios[-dimension][:, np.searchsorted(kept[level - dimension], nodes >> dimension)]
+        if levels.raised:
+            mass[(mass == 0) & (True if region is None else region.live(level))] = NEXT_TO_NONE
+        known = _gathered(level, spans, read[level], partly=region is not None)
+        own = known.beside(mass[:, at], 1.0)
+        lean = None if region is None else known.beside(region.leaning(level, nodes[at])[None], 0.0)[0]
+        guide = known.beside(above[:, at], 0.0)
+        how = _ratios(own, known, guide, caution, lean) if shrink else _plain(own, known, bounded, lean)
+        slopes[level], left[level], newest[level] = unread = how[2:]
+        fewer = epochs[level] - epochs[level + 1]
+        theirs = _bordered(region, level, mass, above, at, how, shrink)
+        r, mass, error, moved[level] = divided(mass, *theirs, above, *unread, shrink, fewer)
         if region is not None:
-            _bordered(mass, region, level, known, above, dimension, how.slope, r, halves, error)
-        if len(spans) > 1 and (shrink or bounded):
-            moved += 2.0 ** -(level // dimension) / 2 * float(mass[-1] @ work.apart(r)) / last
-        ratios = [*ratios, r if guides else np.empty((0, 0))]
-        if level >= dimension:
-            ratios[level - dimension] = np.empty((0, 0))  # no longer needed
-        fewer = len(spans) - epochs[level + 1]
-        mass, spans, ratios = halves, _merged(spans, epochs[level + 1]), [r[fewer:] for r in ratios]
-    return Estimate((mass[1:] if since else mass).sum(axis=0), errors, moved)
+            r[:, region.cut[level]] -= region.ratios[level]  # nodes below follow how far they are from even
+        errors[2**level + nodes] = error
+        ratios, spans = [one[fewer:] for one in [*ratios, r][-dimension:]], _merged(spans, epochs[level + 1])
+        if level + 1 < depth:
+            mass = _set_aside(mass, kept, level + 1, ratios if shrink else [], dimension, aside)
+    found = np.empty(2**depth)
+    found[halves(kept[-1]) if kept else slice(None)] = (mass[1:] if since else mass).sum(axis=0)
+    for these in aside:
+        spread_out(*these, levels, found, errors, moved)
+    moved *= 2.0 ** -(np.arange(depth) // dimension) / 2
+    return Estimate(found, errors, float(moved.sum()) / last if shrink or bounded else 0.0)
 
 
 def _told_apart(spans: Sequence[Span], depth: int, since: int) -> list[int]:
@@ -147,54 +167,101 @@ def _merged(spans: Sequence[Span], epochs: int) -> Sequence[Span]:
     return [Span(events=sum(span.events for span in spans[:done]), readings={}), *spans[done:]] if done > 1 else spans
 
 
-class _Work:
-    """Memory for the masses of one level after the other: to be given fresh pages takes longer than all arithmetic.
+def _read(level: int, spans: Sequence[Span], region: Region | None) -> IntArray:
+    """Nodes of which any epoch read something that is not known anyhow, increasing."""
+    if region is not None:
+        found = np.zeros(2**level, dtype=np.bool_)
+        for span in spans:
+            found[span.readings[level].read()[0] if level in span.readings else []] = True
+        found &= region.live(level)
+        found[region.emptied(level)] = False
+        return np.flatnonzero(found)
+    read = [span.readings[level].read()[0] for span in spans if level in span.readings]
+    whole = next((own for own in read if own.size == 2**level), None)
+    return _any(level, read) if whole is None else whole
+
+
+def _any(level: int, nodes: Sequence[IntArray]) -> IntArray:
+    """Nodes of a level that are in any of several vectors, increasing."""
+    found = np.zeros(2**level, dtype=np.bool_)
+    for own in nodes:
+        found[own] = True
+    return np.flatnonzero(found)
+
+
+def _kept(read: Sequence[IntArray], region: Region | None) -> list[IntArray]:
+    """By level, the nodes that are kept by epoch: those that were read, and all on the way to them.
+
+    Of a region all are: what nobody read below its border is not alike.
+    """
+    if region is not None:
+        return [np.arange(2**level) for level in range(len(read))]
+    found = [np.zeros(0, dtype=np.int64)]
+    for level in reversed(range(len(read))):
+        few = level > max(len(read) - _LAST, 0)
+        found.append(_any(level, [read[level], found[-1] >> 1]) if few else np.arange(2**level))
+    return found[:0:-1]
+
+
+class _Aside(NamedTuple):
+    """Nodes of which nothing was read, here or below: see :func:`spread_out`."""
+
+    nodes: IntArray
+    mass: FloatArray
+    above: FloatArray
+    level: int
+
+
+def _set_aside(
+    mass: FloatArray,
+    kept: Sequence[IntArray],
+    level: int,
+    ratios: Sequence[FloatArray],
+    dimension: int,
+    aside: list[_Aside],
+) -> FloatArray:
+    """The masses of a level's nodes that are kept, of those of all halves of the level above.
 
     Args:
-        epochs: told apart in each level, and below the last one.
+        ratios: of the levels above, as many as there are coordinates, if there are.
+        aside: what the others are added to.
     """
-
-    def __init__(self, epochs: Sequence[int], depth: int) -> None:
-        self._epochs, self._depth = epochs, depth
-        sizes = [epochs[level] * 2**level for level in range(1, depth)]
-        self._turns = [np.empty(max(sizes[turn::2], default=0)) for turn in (0, 1)]
-        self._newest, self._apart = np.empty(2**depth), np.empty(2 ** max(depth - 1, 0))
-
-    def halves(self, level: int) -> FloatArray:
-        """For the masses of the halves of a level's nodes, shape ``(epochs, 2**(level + 1))``."""
-        epochs, nodes = self._epochs[level + 1], 2 ** (level + 1)
-        flat = np.empty(epochs * nodes) if level + 1 == self._depth else self._turns[level % 2][: epochs * nodes]
-        return flat.reshape(epochs, nodes)
-
-    def newest(self, level: int, epochs: int) -> FloatArray:
-        """For the ratios of the newest two epochs."""
-        kept = min(epochs, 2)
-        return self._newest[: kept * 2**level].reshape(kept, 2**level)
-
-    def apart(self, r: FloatArray) -> FloatArray:
-        """How far the ratios of the newest two epochs are apart, node by node."""
-        found = np.subtract(r[-1], r[-2], out=self._apart[: r.shape[1]])
-        return np.asarray(np.abs(found, out=found))
+    both = halves(kept[level - 1])
+    if kept[level].size == both.size:
+        return mass
+    at = np.searchsorted(both, kept[level])
+    others = np.ones(both.size, dtype=np.bool_)
+    others[at] = False
+    nodes = both[others]
+    above = np.zeros((dimension, len(mass), nodes.size if ratios else 0))
+    for up, r in enumerate(reversed(ratios), 1):
+        above[dimension - up] = r[:, np.searchsorted(kept[level - up], nodes >> up)]
+    aside.append(_Aside(nodes, mass[:, others], above, level))
+    return mass[:, at]
 
 
 class _Known(NamedTuple):
     """What was read of the nodes of a level that any epoch read; most of a deep level are read by none.
 
+    All that no epoch read are alike. Up to two stand for them, in the last places.
+
     Args:
-        nodes: increasing, shape ``(read,)``; two that none read are among them, if there are any.
-        unread: position of one of these; 0 if there are none.
         differences: shape ``(epochs, read)``; 0 where nothing was read.
         variance: in the same shape; infinite there.
         share: of each epoch's events, how many its readings count; 0 if it has none, shape ``(epochs,)``.
-        lean: the ratios of nodes that lie evenly in the region, shape ``(read,)``; ``None`` if there is none.
     """
 
-    nodes: IntArray
-    unread: int
     differences: FloatArray
     variance: FloatArray
     share: FloatArray
-    lean: FloatArray | None
+
+    def beside(self, values: FloatArray, other: float) -> FloatArray:
+        """Values of the nodes that were read, and another one in the last places."""
+        if values.shape == self.differences.shape:
+            return values
+        found = np.full(self.differences.shape, other)
+        found[:, : values.shape[1]] = values
+        return found
 
 
 class _Halved(NamedTuple):
@@ -204,73 +271,86 @@ class _Halved(NamedTuple):
         ratios: (left - right) / node of the nodes that were read, shape ``(epochs, read)``.
         error: expected squared error of their left minus right, shape ``(read,)``.
         slope: of other nodes, the factor of their ancestors' ratios.
-        chance: whether chance adds to their error.
         left, newest: variance of their ratios, in all epochs together and in the newest one's own step.
     """
 
     ratios: FloatArray
     error: FloatArray
     slope: float
-    chance: bool
     left: float
     newest: float
 
 
-def _gathered(level: int, spans: Sequence[Span], region: Region | None) -> _Known:
-    read = [span.readings.get(level) for span in spans]
-    found = np.zeros(2**level, dtype=np.bool_)
-    for reading in read:
-        if reading is not None:
-            found |= np.isfinite(reading.variance)
-    if region is not None:
-        known = ~region.live(level)
-        known[region.emptied(level)] = True
-        found &= ~known
-    # All that no epoch read are alike. Two stand for them: sums over the epochs of one alone would be in another order.
-    alike = np.flatnonzero(~found)[:2]
-    found[alike] = True
-    at = np.flatnonzero(found)
-    unread = int(np.searchsorted(at, alike[0])) if alike.size else 0
-    differences, variance = np.zeros((len(spans), at.size)), np.full((len(spans), at.size), np.inf)
-    for e, reading in enumerate(read):
-        if reading is not None:
-            differences[e] = reading.differences[at]
-            variance[e] = reading.variance if np.ndim(reading.variance) == 0 else np.asarray(reading.variance)[at]
-    lean = None
-    if region is not None:
-        lean, hidden = region.leaning(level, at), known[at]
-        differences[:, hidden], variance[:, hidden] = 0.0, np.inf
-    pairs = zip(read, spans, strict=True)
-    share = np.array([0.0 if reading is None else reading.events / max(span.events, 1e-9) for reading, span in pairs])
-    return _Known(at, unread, differences, variance, share, lean)
+def _gathered(level: int, spans: Sequence[Span], nodes: IntArray, *, partly: bool) -> _Known:
+    # A single one would not do: sums over the epochs of one alone would be in another order.
+    places = nodes.size + min(2, 2**level - nodes.size)
+    differences, variance = np.zeros((len(spans), places)), np.full((len(spans), places), np.inf)
+    share = np.zeros(len(spans))
+    for e, span in enumerate(spans):
+        if (reading := span.readings.get(level)) is not None:
+            own, values, noise = reading.read()
+            if partly:  # what is known without a reading is left out
+                told = np.isin(own, nodes)
+                own, values = own[told], values[told]
+                noise = noise if np.ndim(noise) == 0 else np.asarray(noise)[told]
+            at = slice(own.size) if own.size == nodes.size else np.searchsorted(nodes, own)
+            differences[e, at], variance[e, at] = values, noise
+            share[e] = reading.events / max(span.events, 1e-9)
+    return _Known(differences, variance, share)
 
 
-def _plain(mass: FloatArray, known: _Known, bounded: bool) -> _Halved:
+def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None) -> _Halved:
     """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves."""
     d, unknown = known.differences, np.isinf(known.variance)
     r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
-    r = r if known.lean is None else np.where(unknown, known.lean, r)
+    r = r if lean is None else np.where(unknown, lean, r)
     noise = sum(np.where(unknown, 0.0, known.variance))
     share = np.where(unknown, 0.0, np.minimum(known.share, 1.0)[:, None])
     unread = ((1 - share) * mass).sum(axis=0)
-    return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, chance=False, left=UNKNOWN, newest=0.0)
+    return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, left=UNKNOWN, newest=0.0)
 
 
-def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float) -> _Halved:
+def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None) -> _Halved:
     """All readings of a level weighed against noise and each other.
 
     Args:
         mass, ancestors: masses of the nodes that were read, and ratios of their ancestors, shape ``(epochs, read)``.
+        lean: the ratios of nodes that are even in a region, shape ``(read,)``, if there is one.
     """
     variance = np.maximum(known.variance, 1e-9)
     counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
     y, noise = _observed(known.differences, variance, counted)
-    factor = slope(y if known.lean is None else y - known.lean, noise, ancestors)
-    guess = ancestors * factor if known.lean is None else ancestors * factor + known.lean
+    factor = slope(y if lean is None else y - lean, noise, ancestors)
+    guess = ancestors * factor if lean is None else ancestors * factor + lean
     x, left, newest = smoothed(y - guess, noise, caution)
     r, error = _blended(y, x + guess, mass, counted, variance, left, newest)
-    own = known.unread
-    return _Halved(r, error, slope=factor, chance=True, left=float(left[own]), newest=float(newest[own]))
+    return _Halved(r, error, slope=factor, left=float(left[-1]), newest=float(newest[-1]))
+
+
+def _bordered(
+    region: Region | None,
+    level: int,
+    mass: FloatArray,
+    above: FloatArray,
+    at: IntArray,
+    how: _Halved,
+    chance: bool,
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The nodes of a level that were read, or that the border of a region cuts, with their ratios and errors."""
+    if region is None:
+        return at, how.ratios, how.error
+    cut, lean = region.cut[level], region.ratios[level]
+    own = ~np.isin(cut, at)
+    nodes, even = cut[own], lean[own]
+    guess = np.clip(even + how.slope * above[:, nodes], -1.0, 1.0)
+    known = np.abs(even) == 1
+    guess[:, known] = even[known]
+    total, last = mass[:, nodes].sum(axis=0), mass[-1, nodes]
+    error = np.where(known, 0.0, (total if chance else 0.0) + total**2 * how.left + last**2 * how.newest)
+    every = np.concatenate([at, nodes])
+    order = np.argsort(every)
+    ratios = np.concatenate([how.ratios[:, : at.size], guess], axis=1)[:, order]
+    return every[order], np.ascontiguousarray(ratios), np.concatenate([how.error[: at.size], error])[order]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -306,74 +386,3 @@ def _blended(y, trend, mass, counted, variance, left, newest):  # type: ignore[n
             foretold += last
         error[i] = squared + foretold * foretold * left[i] + last * last * newest[i]
     return r, error
-
-
-@numba.njit(cache=True, nogil=True)
-def _guessed(mass, ancestors, dimension, slope, chance, left, newest, r, halves, error):  # type: ignore[no-untyped-def]
-    """Divides all nodes of a level by their ancestors' ratios: what is right where nothing was read.
-
-    Of ``r`` and ``halves`` the last rows are those of the newest epochs; the first of ``halves`` sums up all before.
-    """
-    epochs, nodes = mass.shape
-    kept, told = epochs - r.shape[0], epochs - halves.shape[0]
-    error[:] = 0.0
-    for e in range(epochs):
-        out, again = halves[max(e - told, 0)], 0 < e <= told
-        for i in range(nodes):
-            m = mass[e, i]
-            x = min(max(slope * ancestors[e, i >> dimension], -1.0), 1.0) if slope > 0 else 0.0
-            half = m * (1.0 + x) / 2.0
-            out[2 * i] = out[2 * i] + half if again else half
-            out[2 * i + 1] = out[2 * i + 1] + (m - half) if again else m - half
-            error[i] += m
-            if e >= kept:
-                r[e - kept, i] = x
-    for i in range(nodes):
-        total, last = error[i], mass[epochs - 1, i]
-        error[i] = (total if chance else 0.0) + total * total * left + last * last * newest
-
-
-@numba.njit(cache=True, nogil=True)
-def _placed(mass, at, ratios, errors, r, halves, error):  # type: ignore[no-untyped-def]
-    """Divides the nodes that were read by their own ratios."""
-    epochs = mass.shape[0]
-    kept, told = epochs - r.shape[0], epochs - halves.shape[0]
-    for k in range(at.size):
-        i = at[k]
-        error[i] = errors[k]
-        for e in range(epochs):
-            m, x, to = mass[e, i], ratios[e, k], max(e - told, 0)
-            half = m * (1.0 + x) / 2.0
-            again = 0 < e <= told
-            halves[to, 2 * i] = (halves[to, 2 * i] if again else 0.0) + half
-            halves[to, 2 * i + 1] = (halves[to, 2 * i + 1] if again else 0.0) + (m - half)
-            if e >= kept:
-                r[e - kept, i] = x
-
-
-def _bordered(
-    mass: FloatArray,
-    region: Region,
-    level: int,
-    known: _Known,
-    above: FloatArray,
-    dimension: int,
-    slope: float,
-    r: FloatArray,
-    halves: FloatArray,
-    error: FloatArray,
-) -> None:
-    """Divides the nodes that the border of the region cuts: by what everybody knows, where nothing was read.
-
-    In ``r`` is left how far their ratios are from those of an even spread in the region, for nodes below to follow.
-    """
-    cut, lean = region.cut[level], region.ratios[level]
-    emptied = np.abs(lean) == 1
-    own = emptied | ~np.isin(cut, known.nodes)
-    at, even = cut[own], lean[own]
-    trend = slope * above[:, at >> dimension] if slope > 0 else np.zeros((len(mass), at.size))
-    guess = np.clip(even + trend, -1.0, 1.0)
-    guess[:, emptied[own]] = even[emptied[own]]
-    errors = np.where(emptied[own], 0.0, error[at])
-    _placed(mass, at, guess, errors, r, halves, error)
-    r[:, cut] -= lean

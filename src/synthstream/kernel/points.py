@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,12 +18,12 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
-from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences
+from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences, halved
 from synthstream.privacy import WIDER, Claim, least_of
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
 from synthstream.strategies.variances import variance_of
-from synthstream.workload import FloatArray, IntArray
+from synthstream.workload import IntArray
 
 # Where each node is planned by itself, so many more levels may be measured: mass that lies close together bears them.
 _DEEPER = 2
@@ -161,7 +162,7 @@ class Points(Mechanism):
         """Hash of every number that decides what is drawn and with how much noise."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
         facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
-        facts += [_DEEPER] if self.schedule.by_node else []
+        facts += [*([_DEEPER] if self.schedule.by_node else []), *self.partition.facts]
         return fingerprint_of([*facts, LEAST, [how.facts() for how in self._counters]])
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ class Points(Mechanism):
         number, total, variance = self._number(state, counts, gate)
         counts = Counts(counts.cells, clip(counts.numbers))
         cells = state["cells"]  # in place: there may be a million
-        cells[counts.cells] = clip(cells[counts.cells] + counts.numbers, _LARGEST_SUM // cells.size)
+        counts.add_to(cells, limit=_LARGEST_SUM // cells.size)
         after |= number | {"t": np.array(tick + 1), "total": np.array(total), "cells": cells}
         closing = self.times.epoch_of(total) > self.times.epoch_of(begun)
         read = after["plan.ticks"]  # beside this tick's blocks an estimate needs those of these ticks
@@ -201,7 +202,8 @@ class Points(Mechanism):
             left = WHOLE - sum(after["plan.units"].tolist())
             blocks = self._end(cells, total, total - begun, left, gate, shape)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
-            after |= {"cells": np.zeros_like(cells), "begun": np.array(total), "planned": np.array(False)}
+            cells.fill(0)
+            after |= {"begun": np.array(total), "planned": np.array(False)}
             after["ends"] = np.append(state["ends"], tick)
         else:
             blocks = self._open(after, counts, total - begun, gate)
@@ -251,7 +253,7 @@ class Points(Mechanism):
         # These sums are not clipped: otherwise an event could be counted at one reading and taken out at another. If
         # they leave 64 bits they wrap around, and their differences are right all the same.
         upper = after["plan.nodes"]
-        np.add.at(upper, counts.cells >> self.partition.depth - often.size, counts.numbers)
+        counts.add_to(upper, finer=self.partition.depth - often.size)
         length = self.times.length(float(after["begun"]))
         due = np.minimum(np.floor(max(events, 0.0) / length * often), often - 1).astype(np.int64)
         levels = np.flatnonzero((due > after["plan.done"]) & (often > 1)).tolist()
@@ -259,8 +261,11 @@ class Points(Mechanism):
             return ()
         exact = differences(upper, levels[-1] + 1)
         done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), []
+        states = defaultdict[str, State](dict)
+        for name, array in after.items():
+            states[name.partition(".")[0]][name.partition(".")[2]] = array
         for level in levels:
-            own = inner(after, f"level{level}.")
+            own = states[f"level{level}"]
             seen = own.pop("seen")
             multiplier = self.scale(self.parts[1], int(units[level]))
             how = self._levels[int(often[level])]
@@ -289,26 +294,24 @@ class Points(Mechanism):
     def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
         """Readings at the end of an epoch, level by level: each is planned from those above it.
 
-        Nothing lies below what is not worth a reading, unless public facts tell how it is divided.
+        Nodes of which a region leaves one half empty are divided without a reading.
         """
-        room, blocks, whole = np.array([left]), list[Block](), self.scale(self.parts[1])
-        above = list[FloatArray]()
+        nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
+        blocks, whole, plan = list[Block](), self.scale(self.parts[1]), self.schedule.nodes
         for level, exact in enumerate(differences(cells, depth)):
-            units = checked_nodes(self.schedule.nodes(events, list(above), room.copy(), depth, whole), room)
-            measured = np.flatnonzero(units)
-            if not measured.size and not self.schedule.known(level):
+            lean, values = self.partition.leaning(level, nodes), np.zeros(nodes.size)
+            asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
+            units[asked] = checked_nodes(plan(mass[asked], room[asked], depth - level, whole), room[asked])
+            measured = np.flatnonzero(units > 0)
+            if not measured.size and asked.size == nodes.size:
                 break
-            values, variance = np.zeros(units.size), np.full(units.size, np.inf)
-            above.append(values)
-            room = np.repeat(room - units, 2)
-            if not measured.size:
-                continue
-            parts, kind = np.unique(units[measured], return_inverse=True)
-            scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
-            exact = exact[measured]
-            values[measured] = gate.noisy(exact, noise=self.noise, scale=scale)
-            variance[measured] = np.array([self.variance(part) for part in parts.tolist()])[kind]
-            blocks.append(Block(level=level, values=values, variance=variance))
+            if measured.size:
+                parts, kind = np.unique(units[measured], return_inverse=True)
+                scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
+                values[measured] = gate.noisy(exact[nodes[measured]], noise=self.noise, scale=scale)
+                variance = np.array([self.variance(part) for part in parts.tolist()])[kind]
+                blocks.append(Block(level=level, values=values[measured], variance=variance, nodes=nodes[measured]))
+            nodes, mass, room = halved(nodes, mass, values, lean, room, units)
         return tuple(blocks)
 
 
@@ -328,11 +331,11 @@ def checked_parts(units: IntArray, levels: int, left: int) -> IntArray:
 def checked_nodes(units: IntArray, left: IntArray) -> IntArray:
     """A copy of the parts of a budget that a planner gives to each node of a level: it may use its array again.
 
-    Raises ``ValueError`` unless they are whole numbers, one for each node, each 0 or at least ``LEAST``, and none above
-    what is left below its ancestors.
+    Raises ``ValueError`` unless they are whole numbers, one for each node, each 0, -1 or at least ``LEAST``, and none
+    above what is left below its ancestors.
     """
     kept = np.array(units)
-    if kept.dtype != np.int64 or kept.shape != left.shape or np.any((kept < LEAST) & (kept != 0)):
+    if kept.dtype != np.int64 or kept.shape != left.shape or np.any((kept < LEAST) & (kept != 0) & (kept != -1)):
         raise ValueError(f"a plan has no parts for each of {left.size} nodes")
     if np.any(kept > left):
         raise ValueError("a plan's parts add up to more than is left on the way to a node")

@@ -206,7 +206,7 @@ class Releases:
         if self.config.workload is None:
             return self._masses(column, every, lower or {}, upper or {})
         if lower or upper:
-            raise SchemaError("series: a box is of streams of points; ask between(...).mass(lower, upper)")
+            raise SchemaError("series: a box is of streams of points; ask windows: mass(lower, upper) or table --box")
         marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
         for (first, _, whole), counted in self._counted(every):
             tables = counted.workload.marginals
@@ -268,7 +268,7 @@ class Releases:
 
     def _masses(self, column: str | None, every: str | None, lower: Bounds, upper: Bounds) -> pl.DataFrame:
         if column is not None:
-            raise SchemaError("series: a stream of points has no table of a column; name a box by lower and upper")
+            raise SchemaError("series: a stream of points has no table of a column; name a box: lower, upper, or --box")
         builder, spans = self._builder(newest := self._newest()), steps(self.config.clock, every, newest=newest)
         for step in spans:
             self._check(builder, step.last)

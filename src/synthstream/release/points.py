@@ -78,7 +78,11 @@ class PointRelease(Release):
         self, columns: Sequence[str] | str, *, where: str | None = None, model_error: bool = False
     ) -> pl.DataFrame:
         """A points stream has no tables of columns: see :attr:`tables` and :meth:`mass`."""
-        raise SchemaError("table: a stream of points has none; ask mass(lower, upper) for the events in a box")
+        first = self.coordinates[0]
+        box = f"--box '{first.name} {first.min:g} {first.max:g}'"
+        raise SchemaError(
+            f"table: a stream of points has none; ask for the events in a box: mass(lower, upper), or {box}"
+        )
 
     @cached_property
     def tables(self) -> pl.DataFrame:

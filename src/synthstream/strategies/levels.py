@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from synthstream.kinds import NEWEST, Edition
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Region, Shape
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Shape, sums
 from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
@@ -31,6 +31,8 @@ _WORTH = 2.0
 _CALM, _MOVING = 0.08, 0.45
 # The least where the end is planned by node: epochs are shorter and their ends sharper, so that more can be spared.
 _CALM_BY_NODE = 0.15
+# Numbers in a block of a sum: blocks are added up pair by pair.
+_BLOCK = 128
 # On average a quarter of an epoch's move counts: half of the move, for half of the time. So the move is compared with
 # four times the noise.
 _FAR = 4.0
@@ -48,13 +50,11 @@ class Schedule:
     Args:
         dimension: number of coordinates.
         edition: a stream keeps the one that it began with.
-        region: the part of the box that holds all events. Where it leaves half of a node empty, nothing is to be read.
     """
 
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
     edition: Edition = NEWEST
-    region: Region | None = None
 
     @property
     def by_node(self) -> bool:
@@ -77,14 +77,9 @@ class Schedule:
             return [2**i for i in range(1, depth + 1)]
         return list(range(2, _MOST_STEPS + 1))
 
-    def known(self, level: int) -> bool:
-        """Whether of some nodes of a level one half is publicly known to be empty."""
-        return self.region is not None and self.region.emptied(level).size > 0
-
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
-        new: list[Any] = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
-        new += [] if self.region is None else [self.region.name]
+        new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
@@ -99,7 +94,7 @@ class Schedule:
         """
         if self.kind == "fixed":
             return _units(self._falling(depth), left)
-        return _units(self._fair(shape.masses, events, depth, scale * WHOLE / left)[0], left)
+        return _units(self._fair(levels_of(shape.masses, events, depth), depth, scale * WHOLE / left)[0], left)
 
     def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
         """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
@@ -110,11 +105,11 @@ class Schedule:
         if self.kind == "fixed":
             steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
             return EpochPlan(_units(self._falling(depth), WHOLE // 3), steps)
-        levels, steps = depth, np.zeros(0, dtype=np.int64)
+        levels, steps, masses = depth, np.zeros(0, dtype=np.int64), levels_of(shape.masses, events, depth)
         calm = _CALM_BY_NODE if self.by_node else _CALM
         share, part = np.zeros(0), calm
         while levels:
-            share, nodes = self._fair(shape.masses, events, levels, scale / _MOVING)
+            share, nodes = self._fair(masses[: max(levels, 1)], levels, scale / _MOVING)
             noise = float(np.sum(nodes * self._width(levels) * scale / share)) / _MOVING / max(events, 1.0)
             part = calm + (_MOVING - calm) * shape.moving / (shape.moving + _FAR * noise)
             missed = nodes * scale / part / share
@@ -128,34 +123,24 @@ class Schedule:
             return EpochPlan(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
 
-    def nodes(self, events: float, above: Sequence[FloatArray], left: IntArray, depth: int, scale: float) -> IntArray:
-        """Parts for every node of the next level, int64, shape ``(2**level,)``; 0: it is not worth measuring.
+    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float) -> IntArray:
+        """Parts for nodes of a level, int64, shape ``(n,)``: see :class:`Planner`.
 
         A node that holds m events can be halved about log2(m / noise) times before its parts drown in noise. What is
         left of the budget is divided among these levels, each getting 2^((1 - 1/d) / 2) times as much as the one above
         it: the square root of how the sum of the widths of all nodes grows.
         """
-        mass = np.array([max(events, 0.0)])
-        for level, values in enumerate(above):
-            halves = _divided(mass, values)
-            if self.region is not None:
-                empty = self.region.emptied(level)
-                both = np.stack([2 * empty, 2 * empty + 1])
-                halves[both] = self.region.divided(mass, level)[both]
-            mass = halves
         worth = mass * left / (WHOLE * _WORTH * scale)
-        bears = np.flatnonzero(worth > 1)
+        bears = np.flatnonzero(worth > 1)  # the halves of others hold half as much: they are worth less still
         worth, left, levels = worth[bears], left[bears], np.ones(bears.size)
         for _ in range(_ROUNDS):
             levels = np.maximum(np.log2(np.maximum(worth / levels, 1e-9)), 1.0)
-        levels = np.minimum(np.ceil(levels), depth - len(above))
+        levels = np.minimum(np.ceil(levels), depth)
         deeper = 2 ** ((1 - 1 / self.dimension) / 2)
         parts = left * (deeper - 1) / (deeper**levels - 1) if self.dimension > 1 else left / levels
         # Few different numbers: three binary digits each.
-        units, found = _rounded(parts), np.zeros(mass.size, dtype=np.int64)
+        units, found = _rounded(parts), np.full(mass.size, -1)
         found[bears] = np.where(units >= LEAST, np.minimum(units, left), 0)
-        if self.region is not None:
-            found[self.region.emptied(len(above))] = 0
         return found
 
     def _falling(self, depth: int) -> FloatArray:
@@ -164,10 +149,10 @@ class Schedule:
     def _width(self, depth: int) -> FloatArray:
         return np.asarray(2.0 ** -(np.arange(depth) // self.dimension))
 
-    def _fair(self, shape: FloatArray, events: float, depth: int, scale: float) -> tuple[FloatArray, FloatArray]:
+    def _fair(self, masses: Sequence[FloatArray], depth: int, scale: float) -> tuple[FloatArray, FloatArray]:
         """Parts of the budget, adding up to 1, and how many nodes of each level stand out of the noise."""
         share = np.full(depth, 1 / max(depth, 1))
-        nodes, masses = np.zeros(depth), levels_of(shape, events, depth)
+        nodes = np.zeros(depth)
         for _ in range(_ROUNDS):
             nodes = standing_out(masses, scale / share)
             share = np.sqrt(nodes * self._width(depth))
@@ -185,10 +170,7 @@ def levels_of(shape: FloatArray, events: float, levels: int) -> list[FloatArray]
     """
     total = float(shape.sum())
     mass = shape * (max(events, 1.0) / total) if total > 0 else np.full(shape.size, max(events, 1.0) / shape.size)
-    found = [mass]
-    while found[-1].size > 1:
-        found.append(found[-1][0::2] + found[-1][1::2])
-    return found[::-1][: max(levels, 1)]
+    return sums(mass)[: max(levels, 1)]
 
 
 def standing_out(masses: Sequence[FloatArray], noise: FloatArray) -> FloatArray:
@@ -200,18 +182,31 @@ def standing_out(masses: Sequence[FloatArray], noise: FloatArray) -> FloatArray:
     """
     out, known = np.empty(noise.size), len(masses) - 1
     for level in range(noise.size):
-        mass = masses[level] if level < known else masses[known] * 2.0 ** (known - level)
-        out[level] = 2.0 ** max(level - known, 0) * np.sum(mass / (mass + noise[level]))
+        parts = _parts(masses[min(level, known)], 2.0 ** min(known - level, 0), noise[level], _BLOCK)
+        while parts.size > 1:
+            parts = parts[0::2] + parts[1::2]
+        out[level] = 2.0 ** max(level - known, 0) * parts[0]
     return out
 
 
-@numba.njit(cache=True, nogil=True)
-def _divided(mass, values):  # type: ignore[no-untyped-def]
-    """Masses of the halves of all nodes, by their noisy differences."""
-    out = np.empty(2 * mass.size)
-    for i in range(mass.size):
-        half = min(max(values[i], -mass[i]), mass[i])
-        out[2 * i], out[2 * i + 1] = (mass[i] + half) / 2, (mass[i] - half) / 2
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _parts(mass, factor, noise, block):  # type: ignore[no-untyped-def]
+    """Sums of m / (m + noise) over so many nodes each, eight side by side: in the order of np.sum, without copies."""
+    out, parts = np.zeros(max(mass.size // block, 1)), np.empty(min(block, mass.size))
+    for k in range(out.size):
+        own = mass[k * block : (k + 1) * block]
+        for i in range(own.size):
+            m = own[i] * factor
+            parts[i] = m / (m + noise)
+        if own.size < 8:
+            for part in parts:
+                out[k] += part
+            continue
+        a = b = c = d = e = f = g = h = 0.0
+        for i in range(0, own.size, 8):
+            a, b, c, d = a + parts[i], b + parts[i + 1], c + parts[i + 2], d + parts[i + 3]
+            e, f, g, h = e + parts[i + 4], f + parts[i + 5], g + parts[i + 6], h + parts[i + 7]
+        out[k] = ((a + b) + (c + d)) + ((e + f) + (g + h))
     return out
 
 

@@ -141,9 +141,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
-        schedule=Schedule(
-            dimension=len(coordinates), kind=config.synthesizer.schedule, edition=config.edition, region=region
-        ),
+        schedule=Schedule(dimension=len(coordinates), kind=config.synthesizer.schedule, edition=config.edition),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
 

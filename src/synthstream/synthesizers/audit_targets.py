@@ -25,7 +25,6 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
 from synthstream.partition import Partition, Shape
-from synthstream.strategies.levels import Schedule
 from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -249,9 +248,7 @@ def _nodes(mechanism: Points) -> DrawTarget:
     """
     partition = mechanism.partition
     depth = max(min(partition.depth, _DEPTH), partition.dimension)
-    # Of all the box: what public facts leave unread is read here.
-    plan = replace(mechanism.schedule, region=None) if isinstance(mechanism.schedule, Schedule) else mechanism.schedule
-    small = replace(mechanism, partition=Partition(dimension=partition.dimension, depth=depth), schedule=plan)
+    small = replace(mechanism, partition=Partition(dimension=partition.dimension, depth=depth))
     levels = small.depth_of(1.4 * 2**_EPOCH / mechanism.budget.epsilon)
     cost = mechanism.parts[1]
     claimed = cost if mechanism.budget.pure else math.sqrt(2 * cost)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +16,9 @@ from synthstream.fit.walk import CAUTION
 from synthstream.kernel.points import Points
 from synthstream.measured import TreeMeasured
 from synthstream.strategies.levels import Schedule
+
+# Levels from which on two fits side by side are worth a thread.
+_WORTH = 16
 
 
 def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
@@ -48,14 +53,14 @@ def _rest(before: Span, now: Span) -> Span:
     """What came in an epoch after it was looked at before."""
     events, readings = max(now.events - before.events, 0.0), dict[int, NodeReading]()
     for level, reading in now.readings.items():
-        none = NodeReading(np.zeros(2**level), 0.0, 0.0)
-        past = before.readings.get(level, none)
+        # An epoch that is open is read in all nodes of a level or in none.
+        past = before.readings.get(level, NodeReading(np.zeros(2**level), 0.0, 0.0))
         if past.events == reading.events and np.array_equal(past.differences, reading.differences):
             continue  # nothing was read since
         missed = abs(now.events - reading.events) + abs(before.events - past.events)
-        variance = reading.variance + past.variance
-        known = np.where(np.isinf(variance), 0.0, reading.differences - past.differences)
-        readings[level] = NodeReading(known, variance, events - missed)
+        nodes = slice(None) if reading.nodes is None else reading.nodes
+        known = reading.differences - past.differences[nodes]
+        readings[level] = NodeReading(known, reading.variance + past.variance, events - missed, reading.nodes)
     return Span(events=events, readings=readings)
 
 
@@ -65,7 +70,8 @@ def _spans(history: Sequence[TreeMeasured]) -> dict[float, Span]:
     for measured in history:
         readings = epochs.setdefault(measured.begun, {})
         for block in measured.blocks:
-            readings[block.level] = NodeReading(block.values, block.variance, measured.total - measured.begun)
+            events = measured.total - measured.begun
+            readings[block.level] = NodeReading(block.values, block.variance, events, block.nodes)
     begins = [*epochs, now.total]
     return {
         before: Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)
@@ -86,21 +92,30 @@ def _fitted(
     depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
     where: dict[str, Any] = {"dimension": mechanism.partition.dimension, "region": mechanism.partition.region}
     own = spans[since:]
-    plain = masses(own, depth=depth, **where, shrink=False, bounded=False)
+    unbounded = partial(masses, own, depth=depth, **where, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
     caution = 0.0 if by_node else CAUTION
     if isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed":  # as it was proved
-        fitted = masses(own, depth=depth, **where, shrink=False)
+        fit = partial(masses, own, depth=depth, **where, shrink=False)
     else:
-        fitted = masses(spans, depth=depth, **where, caution=caution, since=since)
+        fit = partial(masses, spans, depth=depth, **where, caution=caution, since=since)
+    if depth < _WORTH:
+        plain, fitted = unbounded(), fit()
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(unbounded)
+            fitted, plain = fit(), beside.result()
     found = float(fitted.masses.sum())
     scale = max(events, 0.0) / found if found > 0 else 0.0
+    for estimate in (plain, fitted):  # in place: there may be millions
+        np.multiply(estimate.masses, scale, out=estimate.masses)
+        np.multiply(estimate.errors, scale**2, out=estimate.errors)
     return Cloud(
         partition=mechanism.partition,
-        masses=fitted.masses * scale,
-        plain=plain.masses * scale,
-        errors=(plain if since else fitted).errors * scale**2,
-        plain_errors=plain.errors * scale**2,
+        masses=fitted.masses,
+        plain=plain.masses,
+        errors=(plain if since else fitted).errors,
+        plain_errors=plain.errors,
         total_variance=variance,
         moving=fitted.moving,
     )

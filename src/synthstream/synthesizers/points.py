@@ -326,8 +326,9 @@ def _even_parts(mechanism: Points, events: float, depth: int, left: int) -> IntA
     units, scale = list[int](), mechanism.scale(mechanism.parts[1])
     while len(units) < depth:
         # One node stands for all of its level.
-        part = mechanism.schedule.nodes(events / 2 ** len(units), [], np.array([left]), depth - len(units), scale)
-        if not part[0]:
+        mass = np.array([max(events, 0.0) / 2 ** len(units)])
+        part = mechanism.schedule.nodes(mass, np.array([left]), depth - len(units), scale)
+        if part[0] <= 0:
             break
         units.append(int(part[0]))
         left -= units[-1]

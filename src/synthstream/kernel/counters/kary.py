@@ -106,6 +106,8 @@ class Kary(Counter):
 
     def covariance(self, s: int, t: int, *, multiplier: float) -> float:
         scale = rounded_up(self.levels * multiplier)
+        if s == t:
+            return sum(map(abs, self.digits(t + 1))) * self.noise_variance(scale)
         first, last = (nodes_of_prefix(self.digits(n + 1), self.arity) for n in (s, t))
         return len(first & last) * self.noise_variance(scale)
 
