@@ -3,6 +3,7 @@
     python -m benchmarks.scale                  # evictions and ten million simulated rows
     python -m benchmarks.scale --fits           # core-seconds for counting, and for a release, against cells and rows
     python -m benchmarks.scale --wide           # all pairs of 100 columns against those that plan proposes
+    python -m benchmarks.scale --persons        # ten million persons in one tick
 
 Every run is a process of its own. "counted" is the time for rows alone, warm; "wall" is everything from the start of
 the process, with Java, and for Spark that was killed that of all three. Memory is the largest proportional share (Pss)
@@ -244,7 +245,7 @@ def lines(stream: str) -> Iterator[dict[str, Any]]:
 
 
 def fits() -> Iterator[dict[str, Any]]:
-    """Core-seconds for a release, against columns of eight values, cells and rows.
+    """Core-seconds for a release, and seconds for its fit, against columns of eight values, cells and rows.
 
     Rows are skewed, columns depend on each other. The second release has a tenth more rows than the first, and starts
     from its rows.
@@ -262,10 +263,11 @@ def fits() -> Iterator[dict[str, Any]]:
             counts = Counts.of(workload.count(rng.binomial(7, 0.1 + 0.8 * kind, (number, columns)).astype(np.int32)))
             start = time.process_time()
             state, measured, models = made.step(state, counts, SeededGate(tick), last, {})
-            drawn = time.process_time()
+            drawn, clock = time.process_time(), time.perf_counter()
             history.append(measured)
             last = made.fit(tick, history.__getitem__, last, models, seed=tick)
             facts |= {f"{when}_noise": round(drawn - start, 3), f"{when}_fit": round(time.process_time() - drawn, 2)}
+            facts[f"{when}_wall"] = round(time.perf_counter() - clock, 2)
         shape = {"columns": columns, "cells": workload.cells, "rows": rows}
         size = sum(array.nbytes for array in dict(state).values() if isinstance(array, np.ndarray))
         yield {"bench": "scale", "what": "release", **shape, **facts, "state_mb": round(size / 1e6, 1)}
@@ -335,11 +337,48 @@ def _related(shape: str, number: int, columns: int) -> CodeArray:
     return np.asarray(codes[:, rng.permutation(columns)] if shape.startswith("scattered") else codes)
 
 
+_PERSONS = """
+name = "x"
+state = "state"
+privacy = { epsilon = 1.0, delta = 1e-9, unit = { person = "who", max_events = 20 } }
+clock = { column = "seen", start = 2026-01-01, every = "1d", until = 2026-01-02, horizon = 30 }
+source = { kind = "parquet", path = "rows-*.parquet" }
+sink = { kind = "parquet", path = "releases" }
+columns = [
+  { name = "a", type = "integer", min = 0, max = 7 },
+  { name = "b", type = "integer", min = 0, max = 7 },
+]
+"""
+
+
+def persons(number: int = 10_000_000, part: int = 500_000) -> Iterator[dict[str, Any]]:
+    """Core-seconds to count one event of each person and to close the tick, and the most memory meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, rng = Path(name), np.random.default_rng(0)
+        for first in range(0, number, part):
+            who = pl.Series("who", np.arange(first, first + part)).cast(pl.String) + "@example"
+            rows = pl.DataFrame({"a": rng.integers(0, 8, part), "b": rng.integers(0, 8, part), "who": who})
+            rows = rows.with_columns(seen=pl.lit(datetime(2026, 1, 1, 12)))
+            rows.write_parquet(folder / f"rows-{first:09}.parquet", row_group_size=100_000)
+        Path("/proc/self/clear_refs").write_text("5")  # what writing took does not count
+        start = time.process_time()
+        with Stream(StreamConfig.from_toml(_PERSONS, base=folder), gates=SeededGate, seed=1) as stream:
+            stream.ingest()
+            counted = time.process_time()
+            stream.release()
+        found = {"counted": round(counted - start), "closed": round(time.process_time() - counted)}
+        status = Path("/proc/self/status").read_text()
+        peak = int(status.partition("VmHWM:")[2].split()[0]) // 1024
+        disk = sum(path.stat().st_size for path in (folder / "state").iterdir()) // 1_000_000
+        yield {"bench": "scale", "what": "persons", "persons": number, **found, "mb_driver": peak, "disk_mb": disk}
+
+
 def main() -> None:
     """All lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--fits", action="store_true", help="only what counting and a release cost")
     parser.add_argument("--wide", action="store_true", help="only what fewer pairs are worth")
+    parser.add_argument("--persons", action="store_true", help="only what ten million persons cost")
     for name in ("--folder", "--stream", "--engine", "--at"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -347,8 +386,8 @@ def main() -> None:
         one(Path(args.folder), args.stream, args.engine, args.at)
         return
     streams = [args.stream] if args.stream else ["evictions", "simulated"]
-    if args.fits or args.wide:
-        found = chain(counting(), fits()) if args.fits else wide()
+    if args.fits or args.wide or args.persons:
+        found = chain(counting(), fits()) if args.fits else wide() if args.wide else persons()
     else:
         found = chain.from_iterable(lines(stream) for stream in streams)
     for line in found:

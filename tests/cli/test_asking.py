@@ -12,6 +12,7 @@ import pytest
 
 from synthstream.cli.asking import ask_first
 from synthstream.cli.common import console
+from synthstream.errors import SourceError
 from tests.support.command import MAIN, synthstream
 from tests.support.visits import TOML, visits
 
@@ -88,6 +89,15 @@ def test_a_forgotten_until_is_named_with_the_number_of_ticks_that_it_would_relea
     assert "2,000 ticks are over, of which the first ended 2018-01-02 and the last 2023-06-24" in said
     assert "say so as until in [clock]" in said
     assert "all of the horizon" in said
+
+
+def test_a_log_that_is_not_there_is_refused_before_there_is_a_state(folder: Path) -> None:
+    head, tail = TOML.split("[source]\n")
+    rest = tail[tail.index("[") :]
+    (folder / "stream.toml").write_text(f'{head}[source]\nkind = "delta"\npath = "lake"\n{rest}')
+    with pytest.raises(SourceError, match="delta lake: there is no Delta table"):
+        ask_first(console(), folder / "stream.toml", until=None, yes=True)
+    assert not (folder / "state").exists()
 
 
 def test_before_the_first_tick_is_over_it_asks_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import polars as pl
 import pytest
 
@@ -291,9 +292,14 @@ def test_no_page_is_written_into_state_or_releases(tmp_path: Path, place: str) -
     assert not (tmp_path / place).exists()
 
 
-def test_a_delta_table_is_looked_at_by_its_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("partitions", "pattern"), [([], r"\*"), (["ward", "day"], r"ward=\*/day=\*/\*")])
+def test_a_delta_table_is_looked_at_by_its_files(tmp_path: Path, partitions: list[str], pattern: str) -> None:
+    lake = tmp_path / "lake"
+    rows = pl.DataFrame({"ward": ["1"], "day": ["2026-01-01"], "age": [3]}).to_arrow()
+    deltalake.write_deltalake(str(lake), rows, partition_by=partitions or None)
+    assert list(lake.glob(pattern.replace("\\", "") + ".parquet"))
     text = stream_toml(WARD, AGE, '[source]\nkind = "delta"\npath = "lake"\n', SINK, until="2026-01-31", horizon=60)
-    with pytest.raises(ConfigError, match=r"synthstream check stream.toml .*/lake/part-\*\.parquet"):
+    with pytest.raises(ConfigError, match=rf"synthstream check stream.toml .*/lake/{pattern}\.parquet\."):
         look(StreamConfig.from_toml(text, base=tmp_path), [])
 
 

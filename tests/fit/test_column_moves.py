@@ -14,6 +14,7 @@ from synthstream.fit.moves import Effort, _layout, move
 from synthstream.fit.population import Population, fit
 from synthstream.fit.rare import real
 from synthstream.fit.targets import Targets, simplex
+from synthstream.kinds import Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, Workload
 
@@ -50,7 +51,14 @@ def searched(workload: Workload, cells: FloatArray, codes: CodeArray, effort: Ef
     return move(codes, workload.count(codes), aim, variance, workload, kept=len(codes), effort=effort, state=7) - cells
 
 
-def test_edition_1_stays_as_it_was() -> None:
+@pytest.mark.parametrize(
+    ("edition", "sha"),
+    [
+        (1, "5bdbbc2cae387c04c46e0ac80933dbaf2252caf971c2a28d93aac5e1268d3a11"),
+        (5, "ef9e6eee3f30d476b272889cef1c2daa4a23098ba9a098e980310b3ff7302fe3"),
+    ],
+)
+def test_an_edition_stays_as_it_was(edition: Edition, sha: str) -> None:
     found = hashlib.sha256()
     for order in (1, 2, 3):
         workload = Workload.all_up_to(order, sizes=SIZES)
@@ -62,9 +70,20 @@ def test_edition_1_stays_as_it_was() -> None:
             noise = (np.arange(workload.cells) * (7919 + tick) % 1009) / 1009 * 40 - 20
             values = workload.count(rows[: 2000 + 300 * tick]) + noise
             m = Measured(tick=tick, workload=workload, values=values, variance=np.full(len(workload.marginals), 133.0))
-            last = fit(m, start=last, seed=tick, edition=1)
+            last = fit(m, start=last, seed=tick, edition=edition)
             found.update(last.codes.tobytes())
-    assert found.hexdigest() == "5bdbbc2cae387c04c46e0ac80933dbaf2252caf971c2a28d93aac5e1268d3a11"
+    assert found.hexdigest() == sha
+
+
+def test_rows_know_their_counts_where_a_column_has_more_codes_than_a_byte() -> None:
+    """Over 1 s once: the search is compiled for larger codes."""
+    sizes = (300, 3)
+    workload, n = Workload.all_up_to(2, sizes=sizes), np.arange(3000)
+    codes = np.stack([n * n % 300, n % 300 // 100], axis=1).astype(np.int32)
+    model = fit(noisy(workload, codes, 0.0), seed=1)
+    assert model.known is not None
+    assert np.array_equal(model.known, workload.count(model.codes.astype(np.int32)))
+    assert np.abs(model.known - workload.count(codes)).sum() < 0.05 * 4 * len(codes)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])

@@ -96,6 +96,10 @@ def test_a_proposal_is_printed_and_stands_on_the_page(capsys: pytest.CaptureFixt
     assert "\n\n[synthesizer]\nnear = 3\n" in capsys.readouterr().out
     assert "<pre><code>[synthesizer]\nnear = 3\n" in plan_page(found)
     assert found.facts()["proposal"]["near"] == 3
+    assert (
+        "fall where related columns stand side by side, and rise where they do not"
+        in found.facts()["proposal"]["words"]
+    )
 
 
 def test_fewer_pairs_tell_more_of_columns_that_are_related_to_their_neighbours() -> None:

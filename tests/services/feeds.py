@@ -1,4 +1,4 @@
-"""Logs that tests write to and streams read: one interface over a table and a topic."""
+"""Logs that tests write to and streams read: one interface over a table, a topic and a Delta table."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
+
+import deltalake
+import pyarrow as pa
 
 from synthstream import StreamConfig
 from synthstream.environment import Env
@@ -70,6 +73,7 @@ class Feed(Protocol):
     """A log."""
 
     source: str  # its section of stream.toml
+    top: str  # what stands before all sections
 
     def environment(self) -> dict[str, str]:
         """Variables that a reader connects with."""
@@ -86,7 +90,7 @@ class Table:
 
     def __init__(self, server: Server) -> None:
         self.server, self.name = server, f"events_{next(_NAMES)}"
-        self.source = f'kind = "postgres"\ntable = "{self.name}"\nsequence = "id"'
+        self.source, self.top = f'kind = "postgres"\ntable = "{self.name}"\nsequence = "id"', ""
         columns = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n text, seen text, who text"
         grant = "GRANT SELECT ON @, @_id_seq TO reader"
         self.server.execute(f"CREATE TABLE @ ({columns}); {grant}".replace("@", self.name))
@@ -111,7 +115,7 @@ class Topic:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster, self.name = cluster, f"events-{next(_NAMES)}"
-        self.source = f'kind = "kafka"\ntopic = "{self.name}"'
+        self.source, self.top = f'kind = "kafka"\ntopic = "{self.name}"', ""
         for partition in range(4):  # there from now on, and with a place that is not 0
             cluster.send(self.name, b'{"n": "0", "seen": "2026-01-01"}', partition=partition)
         self.before = 4
@@ -123,6 +127,31 @@ class Topic:
     def put(self, rows: Sequence[Row]) -> None:
         """See :class:`Feed`."""
         self.cluster.send(self.name, *(message(row) for row in rows))
+
+    def end(self) -> None:
+        """See :class:`Feed`."""
+
+
+class Lake:
+    """A Delta table that tells of changes."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.source, self.top = f'kind = "delta"\nformat = "changes"\npath = "{place}"', 'op = "op"\n'
+        self.put([])
+
+    def environment(self) -> dict[str, str]:
+        """See :class:`Feed`."""
+        return {}
+
+    def put(self, rows: Sequence[Row]) -> None:
+        """See :class:`Feed`."""
+        found = pa.table(
+            {"n": pa.array([row["n"] for row in rows], pa.int64()), "seen": [str(row["seen"]) for row in rows]},
+            schema=pa.schema({"n": pa.int64(), "seen": pa.string()}),
+        )
+        told = {"delta.enableChangeDataFeed": "true"}
+        deltalake.write_deltalake(str(self.place), found, mode="append", configuration=told)
 
     def end(self) -> None:
         """See :class:`Feed`."""
@@ -140,7 +169,7 @@ def message(row: Row) -> bytes:
 
 def text_of(feed: Feed, *, unit: str = '"event"', most: int = 9, horizon: int = 30) -> str:
     """A configuration that reads a feed."""
-    return TOML.format(unit=unit, most=most, horizon=horizon, source=feed.source)
+    return feed.top + TOML.format(unit=unit, most=most, horizon=horizon, source=feed.source)
 
 
 def config_of(feed: Feed, folder: Path, **more: Any) -> StreamConfig:
@@ -163,3 +192,16 @@ class Hand(Env):
     def now(self) -> datetime:
         """See :class:`Env`."""
         return START + timedelta(days=self.days)
+
+
+class Later(Env):
+    """Two days from now: whatever was written is over."""
+
+    def now(self) -> datetime:
+        """See :class:`Env`."""
+        return datetime.now(UTC) + timedelta(days=2)
+
+
+def commit(place: Path, version: int) -> Path:
+    """The file of a version in the log of a Delta table."""
+    return place / "_delta_log" / f"{version:020}.json"

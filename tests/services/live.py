@@ -25,11 +25,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import polars as pl
 
 from synthstream.environment import Env
 from tests.services import kafka, postgres
-from tests.services.feeds import START, Feed, Table, Topic, cells, config_of, message
+from tests.services.feeds import START, Feed, Lake, Table, Topic, cells, config_of, message
 
 SECONDS_PER_TICK = 4.0
 HORIZON = 400
@@ -62,6 +63,13 @@ def follower(began: float, arguments: list[str]) -> None:
         from synthstream.ingest.postgres import PostgresSource
 
         PostgresSource._writers = lambda self, table: frozenset()  # type: ignore[method-assign]
+    from synthstream.ingest import delta
+
+    def moment(milliseconds: object) -> str:
+        seconds = int(str(milliseconds)) / 1000 - began
+        return (START + timedelta(days=seconds / SECONDS_PER_TICK)).isoformat()
+
+    delta.moment = moment  # type: ignore[attr-defined]
     stream.open = opened  # type: ignore[assignment]
     sys.argv = ["synthstream", "run", "--yes", *arguments]
     try:
@@ -79,7 +87,9 @@ class Writers:
         self.errors: list[BaseException] = []
         self._feed, self._env, self._numbers, self._lock = feed, Fast(began), count(1), threading.Lock()
         self._over = threading.Event()
-        work: Callable[[random.Random], None] = self._insert if isinstance(feed, Table) else self._produce
+        works = {Table: self._insert, Topic: self._produce, Lake: self._change}
+        work: Callable[[random.Random], None] = works[type(feed)]
+        threads = 1 if isinstance(feed, Lake) else threads  # changes of one another would be refused
         chances = [random.Random(seed + i) for i in range(threads)]  # noqa: S311 - what comes, nothing more
         self._threads = [threading.Thread(target=self._guard, args=(work, chance)) for chance in chances]
         for thread in self._threads:
@@ -144,6 +154,32 @@ class Writers:
                         self.events[-1] += 1  # counts as a row whose number is missing
             if producer.flush(60):
                 raise TimeoutError("the mock cluster does not answer")
+            time.sleep(chance.choice((0, 0.02, 0.1)))
+
+    def _change(self, chance: random.Random) -> None:
+        """Rows come, some get another number, some go; files are laid out anew, and checkpoints made."""
+        if not isinstance(self._feed, Lake):
+            raise TypeError
+        there: list[int] = []
+        while not self._over.is_set():
+            rows = [self._next(chance) for _ in range(chance.randint(1, 30))]
+            self._feed.put(rows)
+            there += [row["n"] for row in rows]
+            self.events.update(row["n"] for row in rows)
+            table = deltalake.DeltaTable(self._feed.place)
+            one = there.pop(chance.randrange(len(there)))
+            self.events[one] -= 1
+            if chance.random() < 0.5:
+                table.delete(f"n = {one}")
+                self.rolled_back += 1
+            else:
+                other = self._next(chance)["n"]
+                table.update({"n": str(other)}, predicate=f"n = {one}")
+                self.events[other] += 1
+                there.append(other)
+            if chance.random() < 0.1:
+                table.optimize.compact()
+                table.create_checkpoint()
             time.sleep(chance.choice((0, 0.02, 0.1)))
 
 
@@ -216,7 +252,7 @@ def main() -> None:
         follower(float(sys.argv[2]), sys.argv[3:])
         return
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kind", choices=("postgres", "kafka"), required=True)
+    parser.add_argument("--kind", choices=("postgres", "kafka", "delta"), required=True)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args()
@@ -225,9 +261,11 @@ def main() -> None:
         if chosen.kind == "postgres":
             with postgres.served() as server:
                 found = run(Table(server), place, chosen.kills, chosen.seed)
-        else:
+        elif chosen.kind == "kafka":
             with kafka.served() as cluster:
                 found = run(Topic(cluster), place, chosen.kills, chosen.seed)
+        else:
+            found = run(Lake(place / "lake"), place, chosen.kills, chosen.seed)
     print(json.dumps(found))
 
 

@@ -19,20 +19,12 @@ from synthstream.environment import Env
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.counting import encode
 from synthstream.ingest.delta import DeltaSource
-from tests.services.feeds import TOML, Reader
+from tests.services.feeds import TOML, Later, Reader, commit
 from tests.services.objects import Store
 from tests.support.environments import Interrupting, When
 from tests.support.gates import ExactGate
 
 KEPT = {"delta.appendOnly": "true"}
-
-
-class Later(Env):
-    """Two days from now: whatever was written is over."""
-
-    def now(self) -> datetime:
-        """See :class:`Env`."""
-        return datetime.now(UTC) + timedelta(days=2)
 
 
 def put(place: Path, values: Sequence[Any], configuration: Mapping[str, str] | None = KEPT, **more: Any) -> None:
@@ -42,10 +34,6 @@ def put(place: Path, values: Sequence[Any], configuration: Mapping[str, str] | N
 
 def of(place: Path, *columns: str) -> DeltaSource:
     return DeltaSource(path=place, name="delta lake", columns=columns or ("n",))
-
-
-def commit(place: Path, version: int) -> Path:
-    return place / "_delta_log" / f"{version:020}.json"
 
 
 def test_versions_are_read_on_and_what_lays_rows_out_anew_adds_nothing(tmp_path: Path) -> None:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.services import live
-from tests.services.feeds import Feed, Table, Topic
+from tests.services.feeds import Feed, Lake, Table, Topic
 from tests.services.postgres import Server
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["postgres", "kafka"])
+@pytest.mark.parametrize("kind", ["postgres", "kafka", "delta"])
 def test_killed_ten_times_each_event_counts_once(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
-    feed: Feed = (
-        Table(request.getfixturevalue("server")) if kind == "postgres" else Topic(request.getfixturevalue("cluster"))
-    )
+    feeds: dict[str, Callable[[], Feed]] = {
+        "postgres": lambda: Table(request.getfixturevalue("server")),
+        "kafka": lambda: Topic(request.getfixturevalue("cluster")),
+        "delta": lambda: Lake(tmp_path / "lake"),
+    }
+    feed = feeds[kind]()
     found: dict[str, Any] = live.run(feed, tmp_path, 10, 1)
     assert found["kills"] == 10
     assert (found["lost"], found["doubled"]) == (0, 0)
-    assert found["events"] > 1000
+    assert found["events"] > (100 if kind == "delta" else 1000)
     if kind == "postgres":
         assert found["rolled_back"] > 100
 

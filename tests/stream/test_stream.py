@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -341,6 +342,9 @@ def test_a_lost_or_foreign_place_of_publication_is_refused(folder: Path, config:
     with pytest.raises(StateRolledBack, match="There is no state"):
         Stream(other)
     assert not (folder / "other").exists()
+    with pytest.raises(StateRolledBack, match=r"holds releases of another stream, .*, up to tick 0") as error:
+        Stream(replace(other, name="another"))
+    assert "recover" not in str(error.value)
 
 
 def test_missing_newest_releases_are_noticed(folder: Path, config: StreamConfig) -> None:

@@ -80,11 +80,17 @@ def _answered(question: str) -> None:
 def _files(config: StreamConfig) -> int | None:
     """Number of files of the source, of which the first has all columns; ``None`` for other sources.
 
-    A path that is not there, or a header that does not fit, is refused before there is a state.
+    A path or a log that is not there, or a header that does not fit, is refused before there is a state.
     """
+    from contextlib import closing
+
     from synthstream.ingest.counting import files_of, refuse_other_columns
+    from synthstream.ingest.logs import opened
 
     source = files_of(config)
+    if config.log is not None:
+        with closing(opened(config, config.log)) as log:
+            log.look()
     if source is None:
         return None
     files = source.files()

@@ -92,7 +92,7 @@ def backup_command(
         f"{output}/private is as secret as the data. To restore it, put it in the place of {loaded.state} and say\n"
         f"  synthstream recover {config} --adopt"
     )
-    if loaded.sink is None or loaded.privacy.unit.of_persons or loaded.clock.column is None:
+    if loaded.sink is None or loaded.privacy.unit.of_persons or not loaded.keeps_times:
         say("This stream goes on only from a backup that is as new as its releases: make one after every run.")
 
 

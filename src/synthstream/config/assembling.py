@@ -24,7 +24,7 @@ from synthstream.config.sections import (
     column_of,
     coordinate_of,
 )
-from synthstream.config.sources import Files, KafkaConfig
+from synthstream.config.sources import DeltaConfig, Files, KafkaConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import SYNTHESIZERS
@@ -181,7 +181,7 @@ def _views(file: File, i: int, before: Sequence[Column], budget: Budget, base: P
 
 def _of_its_own(file: File) -> None:
     """Raise unless the op column serves nothing else: the columns say what a row is, it says what happens to it."""
-    if file.op is None and isinstance(file.source, KafkaConfig) and file.source.of_changes:
+    if file.op is None and isinstance(file.source, KafkaConfig | DeltaConfig) and file.source.of_changes:
         raise ConfigError(
             'op: changes of a table take rows away, too. Say op = "op" at the top, or another name that is no column'
         )

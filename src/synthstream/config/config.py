@@ -181,12 +181,17 @@ class StreamConfig:
             **({} if self.op is None else {"op": self.op}),
             # It says what a row is, and the claim depends on it.
             **({"source.multiline": True} if self.source is not None and self.source.dialect.multiline else {}),
-            **({"source.format": "debezium"} if self.log is not None and self.log.of_changes else {}),
+            **({"source.format": self.log.format} if self.log is not None and self.log.of_changes else {}),
             **self._of_edition(),
             **self.constraints.public(self.schema),
             **({} if self.after is None else {"after": self.after.public()}),
         }
         return json.dumps(public, sort_keys=True, ensure_ascii=False)
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether rows that are read again have the time that they had: else nobody can tell which have counted."""
+        return self.clock.column is not None and not (self.log is not None and self.log.dated_once)
 
     @cached_property
     def own_hash(self) -> str:

@@ -51,6 +51,8 @@ def settings_text(
         kept["source"] = {"kind": "csv", "path": "../no-source.csv", "multiline": True}
     elif data.get("source", {}).get("format") == "debezium":  # the chain says so
         kept["source"] = {"kind": "kafka", "topic": "no-source", "format": "debezium"}
+    elif data.get("source", {}).get("format") == "changes":
+        kept["source"] = {"kind": "delta", "path": "../no-source", "format": "changes"}
     # Files of regions stay with the publisher, but for those that decide what is counted.
     kept["columns"] = [
         {k: v for k, v in one.items() if k not in ("regions", "region_key")}

@@ -202,6 +202,8 @@ class PostgresConfig(Section):
         return f"postgres {self.table}"
 
     of_changes: ClassVar[bool] = False
+    dated_once: ClassVar[bool] = False
+    format: ClassVar[str] = "rows"
 
 
 class KafkaConfig(Section):
@@ -229,15 +231,19 @@ class KafkaConfig(Section):
         """Whether messages are changes, which add rows and take them away."""
         return self.format == "debezium"
 
+    dated_once: ClassVar[bool] = False
+
 
 class DeltaConfig(Section):
-    """A Delta table that rows are appended to.
+    """A Delta table.
 
     Args:
+        format: ``rows``: they are only added; ``changes``: versions also say which rows they change or take away.
         path: its folder, of this machine or of an object store (``s3://...``).
     """
 
     kind: Literal["delta"]
+    format: Literal["rows", "changes"] = "rows"
     path: Annotated[Place, BeforeValidator(_files)]
 
     @property
@@ -249,7 +255,17 @@ class DeltaConfig(Section):
     def within(self, base: Path) -> Self:
         return self if isinstance(self.path, ObjectPath) else super().within(base)
 
-    of_changes: ClassVar[bool] = False
+    @property
+    def of_changes(self) -> bool:
+        """Whether versions add rows and take them away."""
+        return self.format == "changes"
+
+    @property
+    def dated_once(self) -> bool:
+        """Whether what is read from the beginning may have another time than before: rows that an update put there had
+        that of their version, and then have their own.
+        """
+        return self.of_changes
 
 
 FilesConfig = ParquetFiles | CsvFiles | JsonFiles

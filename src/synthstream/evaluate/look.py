@@ -19,6 +19,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.sources import DeltaConfig
 from synthstream.errors import ConfigError, FileDamaged, SchemaError
 from synthstream.ingest.counting import columns_of, encode, file_of, files_of, in_threads
+from synthstream.ingest.delta import DeltaSource
 from synthstream.ingest.filenames import FileNames, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.schema.clock import Clock
@@ -146,6 +147,8 @@ def look(
         ConfigError: the stream has no files of its own, and none is named.
         SourceError: the system cannot read a file.
     """
+    if config.log is not None and config.log.of_changes:
+        config = replace(config, op=None)  # what somebody has are files of the table, which say nothing of changes
     found, read = Rows(), list[Path]()
     refused, encodings = dict[Path, tuple[str, str]](), dict[Path, str]()
     new, known = (list(paths), 0) if paths else _not_counted(config)
@@ -169,9 +172,10 @@ def _not_counted(config: StreamConfig) -> tuple[list[Path], int]:
     """Files of the source whose names the state does not know, and how many it knows."""
     source, own = files_of(config), config.source
     if isinstance(config.log, DeltaConfig):
+        table = DeltaSource(path=config.log.path, name=config.log.name, columns=())
         raise ConfigError(
             f"{config.name} reads a Delta table: name those of its files to look at, as in "
-            f"synthstream check stream.toml {config.log.path}/part-*.parquet."
+            f"synthstream check stream.toml {config.log.path}/{table.pattern()}."
         )
     if source is None or own is None:
         raise ConfigError(f"{config.name} has no files in [source]: name those to look at, such as an export.")

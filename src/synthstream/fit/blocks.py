@@ -160,7 +160,7 @@ def work(g, blocks):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, nogil=True)
 def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, least, state):  # type: ignore[no-untyped-def]
     """Offer other combinations of one group to some rows from ``begin`` on, in a circle; the number that moved."""
-    rows, first, last = len(codes), blocks.first[g], blocks.first[g + 1]
+    rows, first, last = codes.shape[1], blocks.first[g], blocks.first[g + 1]
     scores, weight = np.empty(blocks.sizes[first:last].sum()), np.zeros(last - first)
     for k in range(first, last):
         for h in range(blocks.alone[k], blocks.alone[k + 1]):
@@ -170,13 +170,13 @@ def shift(g, begin, length, codes, residual, weights, touched, blocks, effort, l
     old, moved = np.empty(last - first, dtype=np.int64), 0
     for i in range(begin, begin + length):
         row = i if i < rows else i - rows
-        _score(g, codes[row], old, here, scores, bases, residual, weights, blocks)
+        _score(g, codes[:, row], old, here, scores, bases, residual, weights, blocks)
         limit = effort.lively if touched[row] else effort.calm
         least_gain = limit * limit * 2.0 * least
         state, new = _offered(g, old, here, scores, weight, bases, residual, weights, blocks, least_gain, state)
         if new < 0:
             continue
-        _leave(g, new, codes[row], old, here, bases, residual, blocks)
+        _leave(g, new, codes[:, row], old, here, bases, residual, blocks)
         touched[row] = True
         moved += 1
     return state, moved

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from synthstream.fit.blocks import blocks_of, shift, work
-from synthstream.fit.lanes import LANES, add_up
+from synthstream.fit.lanes import LANES, add_up, change_all
 from synthstream.fit.randomness import below, share, step
 from synthstream.fit.targets import Targets
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
@@ -26,8 +26,8 @@ _BLOCKS, _AT_LEAST = 4, 2_048
 _AT_MOST = 40_000_000
 # Counts of a smaller variance are exact: beside one of 10^-200, tables of 10^-6 would have no weight at all.
 _EXACT = 1e-6
-# So many moves are kept before tables hear of them.
-_NEWS = 64
+# Lines of so many rows are looked up together.
+_TILE = 64
 
 
 class Effort(NamedTuple):
@@ -102,8 +102,9 @@ def move(
     chances = np.concatenate(aim.margins)
     together = {c for joint in joints for c in joint.group.columns}
     movers = [*(c for c in range(len(sizes)) if c not in together), *(len(sizes) + g for g in range(len(joints)))]
+    columns = np.ascontiguousarray(codes.astype(np.uint8 if max(workload.sizes) <= 256 else np.int32).T)
     _search(
-        codes,
+        columns,
         residual,
         weights,
         chances,
@@ -118,6 +119,7 @@ def move(
         _AT_MOST * min(effort.blocks, 32),
         np.uint64(state),
     )
+    codes[:] = columns.T
     return np.rint(residual + aim.cells).astype(np.int64)
 
 
@@ -149,7 +151,7 @@ def _search(  # type: ignore[no-untyped-def]
 
     ``movers``: columns, and groups of them, which are numbered after all columns.
     """
-    rows, width = codes.shape
+    width, rows = codes.shape
     places = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
     order = movers.copy()
     per_row = 0
@@ -196,90 +198,74 @@ def _column(c, begin, length, codes, residual, weights, chance, touched, layout,
     Residuals of each line are laid side by side, in single precision, where rows use lines again and again; lines of a
     table that has more lines than there are rows are read in place.
     """
-    rows, size = len(codes), len(chance)
+    rows, size = codes.shape[1], len(chance)
     padded = (size + LANES - 1) // LANES * LANES
     first, last = layout.first[c], layout.first[c + 1]
-    lines, places = _side_by_side(first, last, size, padded, length, residual, weights, layout)
-    total, spread = 0.0, 0.0
-    for q in layout.marginal[first:last]:
-        total += weights[q]
-        spread += 2.0 * weights[q] ** 2 * errors[q]
-    noise = np.sqrt(spread)
-    lean = (effort.lean * noise * np.log((chance.max() + 1.0) / (chance + 1.0))).astype(np.float32)
-    calm, lively = np.float32(total + effort.calm * noise), np.float32(total + effort.lively * noise)
-    holders, bases, terms = _terms(first, padded, places, layout)
-    steps = weights[layout.marginal[first + holders]].astype(np.float32)
-    scores, used = np.empty(padded, dtype=np.float32), np.empty(len(holders), dtype=np.int64)
+    lines, exact, places = _side_by_side(first, last, size, padded, length, residual, weights, layout)
+    lean, calm, lively = _thresholds(layout.marginal[first:last], chance, padded, weights, errors, effort)
+    holders = np.flatnonzero(places)
+    steps, ones = weights[layout.marginal[first + holders]].astype(np.float32), np.ones(len(holders))
+    scores, starts = np.empty(padded, dtype=np.float32), np.empty((len(holders), _TILE), dtype=np.uint32)
+    change, apart, moved, done = np.zeros(padded), np.zeros(padded, dtype=np.float32), 0, 0
     in_place = len(holders) < last - first
-    news, number, moved = np.empty((3, _NEWS), dtype=np.int64), 0, 0
-    for i in range(begin, begin + length):
-        row = i if i < rows else i - rows
-        _look_up(codes[row], bases, terms, used)
-        for v in range(0, padded, LANES):
-            add_up(scores, lines, used, v)  # type: ignore[call-arg]
-        for v in range(size):
-            scores[v] += lean[v]
-        if in_place:
-            _add_in_place(scores, codes[row], first, last, places, size, residual, weights, layout)
-        old = codes[row, c]
-        limit = scores[old] - (lively if touched[row] else calm)
-        improving = False
-        for v in range(size):
-            improving |= scores[v] < limit
-        if not improving:
-            continue
-        state, new = _chosen(scores, limit, chance, state)
-        codes[row, c] = new
-        touched[row] = True
-        moved += 1
-        for k in range(len(used)):
-            lines[used[k] + old] -= steps[k]
-            lines[used[k] + new] += steps[k]
-        news[0, number], news[1, number], news[2, number] = row, old, new
-        number += 1
-        if in_place or number == _NEWS:
-            _tell(news[:, :number], codes, residual, first, last, layout)
-            number = 0
-    _tell(news[:, :number], codes, residual, first, last, layout)
+    likely = chance + 1e-9
+    while done < length:
+        begun = (begin + done) % rows
+        tile = min(_TILE, length - done, rows - begun)
+        _look_up(codes[:, begun : begun + tile], first + holders, padded, places[holders], layout, starts)
+        for i in range(tile):
+            row = begun + i
+            for v in range(0, padded, LANES):
+                add_up(scores, lines, starts, i, lean, v)  # type: ignore[call-arg]
+            if in_place:
+                _add_in_place(scores, codes[:, row], first, last, places, size, residual, weights, layout)
+            old = np.int64(codes[c, row])
+            limit = scores[old] - (lively if touched[row] else calm)
+            improving = False
+            for v in range(padded):
+                improving |= scores[v] < limit
+            if not improving:
+                continue
+            state, new = _chosen(scores, limit, likely, state)
+            codes[c, row] = new
+            touched[row] = True
+            moved += 1
+            change[old], change[new], apart[old], apart[new] = -1.0, 1.0, -1.0, 1.0
+            for v in range(0, padded, LANES):
+                if v <= old < v + LANES or v <= new < v + LANES:
+                    change_all(lines, starts, i, apart, steps, v)  # type: ignore[call-arg]
+                    change_all(exact, starts, i, change, ones, v)
+            change[old], change[new], apart[old], apart[new] = 0.0, 0.0, 0.0, 0.0
+            if in_place:
+                _change_in_place(residual, codes[:, row], old, new, first, last, places, layout)
+        done += tile
+    _told(residual, exact, first, last, places, size, padded, layout)
     return state, moved
 
 
 @numba.njit(cache=True, nogil=True)
-def _terms(first, padded, places, layout):  # type: ignore[no-untyped-def]
-    """Which holders are side by side, where the lines of each begin, and what each code of a row adds to that.
-
-    A term is a holder, a column, and how far a step of this column moves; shape ``(3, terms)``.
-    """
-    holders = np.flatnonzero(places)
-    number = 0
-    for h in first + holders:
-        number += layout.start[h + 1] - layout.start[h]
-    terms = np.empty((3, number), dtype=np.uint64)
-    t = 0
-    for k in range(len(holders)):
-        for o in range(layout.start[first + holders[k]], layout.start[first + holders[k] + 1]):
-            terms[0, t], terms[1, t], terms[2, t] = k, layout.columns[o], layout.steps[o] * padded
-            t += 1
-    return holders, places[holders], terms
-
-
-@numba.njit(cache=True, inline="always")
-def _look_up(codes, bases, terms, used):  # type: ignore[no-untyped-def]
-    """Where a row's lines begin."""
-    used[:] = bases
-    for t in range(terms.shape[1]):
-        used[terms[0, t]] += np.int64(codes[terms[1, t]]) * np.int64(terms[2, t])
+def _thresholds(marginals, chance, padded, weights, errors, effort):  # type: ignore[no-untyped-def]
+    """What a value of a column must gain for its rarity; and any value, of a row that is calm or lively."""
+    total, spread = 0.0, 0.0
+    for q in marginals:
+        total += weights[q]
+        spread += 2.0 * weights[q] ** 2 * errors[q]
+    noise = np.sqrt(spread)
+    lean = np.full(padded, np.inf, dtype=np.float32)
+    lean[: len(chance)] = effort.lean * noise * np.log((chance.max() + 1.0) / (chance + 1.0))
+    return lean, np.float32(total + effort.calm * noise), np.float32(total + effort.lively * noise)
 
 
 @numba.njit(cache=True, nogil=True)
-def _tell(news, codes, residual, first, last, layout):  # type: ignore[no-untyped-def]
-    """Set residuals right for some rows that have moved, in their order: table by table, so that each stays at hand."""
-    for h in range(first, last):
-        stride = layout.stride[h]
-        for m in range(news.shape[1]):
-            cell = _cell(codes[news[0, m]], h, layout)
-            residual[cell + news[1, m] * stride] -= 1.0
-            residual[cell + news[2, m] * stride] += 1.0
+def _look_up(codes, holders, padded, places, layout, starts):  # type: ignore[no-untyped-def]
+    """Where the lines of some rows begin, holder by holder: ``starts``, shape ``(holders, rows)``."""
+    for k in range(len(holders)):
+        own = starts[k]
+        own[:] = places[k]
+        for o in range(layout.start[holders[k]], layout.start[holders[k] + 1]):
+            column, step = codes[layout.columns[o]], np.uint32(layout.steps[o] * padded)
+            for i in range(codes.shape[1]):
+                own[i] += column[i] * step
 
 
 @numba.njit(cache=True, inline="always")
@@ -293,9 +279,9 @@ def _cell(codes, h, layout):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True)
 def _side_by_side(first, last, size, padded, length, residual, weights, layout):  # type: ignore[no-untyped-def]
-    """Weighted residuals of the holders' lines, padded, after a line of zeros; where each holder's lines begin.
+    """Residuals of the holders' lines, weighted and as they are, padded; where each holder's lines begin.
 
-    A holder with more lines than there are rows is read in place: it has that line of zeros.
+    A holder with more lines than there are rows is read in place: it has a line of zeros, the first.
     """
     places = np.zeros(last - first, dtype=np.int64)
     end = padded
@@ -303,7 +289,7 @@ def _side_by_side(first, last, size, padded, length, residual, weights, layout):
         if layout.lines[h] <= length:
             places[h - first] = end
             end += layout.lines[h] * padded
-    lines = np.zeros(end, dtype=np.float32)
+    lines, exact = np.zeros(end, dtype=np.float32), np.zeros(end)
     for h in range(first, last):
         place = places[h - first]
         if place == 0:
@@ -312,8 +298,22 @@ def _side_by_side(first, last, size, padded, length, residual, weights, layout):
         for line in range(layout.lines[h]):
             cell = layout.offset[h] + line // stride * stride * size + line % stride
             for v in range(size):
+                exact[place + line * padded + v] = residual[cell + v * stride]
                 lines[place + line * padded + v] = weight * residual[cell + v * stride]
-    return lines, places
+    return lines, exact, places
+
+
+@numba.njit(cache=True, nogil=True)
+def _told(residual, exact, first, last, places, size, padded, layout):  # type: ignore[no-untyped-def]
+    """Bring residuals back from where they lay side by side."""
+    for h in range(first, last):
+        place, stride = places[h - first], layout.stride[h]
+        if place == 0:
+            continue
+        for line in range(layout.lines[h]):
+            cell = layout.offset[h] + line // stride * stride * size + line % stride
+            for v in range(size):
+                residual[cell + v * stride] = exact[place + line * padded + v]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -327,18 +327,25 @@ def _add_in_place(scores, codes, first, last, places, size, residual, weights, l
 
 
 @numba.njit(cache=True, nogil=True)
-def _chosen(scores, limit, chance, state):  # type: ignore[no-untyped-def]
+def _change_in_place(residual, codes, old, new, first, last, places, layout):  # type: ignore[no-untyped-def]
+    """Set residuals right where lines are not side by side, for a row that has moved."""
+    for h in range(first, last):
+        if places[h - first] == 0:
+            stride, cell = layout.stride[h], _cell(codes, h, layout)
+            residual[cell + old * stride] -= 1.0
+            residual[cell + new * stride] += 1.0
+
+
+@numba.njit(cache=True, inline="always")
+def _chosen(scores, limit, likely, state):  # type: ignore[no-untyped-def]
     """One of the values that improve a row enough. Always the best one would cost randomness where little is known."""
     total = 0.0
-    for v in range(len(chance)):
-        if scores[v] < limit:
-            total += chance[v] + 1e-9
+    for v in range(len(likely)):
+        total += likely[v] if scores[v] < limit else 0.0
     state, bits = step(state)
-    left, new = share(bits) * total, -1
-    for v in range(len(chance)):
-        if scores[v] < limit:
-            new = v
-            left -= chance[v] + 1e-9
-            if left < 0.0:
-                break
+    left, new = share(bits) * total, 0
+    for v in range(len(likely)):  # no branch depends on a draw: that would cost more than all of it
+        improves = scores[v] < limit
+        new = v if improves and left >= 0.0 else new
+        left -= likely[v] if improves else 0.0
     return state, new

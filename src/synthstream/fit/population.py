@@ -215,9 +215,9 @@ def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: 
     """Counts of rows, of which most are as they were: ``counts`` are those of the rows before."""
     kept = min(len(before), len(after))
     moved = (before[:kept] != after[:kept]).any(axis=1)
-    gone, come = (np.concatenate([rows[:kept][moved], rows[kept:]]) for rows in (before, after))
-    if len(gone) + len(come) > len(after):
+    if 2 * int(moved.sum()) + len(before) + len(after) - 2 * kept >= len(after):
         return workload.count(after, threads=THREADS)
+    gone, come = (np.concatenate([rows[:kept][moved], rows[kept:]]) for rows in (before, after))
     signs = np.repeat(np.array([-1, 1]), [len(gone), len(come)])
     return counts + workload.count(np.concatenate([gone, come]), signs, threads=THREADS)
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+# A margin of so many codes is gone through from end to end.
+_FEW = 32
+
 
 @numba.njit(cache=True, inline="always")
 def step(state):  # type: ignore[no-untyped-def]
@@ -30,4 +33,10 @@ def share(bits):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True, inline="always")
 def draw(bits, cumulative, places, column):  # type: ignore[no-untyped-def]
     """A code drawn from the column's margin."""
-    return np.searchsorted(cumulative[places[column] : places[column + 1]], share(bits), side="right")
+    first, last, drawn = places[column], places[column + 1], share(bits)
+    if last - first > _FEW:
+        return np.searchsorted(cumulative[first:last], drawn, side="right")
+    code = 0
+    for at in range(first, last):  # no branch depends on the draw
+        code += cumulative[at] <= drawn
+    return code

@@ -54,9 +54,10 @@ class Proposal(NamedTuple):
             return begin + "No smaller number of pairs helps; without any, tables of one column have less noise."
         return begin + (
             f"If each column is counted with the {self.near} before and after it alone, it does in {self.rising:,} of "
-            f"{self.pairs:,}. That is better where related columns stand side by side, so sort [[columns]] by subject, "
-            "and name other pairs in marginals. Keep all pairs where one thing shows in most columns: together they "
-            "tell more of it than each alone."
+            f"{self.pairs:,}. Errors then fall where related columns stand side by side, and rise where they do not: "
+            "nothing is known of other pairs. So sort [[columns]] by subject first, and name other pairs in "
+            "marginals; or keep all pairs. Keep them also where one thing shows in most columns: together they tell "
+            "more of it than each alone."
         )
 
     def facts(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Changes of a table, as Debezium writes them, as rows that add events and rows that take events away.
+"""Changes of a table, as Debezium or Delta write them, as rows that add events and rows that take events away.
 
 An insertion, or a row of the first snapshot, adds a row; a deletion takes away the row that was there; an update does
-both, and is two events. A message without a value follows each deletion, for Kafka's own use: it is none. Neither is
-one that is not about a row (``TRUNCATE``, a logical message). What cannot be read as a change adds one row in which
-every column is missing, as any message that cannot be read does.
+both, and is two events. A message of Debezium's without a value follows each deletion, for Kafka's own use: it is none.
+Neither is one that is not about a row (``TRUNCATE``, a logical message). What cannot be read as a change adds one row
+in which every column is missing, as any message that cannot be read does.
 
 What is inserted has its own time. What is taken away, and what an update puts in its place, has the time of the change:
 a row that counted long ago cannot be uncounted then. What was there is known only if the table has REPLICA IDENTITY
@@ -17,10 +17,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import polars as pl
+
+from synthstream.schema.coercion import texts
+
 Cells = Mapping[str, Any]
 
 _NO_COLUMNS: dict[str, Any] = {}
 _NO_ROW = ("t", "m")  # TRUNCATE, and a message of an application's own
+# What a Delta table calls the sides of a change: that of an insertion, and the others with what they do to a count.
+_INSERTED, _CHANGED = "insert", {"update_preimage": "-1", "delete": "-1", "update_postimage": "1"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +59,7 @@ class Changes:
         inside = found.get("payload")
         told = inside if isinstance(inside, dict) and "schema" in found else found
         kind, source = told.get("op"), told.get("source")
-        at = _moment((source if isinstance(source, dict) else told).get("ts_ms"))
+        at = moment((source if isinstance(source, dict) else told).get("ts_ms"))
         if kind in ("u", "d"):
             yield self._row(told.get("before"), "-1", at)
         if kind == "u":
@@ -63,13 +69,32 @@ class Changes:
         elif kind != "d" and kind not in _NO_ROW:
             yield self._row(None, "1", None)
 
+    def sides(self, rows: pl.DataFrame, kinds: pl.Series, at: str | None, *, inserted: bool) -> pl.DataFrame:
+        """Rows of a table of changes with ``op``, apart by whether they have their own time.
+
+        Args:
+            rows: without ``op``.
+            kinds: what each row is, in Delta's words; cells of any kind.
+            at: the moment of their change.
+            inserted: only what was inserted, and in place of what is no change a row in which every column is missing.
+                Otherwise all else.
+        """
+        found = texts(kinds)[0]
+        if inserted:
+            odd = int((~found.is_in([_INSERTED, *_CHANGED])).fill_null(value=True).sum())
+            own = rows.filter((found == _INSERTED).fill_null(value=False))
+            return pl.concat([own, rows.clear(odd)]).with_columns(pl.lit("1").alias(self.op))
+        there = found.is_in(list(_CHANGED)).fill_null(value=False)
+        own = rows.filter(there).with_columns(found.filter(there).replace(_CHANGED).alias(self.op))
+        return own if self.time is None or at is None else own.with_columns(pl.lit(at).alias(self.time))
+
     def _row(self, cells: object, op: str, at: str | None) -> Cells:
         """A row, at the moment of its change if that is told."""
         row = {**(cells if isinstance(cells, dict) else _NO_COLUMNS), self.op: op}
         return row if self.time is None or at is None else {**row, self.time: at}
 
 
-def _moment(milliseconds: object) -> str | None:
+def moment(milliseconds: object) -> str | None:
     """A number of milliseconds since 1970, as text, as ISO 8601; ``None`` if it is no such number."""
     try:
         return datetime.fromtimestamp(int(str(milliseconds)) / 1000, tz=UTC).isoformat()

@@ -1,6 +1,7 @@
-"""A Delta table that rows are appended to, as a log: its rows as they are at first, then those of each later version.
+"""A Delta table as a log: its rows as they are at first, then what each later version did.
 
-The table says ``delta.appendOnly``, so its writers take no row away. Only its log is read for what there is: files of
+The table says ``delta.appendOnly``, so its writers take no row away; or it says ``delta.enableChangeDataFeed``, so they
+write down which rows they changed. Only its log is read for what there is: files of
 JSON, and a checkpoint where these begin. Rows are read from its Parquet files as those of any source, so no cell can
 keep another row from being read; values of partitions stand in the log as text, and are read as text of a cell is.
 
@@ -16,6 +17,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -26,12 +28,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from synthstream.errors import SchemaError, SourceError
+from synthstream.ingest.changes import Changes, moment
 from synthstream.ingest.cursors import cursor_of, place_in
 from synthstream.ingest.files import FileSource, for_arrow
 from synthstream.schema.coercion import require
 
 _CHUNK_ROWS = 250_000
-_APPEND_ONLY = "delta.appendOnly"
+_APPEND_ONLY, _TELLS_CHANGES = "delta.appendOnly", "delta.enableChangeDataFeed"
+_CHANGE = "_change_type"
 _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
 # What readers of the first version of the protocol know, and features that change nothing of what is read here.
@@ -41,13 +45,23 @@ _ZONELESS = re.compile(r"[0-9]+-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(
 _IN_PART = "Rows before the damage may have counted already: bring it back as it was, not with other rows."
 
 Actions = list[dict[str, Any]]
+_path = itemgetter(0)  # names are unique within a version
 
 
 class _Added(NamedTuple):
-    """A file of the table: its path within it, and the partition that all of its rows are in."""
+    """A file of the table: its path within it, and the partition that all of its rows are in.
+
+    Args:
+        did: what became of its rows, as tables of changes call it; empty: a column says it of each.
+        inserted: of changes, whether its rows with their own time are read, or all others.
+        at: the moment of the version.
+    """
 
     path: str
     partition: Mapping[str, str | None]
+    did: str = "insert"
+    inserted: bool = True
+    at: str | None = None
 
 
 class _Known(NamedTuple):
@@ -68,15 +82,23 @@ class DeltaSource:
         path: its folder, of this machine or of an object store.
         name: what it is called in messages.
         columns: what to read; other columns are never looked at.
+        changes: how changes of rows become rows; ``None``: rows are only added.
     """
 
-    def __init__(self, *, path: Path, name: str, columns: Sequence[str]) -> None:
+    def __init__(self, *, path: Path, name: str, columns: Sequence[str], changes: Changes | None = None) -> None:
         self.name, self.waits = name, False
-        self._path, self._columns = path, list(columns)
+        self._path, self._changes = path, changes
+        self._columns = [column for column in columns if changes is None or column != changes.op]
 
     def look(self) -> None:
         known = self._list()
         self._table(known, known.newest)
+
+    def pattern(self) -> str:
+        """What paths of its files look like within its folder, for a shell; raises as :meth:`look` does."""
+        known = self._list()
+        partitions = self._meta(known, known.newest).get("partitionColumns") or ()
+        return "".join(f"{name}=*/" for name in partitions) + "*.parquet"
 
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         known = self._list()
@@ -87,17 +109,19 @@ class DeltaSource:
             self._refuse_another_past(known, version if done else version - 1, place[4])
         for now in range(version, known.newest + 1):
             seal = self._seal(known, now)
-            files = self._whole(known, now) if now == first else self._appended(known, now)
+            files = self._whole(known, now) if now == first else self._later(known, now)
             for at in range(number, len(files)):
                 rows = 0
                 for frame in self._rows(files[at], now, instants):
                     before, rows = rows, rows + frame.height
                     if rows > done:
-                        yield frame[max(0, done - before) :], cursor_of(origin, [first, now, at, rows, seal])
+                        new = self._sides(frame[max(0, done - before) :], files[at])
+                        yield new, cursor_of(origin, [first, now, at, rows, seal])
                 done = 0
             number = 0
             # What has no rows moves on too.
-            yield self._frame(pl.DataFrame(), {}, 0), cursor_of(origin, [first, now + 1, 0, 0, seal])
+            none = self._sides(_frame(self._columns, pl.DataFrame(), {}, 0), _Added("", {}))
+            yield none, cursor_of(origin, [first, now + 1, 0, 0, seal])
 
     def close(self) -> None:
         """Nothing is open."""
@@ -154,16 +178,8 @@ class DeltaSource:
 
     def _table(self, known: _Known, version: int) -> tuple[str, frozenset[str]]:
         """The origin of cursors of the table, and which columns are instants. Raises unless it can be read on."""
-        meta: dict[str, Any] = {}
-        for action in self._replayed(known, version, ("metaData", "protocol")):
-            if found := action.get("protocol"):
-                self._refuse_unknown(found)
-            meta = action.get("metaData") or meta
-        if dict(meta.get("configuration") or {}).get(_APPEND_ONLY) != "true":
-            raise SourceError(
-                f"{self.name}: rows may be updated or deleted there, and a row that has counted stays counted. If "
-                f"rows are only ever added, say so: ALTER TABLE ... SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'true')."
-            )
+        meta = self._meta(known, version)
+        self._refuse_unsaid(meta)
         with self._told("its log does not say what columns it has"):
             fields = json.loads(meta["schemaString"])["fields"]
             kinds = {field["name"]: field["type"] for field in fields}
@@ -172,6 +188,31 @@ class DeltaSource:
         except SchemaError as error:
             raise SchemaError(f"{self.name}: {error}") from None
         return f"delta {meta.get('id')}", frozenset(name for name, kind in kinds.items() if kind == "timestamp")
+
+    def _meta(self, known: _Known, version: int) -> dict[str, Any]:
+        """What the table says of itself. Raises if only a later version of the protocol knows how to read it."""
+        meta: dict[str, Any] = {}
+        for action in self._replayed(known, version, ("metaData", "protocol")):
+            if found := action.get("protocol"):
+                self._refuse_unknown(found)
+            meta = action.get("metaData") or meta
+        return meta
+
+    def _refuse_unsaid(self, meta: Mapping[str, Any], when: str = "") -> None:
+        """Raise unless a table says what its writers keep to."""
+        said = dict(meta.get("configuration") or {})
+        if self._changes is not None and said.get(_TELLS_CHANGES) != "true":
+            raise SourceError(
+                f"{self.name}: {when}its writers do not write down which rows they change. Say that they must: ALTER "
+                f"TABLE ... SET TBLPROPERTIES ('{_TELLS_CHANGES}' = 'true'). What was changed without it cannot be "
+                "told; if that was after this stream began, open a successor with another 'name', 'state' and sink."
+            )
+        if self._changes is None and said.get(_APPEND_ONLY) != "true":
+            raise SourceError(
+                f"{self.name}: rows may be updated or deleted there, and a row that has counted stays counted. If "
+                f"rows are only ever added, say so: ALTER TABLE ... SET TBLPROPERTIES ('{_APPEND_ONLY}' = 'true'). If "
+                f"not, let it tell of changes ('{_TELLS_CHANGES}' = 'true') and say format = \"changes\" in [source]."
+            )
 
     def _refuse_unknown(self, protocol: Mapping[str, Any]) -> None:
         features = set(protocol.get("readerFeatures") or ()) - _KNOWN
@@ -192,6 +233,33 @@ class DeltaSource:
                 found[added.path] = added
         return [found[path] for path in sorted(found)]
 
+    def _later(self, known: _Known, version: int) -> list[_Added]:
+        """Files with rows of what a version did."""
+        return self._appended(known, version) if self._changes is None else self._changed(known, version)
+
+    def _changed(self, known: _Known, version: int) -> list[_Added]:
+        """Files of changes that a version wrote; or, if it wrote none, those whose rows it took away and added.
+
+        Each file of changes is read twice: first for rows with their own time, then for those with that of the version.
+        """
+        actions = self._actions(known, version)
+        for meta in (action["metaData"] for action in actions if "metaData" in action):
+            self._refuse_unsaid(meta, f"from its version {version} on ")
+        commit: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        at = moment(commit.get("inCommitTimestamp", commit.get("timestamp")))
+        told = sorted((self._added(action["cdc"]) for action in actions if "cdc" in action), key=_path)
+        if told:
+            return [one._replace(did="", inserted=inserted, at=at) for one in told for inserted in (True, False)]
+        found = []
+        for kind, did in (("remove", "delete"), ("add", "insert")):
+            those = [action[kind] for action in actions if kind in action and action[kind].get("dataChange", True)]
+            if any("partitionValues" not in one for one in those):
+                before = {added.path: added.partition for added in self._whole(known, version - 1)}
+                those = [{"partitionValues": before.get(str(one.get("path"))), **one} for one in those]
+            files = sorted((self._added(one) for one in those), key=_path)
+            found += [one._replace(did=did, inserted=did == "insert", at=at) for one in files]
+        return found
+
     def _appended(self, known: _Known, version: int) -> list[_Added]:
         """Files that a version added rows with; what lays rows out anew adds none."""
         found = []
@@ -205,7 +273,7 @@ class DeltaSource:
                 )
             if told and told.get("dataChange", True):
                 found.append(self._added(told))
-        return sorted(found, key=lambda added: added.path)
+        return sorted(found, key=_path)
 
     def _added(self, told: Mapping[str, Any]) -> _Added:
         path = str(told.get("path"))
@@ -224,29 +292,27 @@ class DeltaSource:
     def _rows(self, added: _Added, version: int, instants: Set[str]) -> Iterator[pl.DataFrame]:
         """Rows of a file. A column that it has not, because it came later, has no value there."""
         partition = {key: _in_utc(text) if key in instants else text for key, text in added.partition.items()}
+        columns = self._columns if added.did else [*self._columns, _CHANGE]
         with self._told(f"a file of its version {version} cannot be read", _IN_PART):
             path = self._path / os.fsdecode(unquote_to_bytes(added.path))
             file = FileSource(kind="parquet", path=path, columns=())
             names = set(file.names(path))
-            own = tuple(c for c in self._columns if c in names and c not in partition)
+            own = tuple(c for c in columns if c in names and c not in partition)
             if not own:
                 count = pq.read_metadata(for_arrow(path)).num_rows
                 for start in range(0, count, _CHUNK_ROWS):
-                    yield self._frame(pl.DataFrame(), partition, min(_CHUNK_ROWS, count - start))
+                    yield _frame(columns, pl.DataFrame(), partition, min(_CHUNK_ROWS, count - start))
                 return
             for frame in FileSource(kind="parquet", path=path, columns=own).read(path, chunk_rows=_CHUNK_ROWS):
-                yield self._frame(frame, partition, frame.height)
+                yield _frame(columns, frame, partition, frame.height)
 
-    def _frame(self, own: pl.DataFrame, partition: Mapping[str, str | None], rows: int) -> pl.DataFrame:
-        """All columns, in their order."""
-        return pl.DataFrame(
-            [
-                own[name]
-                if name in own.columns
-                else pl.Series(name, [partition.get(name)], pl.String).new_from_index(0, rows)
-                for name in self._columns
-            ]
-        )
+    def _sides(self, rows: pl.DataFrame, added: _Added) -> pl.DataFrame:
+        """The rows of a file that are asked for, with what they do to a count."""
+        if self._changes is None:
+            return rows
+        kinds = pl.Series([added.did]).new_from_index(0, rows.height) if added.did else rows[_CHANGE]
+        own = rows if added.did else rows.drop(_CHANGE)
+        return self._changes.sides(own, kinds, added.at, inserted=added.inserted)
 
     @contextmanager
     def _told(self, what: str, counted: str = "Nothing of it was counted.") -> Iterator[None]:
@@ -258,6 +324,18 @@ class DeltaSource:
                 f"{self.name}: {what}{f': {why}' if why else ''}. {counted} Check that the table is there and may be "
                 "read, and that files are kept (VACUUM) for longer than this stream ever pauses."
             ) from None
+
+
+def _frame(columns: Sequence[str], own: pl.DataFrame, partition: Mapping[str, str | None], rows: int) -> pl.DataFrame:
+    """All columns, in their order."""
+    return pl.DataFrame(
+        [
+            own[name]
+            if name in own.columns
+            else pl.Series(name, [partition.get(name)], pl.String).new_from_index(0, rows)
+            for name in columns
+        ]
+    )
 
 
 def _in_utc(text: str | None) -> str | None:

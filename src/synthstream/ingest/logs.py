@@ -18,8 +18,9 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
         ConfigError: a library that it needs is not installed.
     """
     columns = columns_of(config)
+    changes = Changes(op=config.op, time=config.clock.column) if config.op is not None and log.of_changes else None
     if isinstance(log, DeltaConfig):
-        return DeltaSource(path=log.path, name=log.name, columns=columns)
+        return DeltaSource(path=log.path, name=log.name, columns=columns, changes=changes)
     try:
         if isinstance(log, PostgresConfig):
             from synthstream.ingest.postgres import PostgresSource
@@ -29,7 +30,6 @@ def opened(config: StreamConfig, log: LogConfig) -> CursorSource:
             )
         from synthstream.ingest.kafka import KafkaSource
 
-        changes = Changes(op=config.op, time=config.clock.column) if config.op is not None and log.of_changes else None
         avro = log.encoding == "avro"
         return KafkaSource(topic=log.topic, columns=columns, config_file=log.config_file, changes=changes, avro=avro)
     except ImportError:

@@ -36,11 +36,12 @@ DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTING
 
 
 class Newest(NamedTuple):
-    """The newest release that a sink holds."""
+    """The newest release that a sink holds; ``name``: of its stream, if the sink knows it."""
 
     tick: int
     head: str
     manifest: str
+    name: str | None = None
 
 
 class Sink(Protocol):
@@ -106,7 +107,8 @@ class ParquetSink:
 
     def _newest(self, tick: int) -> Newest:
         manifest = self.manifest(tick)
-        return Newest(int(manifest["tick"]), str(manifest["chain"]["head"]), self.fingerprint(tick))
+        name = None if "name" not in manifest else str(manifest["name"])
+        return Newest(int(manifest["tick"]), str(manifest["chain"]["head"]), self.fingerprint(tick), name)
 
     def manifest(self, tick: int) -> dict[str, Any]:
         """The manifest of a tick's release. Raises ``SinkError`` if there is none."""

@@ -13,7 +13,7 @@ from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder
 from synthstream.publish.copies import Copies, Marks
-from synthstream.publish.folder import Sink
+from synthstream.publish.folder import Newest, Sink
 from synthstream.publish.outlets import as_begun
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
@@ -146,10 +146,20 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
     if last is None:
         copies.open(lambda _: None)
     else:
+        _refuse_another(config, last)
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
             f"[sink] path. {_if_lost(config)} No noise was drawn."
+        )
+
+
+def _refuse_another(config: StreamConfig, last: Newest) -> None:
+    """Raise ``StateRolledBack`` if the newest release is one of a stream of another name."""
+    if last.name not in (None, config.name):
+        raise StateRolledBack(
+            f"[sink] path holds releases of another stream, {last.name!r}, up to tick {last.tick}. Publish to a folder "
+            "of its own; if it is the same stream, a stream keeps its name: put that back. No noise was drawn."
         )
 
 
@@ -166,7 +176,7 @@ def _if_lost(config: StreamConfig) -> str:
     """What to do if the state is nowhere any more."""
     if config.sink is None:
         return "If the state is lost, nothing is left to go on from: open a successor, with a budget of its own."
-    if config.privacy.unit.of_persons or config.clock.column is None:
+    if config.privacy.unit.of_persons or not config.keeps_times:
         return (
             "A backup that is as new as the releases can go on: put it back, and say `synthstream recover --adopt`. "
             "If there is none, open a successor with another 'name', 'state' and sink; it has a budget of its own."
@@ -213,7 +223,7 @@ def refuse_unsound(config: StreamConfig, store: Store, builder: Builder, closed:
         )
 
 
-def compare_with_sink(store: Store, sink: Sink) -> None:
+def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
     """Raise ``StateRolledBack`` unless the newest release that is published is one of this state's."""
     last = sink.last()
     marked = store.population()
@@ -232,6 +242,7 @@ def compare_with_sink(store: Store, sink: Sink) -> None:
         )
     own = store.measurement(last.tick)
     if own is None or own.head != last.head:
+        _refuse_another(config, last)
         raise StateRolledBack(
             f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
             "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "

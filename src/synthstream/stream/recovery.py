@@ -230,6 +230,12 @@ def _refuse_uncountable(config: StreamConfig) -> None:
             "Rows of this stream have no time ([clock] column), so rows that have counted cannot be told from new "
             "ones. Only the newest state can go on. A successor needs a folder and a budget of its own."
         )
+    if not config.keeps_times:
+        raise RecoveryRefused(
+            f"{config.log.name if config.log else ''}: rows that were changed counted with the time of the change, and "
+            "read again they have their own, so those that have counted cannot be told from new ones. Only the newest "
+            "state can go on. A successor needs a folder and a budget of its own."
+        )
 
 
 def _write(

@@ -144,7 +144,7 @@ class Stream:
         self._where_it_stands()
         refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()
-        compare_with_sink(self._store, self._sink)
+        compare_with_sink(self.config, self._store, self._sink)
         self._copies.open(heads_of(self._store.measurement), marks_of(self._store))
         self._model, self._published = self._rebuilt()
         self._publish_committed()

@@ -136,6 +136,12 @@ def _ended(old: StreamConfig, store: Store) -> tuple[int, Models]:
 
 def _refuse_to_read_otherwise(old: StreamConfig, new: StreamConfig) -> None:
     """Raise unless a row that comes again is read with the time that it had before: theorem succession takes that."""
+    if not old.keeps_times:
+        raise ConfigError(
+            "source: --read-again reads rows again that counted before the cut, and they must have the time that they "
+            'had. Of changes of a Delta table (format = "changes"), rows that were changed counted with the time of '
+            "the change, and then have their own: leave --read-again out."
+        )
     if _reading(old) != _reading(new):
         raise ConfigError(
             "source: --read-again reads rows again that counted before the cut, and they must have the time that they "
