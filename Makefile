@@ -20,6 +20,7 @@ demo: $(VENV)/ready
 demo-places: $(VENV)/ready
 	$(BIN)/synthstream run examples/places/stream.toml --yes
 	$(BIN)/synthstream report examples/places/stream.toml -o examples/places/releases-map.html
+	$(BIN)/synthstream table examples/places/stream.toml epicentre_region --where "mag >= 2.5"
 	$(BIN)/synthstream table examples/places/stream.toml --between 2021-01-01 2022-01-01 --box "lat 35 36.5" --box "lon -118.5 -117" --where "mag >= 2"
 
 demo-points: $(VENV)/ready

@@ -16,6 +16,8 @@ from synthstream.workload import CodeArray, IntArray
 
 # Every row of a group may become any of its combinations, so all of them are listed.
 MOST_COMBINATIONS = 100_000
+# Up to so many are all offered to every row; of more, some that are drawn, with which rows fit less well.
+ALL_OFFERED = 4096
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -67,7 +67,7 @@ SYNTHESIZERS: dict[str, SynthesizerKind] = {
     "table": SynthesizerKind((*_TABLES, "counter", "shares", "measure", "growth", "population")),
     "selective": SynthesizerKind((*_ROUNDS, "counter")),
     "stream-mwem": SynthesizerKind(_ROUNDS),
-    "points": SynthesizerKind(("depth", "schedule"), points=True),
+    "points": SynthesizerKind(("depth", "schedule", "region"), points=True),
     "hypercube": SynthesizerKind(("depth",), points=True),
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -17,6 +18,80 @@ DEEPEST = 30
 
 # The budget of an epoch is divided into so many equal parts; no level gets fewer than this of them.
 WHOLE, LEAST = 2**20, 2**7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """Which part of the unit cube can hold events, as the nodes of its partition see it. Public geometry.
+
+    Args:
+        name: a hash of its shape, which decides all the rest.
+        cut: by level, from the root's to the last cells', nodes that lie in it in part, increasing.
+        ratios: by level, not of the cells: of each of these nodes, the volume in its left half less that in its right
+            half, over both; 1 or -1 where one half is empty. A node that has no ancestor among them lies in it.
+
+    Example:
+        >>> half = Region(name="left", cut=(np.array([0]), np.array([], int)), ratios=(np.array([1.0]),))
+        >>> half.divided(np.array([8.0]), 0).tolist(), half.emptied(0).tolist()
+        ([8.0, 0.0], [0])
+    """
+
+    name: str
+    cut: tuple[IntArray, ...] = field(compare=False)
+    ratios: tuple[FloatArray, ...] = field(compare=False)
+
+    def emptied(self, level: int) -> IntArray:
+        """Nodes of a level of which one half is empty and the other is not."""
+        return np.asarray(self.cut[level][np.abs(self.ratios[level]) == 1])
+
+    def leaning(self, level: int, nodes: IntArray) -> FloatArray:
+        """The ratios of some nodes of a level; 0 for those that are not cut."""
+        cut, found = self.cut[level], np.zeros(nodes.shape)
+        if cut.size:
+            at = np.minimum(np.searchsorted(cut, nodes), cut.size - 1)
+            found = np.where(cut[at] == nodes, self.ratios[level][at], 0.0)
+        return found
+
+    def divided(self, masses: FloatArray, level: int) -> FloatArray:
+        """Masses of the halves of a level's nodes if each lies evenly in its part of the region."""
+        halves, cut, ratios = np.repeat(masses / 2, 2), self.cut[level], self.ratios[level]
+        halves[2 * cut] = masses[cut] * (1 + ratios) / 2
+        halves[2 * cut + 1] = masses[cut] * (1 - ratios) / 2
+        return halves
+
+    def averaged(self, values: FloatArray, level: int, nodes: IntArray) -> FloatArray:
+        """Means over nodes of a level of values of their halves, each as much as it has of the region.
+
+        Args:
+            values: shape ``(..., 2 * nodes)``.
+            nodes: shape ``(..., nodes)``.
+        """
+        lean = self.leaning(level, nodes)
+        return np.asarray((values[..., 0::2] * (1 + lean) + values[..., 1::2] * (1 - lean)) / 2)
+
+    def live(self, depth: int) -> NDArray[np.bool_]:
+        """Whether each node of a level has any part of the region, shape ``(2**depth,)``."""
+        found = np.ones(1, dtype=np.bool_)
+        for level in range(depth):
+            found = np.repeat(found, 2)
+            found[2 * self.cut[level][self.ratios[level] == 1] + 1] = False
+            found[2 * self.cut[level][self.ratios[level] == -1]] = False
+        return found
+
+    def drawn(self, nodes: IntArray, level: int, depth: int, rng: np.random.Generator) -> IntArray:
+        """For each node of a level, drawn evenly from its part of the region, a node of a deeper level."""
+        for at in range(level, depth):
+            nodes = 2 * nodes + (rng.random(nodes.size) >= (1 + self.leaning(at, nodes)) / 2)
+        return nodes
+
+    def folded(self, cells: IntArray, depth: int) -> IntArray:
+        """Cells of a level, those without any part of the region moved to the other half of what emptied them."""
+        for level in range(depth):
+            nodes, below = cells >> depth - level, depth - level - 1
+            lean = self.leaning(level, nodes)
+            wrong = np.abs(lean) == 1
+            cells = np.where(wrong, cells & ~(1 << below) | ((lean < 0).astype(np.int64) << below), cells)
+        return cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +104,7 @@ class Partition:
     Args:
         dimension: number of coordinates.
         depth: number of splits, from ``dimension`` to 30.
+        region: the part that holds all events; left out: all of the cube.
 
     Example:
         >>> partition = Partition(dimension=2, depth=3)
@@ -42,6 +118,7 @@ class Partition:
 
     dimension: int
     depth: int
+    region: Region | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.dimension <= self.depth <= DEEPEST:
@@ -54,6 +131,15 @@ class Partition:
     def cells_number(self) -> int:
         """Number of cells."""
         return int(2**self.depth)
+
+    @property
+    def facts(self) -> list[str]:
+        """What beside dimension and depth tells it from others."""
+        return [] if self.region is None else [self.region.name]
+
+    def leaning(self, level: int, nodes: IntArray) -> FloatArray:
+        """See :meth:`Region.leaning`; 0 where there is no region."""
+        return np.zeros(nodes.shape) if self.region is None else self.region.leaning(level, nodes)
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
@@ -135,6 +221,24 @@ def _halves(nodes):  # type: ignore[no-untyped-def]
 def halves(nodes: IntArray) -> IntArray:
     """Both halves of nodes, in order."""
     return np.stack([2 * nodes, 2 * nodes + 1], axis=1).reshape(-1)
+
+
+def halved(
+    nodes: IntArray, mass: FloatArray, values: FloatArray, lean: FloatArray, room: IntArray, units: IntArray
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Halves of nodes that a plan goes on with, but for those that a region leaves empty; their masses; their room.
+
+    Args:
+        values: noisy differences of the nodes.
+        lean: their ratios in the region; 1 or -1 tells a difference without noise.
+        room: parts of a budget that were left for each node.
+        units: what each has spent; below 0 where nothing deeper is to be read.
+    """
+    below = np.flatnonzero(units >= 0)
+    mass, lean = mass[below], lean[below]
+    held = np.flatnonzero(np.stack([lean != -1, lean != 1], axis=1))
+    found = divided(mass, np.where(np.abs(lean) == 1, lean * mass, values[below]))
+    return halves(nodes[below])[held], found[held], (room - units)[below][held // 2]
 
 
 def sums(masses: FloatArray) -> list[FloatArray]:

@@ -64,6 +64,8 @@ DECLARED = {
     "state/folder.py": "who can read the state",
     "state/migration.py": "commits",
     "schema/mapping.py": "codes of rows that wait",
+    "schema/region.py": "points to cells",
+    "schema/districts.py": "coordinates to codes",
     "publish/mirrors.py": "what is published elsewhere",
     "publish/postgres_table.py": "what is published elsewhere",
     "publish/objects.py": "what is published elsewhere",

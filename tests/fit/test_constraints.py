@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthstream.config.config import StreamConfig
-from synthstream.constraints import Group, joined
-from synthstream.fit import blocks
+from synthstream.constraints import ALL_OFFERED, Group, joined
 from synthstream.fit.aims import aims
 from synthstream.fit.population import Population, fit
 from synthstream.measured import Measured
@@ -104,7 +103,7 @@ def test_of_very_many_combinations_some_are_offered() -> None:
     rows = np.column_stack([start, end, start // 34]).astype(np.int32)
     workload = Workload.all_up_to(2, sizes=sizes)
     group = Group.of((0, 1), np.argwhere(np.tri(100).T > 0))
-    assert group.number > blocks._ALL
+    assert group.number > ALL_OFFERED
     true = workload.count(rows)
     known = Measured(tick=0, workload=workload, values=true.astype(float), variance=np.full(7, 0.01))
     found, free = fit(known, seed=1, groups=(group,)), fit(known, seed=1)

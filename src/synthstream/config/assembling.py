@@ -31,7 +31,10 @@ from synthstream.kinds import SYNTHESIZERS
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
+from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
+from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
 
 
@@ -66,7 +69,8 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema, kind = _schema(file, budget, problems), file.synthesizer.kind
+    schema, kind = _schema(file, budget, problems, base), file.synthesizer.kind
+    region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
         workload = problems.attempt("synthesizer.marginals", lambda: workload_of(file.synthesizer, schema))
@@ -96,7 +100,7 @@ def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterS
         ),
         "clock": clock,
         "op": file.op,
-        "schema": replace(schema, in_order=constraints.in_order),
+        "schema": replace(schema, in_order=constraints.in_order, region=region),
         "workload": workload,
         "constraints": constraints,
         "synthesizer": file.synthesizer,
@@ -131,7 +135,7 @@ def _after(
     return After(config=before(section, base), schema=schema, values=section.values, fill=section.fill)
 
 
-def _schema(file: File, budget: Budget | None, problems: Problems) -> Schema | None:
+def _schema(file: File, budget: Budget | None, problems: Problems, base: Path) -> Schema | None:
     """The columns; ``None``, and problems noted, if they cannot be. Those of places follow all others."""
     points, partition = file.synthesizer.points, None
     if points:
@@ -150,20 +154,29 @@ def _schema(file: File, budget: Budget | None, problems: Problems) -> Schema | N
         return None
     bad = False
     for i in places:
-        views = problems.attempt(f"columns.{i}", partial(_views, file, i, columns, budget)) if budget else None
+        views = problems.attempt(f"columns.{i}", partial(_views, file, i, columns, budget, base)) if budget else None
         bad |= views is None
         columns += views or ()
     return None if bad else problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
 
 
-def _views(file: File, i: int, before: Sequence[Column], budget: Budget) -> list[View]:
+def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
+    """The part of the box that holds all points, if the stream is of points and names one."""
+    if schema is None or file.synthesizer.region is None or file.synthesizer.kind != "points":
+        return None
+    columns = [column for column in schema.columns if isinstance(column, Coordinate)]
+    return Domain.read(file.synthesizer.region, columns, base)
+
+
+def _views(file: File, i: int, before: Sequence[Column], budget: Budget, base: Path) -> list[View | Districts]:
     """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
     section, person = file.columns[i], file.privacy.unit
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
         raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
     places = [column for column in before if isinstance(column, View)]
-    others = [column for column in before if not isinstance(column, View)]
-    return views_of(section, others, budget, 1 if person == "event" else person.max_events, places=places)
+    others = [column for column in before if not isinstance(column, View | Districts)]
+    events = 1 if person == "event" else person.max_events
+    return views_of(section, others, budget, events, places=places, base=base)
 
 
 def _of_its_own(file: File) -> None:

@@ -30,6 +30,7 @@ from synthstream.config.synthesis import STORED, SynthesizerConfig, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
+from synthstream.schema.districts import Districts
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -116,7 +117,10 @@ class StreamConfig:
             problems.attempt("after", partial(getattr, made.after, "mapping"))
             problems.raise_if_any()
             before = made.after.config.settings
-        return replace(made, settings=settings_text(data, folder, before=before))
+        region = None if made.schema.region is None else made.schema.region.text
+        regions = {c.finest.place: c.text for c in made.schema.columns if isinstance(c, Districts)}
+        settings = settings_text(data, folder, before=before, region=region, regions=regions)
+        return replace(made, settings=settings)
 
     @classmethod
     def of(
@@ -170,6 +174,7 @@ class StreamConfig:
             "clock.start": clock.start.isoformat(),
             **{f"clock.{key}": getattr(clock, key) for key in ("column", "every", "timezone", "horizon")},
             **{f"synthesizer.{key}": value for key, value in self.synthesizer.public().items()},
+            **({} if self.schema.region is None else {"synthesizer.region": self.schema.region.name}),
             "synthesizer.marginals": None if self.workload is None else self.workload.marginals,
             "columns (names or their order)": list(self.schema.names),
             **{f"columns.{column.name}": column.to_dict() for column in self.schema.columns},
@@ -226,6 +231,7 @@ class StreamConfig:
             **{f"clock.{key}": getattr(self.clock, key) for key in ("start", "every", "timezone", "column")},
             "synthesizer.kind": self.synthesizer.kind,
             "columns": self.schema.hash if self.workload is None else None,
+            "synthesizer.region": None if self.schema.region is None else self.schema.region.name,
         }
 
     def at(self, tick: int) -> StreamConfig:

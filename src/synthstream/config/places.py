@@ -9,17 +9,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, Strict
 
-from synthstream.config.keys import ColumnSection, Words
-from synthstream.constraints import Group
+from synthstream.config.keys import ColumnSection, Name, Words
+from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
+from synthstream.schema.districts import NAME, Districts
 from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -51,6 +53,7 @@ class PlaceSection(ColumnSection):
             :func:`views_of`.
         crossed: names of columns that are counted together with it, at grids of up to 256 cells; left out: by the same.
         events: a public guess of how many events the stream will have, for these rules.
+        regions, region_key: a GeoJSON file of districts, or what would stand in it, and the property that names them.
     """
 
     type: Literal["place"]
@@ -60,6 +63,8 @@ class PlaceSection(ColumnSection):
     views: Annotated[tuple[Annotated[int, Strict()], ...], Field(strict=False)] | None = None
     crossed: Words | None = Field(default=None, alias="with")
     events: int = Field(default=50_000, ge=1)
+    regions: Name | None = None
+    region_key: Name | None = None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -68,9 +73,15 @@ class PlaceSection(ColumnSection):
 
 
 def views_of(
-    section: PlaceSection, others: Sequence[Column], budget: Budget, events: int, *, places: Sequence[View] = ()
-) -> list[View]:
-    """The columns of a place, coarsest first.
+    section: PlaceSection,
+    others: Sequence[Column],
+    budget: Budget,
+    events: int,
+    *,
+    places: Sequence[View] = (),
+    base: Path | None = None,
+) -> list[View | Districts]:
+    """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
 
     Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
     spread of the expected events has ``_LEAST_ALONE`` standard errors in a cell. A column is crossed with all grids at
@@ -82,11 +93,40 @@ def views_of(
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
         places: the grids of places that stand before it.
+        base: folder that the path of a file starts from; left out: the current one.
 
     Raises:
         ConfigError, SchemaError: there is no such place.
     """
+    _check(section)
     dimension = len(section.coordinates)
+    sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
+    finest, step = section.depth or _finest(section, dimension, sigma), _STEP[dimension]
+    named = [] if section.regions is None else [_districts(section, section.regions, finest, base or Path())]
+    finest = named[0].finest.depth if named else finest
+    first = step if section.regions is None else min(2 * step, finest)
+    depths = list(range(first, finest - step + 1, step)) if section.views is None else list(section.views)
+    if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
+        raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
+    depths = [*depths, *([] if finest in depths else [finest])]
+    views = [_grid(section, depth, located=depth == finest) for depth in depths]
+    bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
+    crossed, before = (_crossed(section, others, places, bits, sigma, flag=flag) for flag in (_FLAG, 0))
+    then = before[len(named) :]
+    return [
+        *(replace(column, crossed=tuple(now)) for column, now in zip(named, crossed, strict=False)),
+        *(
+            replace(view, crossed=tuple(now), crossed_before=tuple(past))
+            for view, now, past in zip(views, crossed[len(named) :], then, strict=True)
+        ),
+    ]
+
+
+def _check(section: PlaceSection) -> None:
+    """Raise ``ConfigError`` unless keys go together."""
+    dimension = len(section.coordinates)
+    if section.region_key is not None and section.regions is None:
+        raise ConfigError("region_key: has no effect without regions; name the GeoJSON file, or leave it out")
     if section.source is not None:
         raise ConfigError(
             'from: a place is read from its coordinates. Leave from out, and say coordinates = ["lat", "lon"]'
@@ -100,30 +140,33 @@ def views_of(
         raise ConfigError(
             f"bounds: {len(section.bounds)} for {dimension} coordinates. Give each its own, as in [[32, 37], [-122, 0]]"
         )
-    sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
-    finest = section.depth or _finest(section, dimension, sigma)
-    step = _STEP[dimension]
-    depths = list(range(step, finest - step + 1, step)) if section.views is None else list(section.views)
-    if depths != sorted(set(depths)) or (depths and not 0 < depths[0] <= depths[-1] <= finest):
-        raise ConfigError(f"views: must be depths in order, from 1 to {finest}, the finest; found {depths}")
-    depths = [*depths, *([] if finest in depths else [finest])]
-    names = [f"{section.name}_{depth}" for depth in depths]
-    bits = [dimension * depth for depth in depths]
-    crossed, before = (_crossed(section, others, places, bits, sigma, flag=flag) for flag in (_FLAG, 0))
-    return [
-        View(
-            name=name,
-            words=section.words,
-            place=section.name,
-            coordinates=section.coordinates,
-            bounds=section.bounds,
-            depth=depth,
-            crossed=tuple(now),
-            crossed_before=tuple(then),
-            located=depth == finest,
-        )
-        for name, depth, now, then in zip(names, depths, crossed, before, strict=True)
-    ]
+
+
+def _grid(section: PlaceSection, depth: int, *, located: bool) -> View:
+    """A column of the place, crossed with nothing."""
+    return View(
+        name=f"{section.name}_{depth}",
+        words=section.words,
+        place=section.name,
+        coordinates=section.coordinates,
+        bounds=section.bounds,
+        depth=depth,
+        located=located,
+    )
+
+
+def _districts(section: PlaceSection, said: str, finest: int, base: Path) -> Districts:
+    """The column of a place's districts, crossed with nothing.
+
+    Where no depth is said, the finest grid is one whose cells and districts meet in so few pairs that each row may be
+    offered all of them.
+    """
+    name, key = f"{section.name}_region", section.region_key or NAME
+    found = Districts.read_file(said, key, base, name=name, finest=_grid(section, finest, located=True))
+    while section.depth is None and found.finest.depth > 1 and len(found.pairs()) > ALL_OFFERED:
+        found = replace(found, finest=_grid(section, found.finest.depth - 1, located=True))
+    # Maps draw them from what the settings hold.
+    return replace(found, words=replace(section.words, regions=found.text, region_key=NAME))
 
 
 def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
@@ -133,7 +176,13 @@ def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
 
 
 def _crossed(
-    section: PlaceSection, others: Sequence[Column], places: Sequence[View], bits: list[int], sigma: float, *, flag: int
+    section: PlaceSection,
+    others: Sequence[Column],
+    places: Sequence[View],
+    bits: Sequence[float],
+    sigma: float,
+    *,
+    flag: int,
 ) -> list[list[str]]:
     """For each grid, the columns that it is crossed with; a boolean one counts as one of ``flag`` values at least."""
     names, fine = [column.name for column in others], [b for b in bits if b <= _MOST_CROSSED]
@@ -176,21 +225,41 @@ def words_of(schema: Schema) -> str:
     for place, columns in schema.places.items():
         views = [_view(schema, c) for c in columns]
         cells = [f"{len(view.values):,} ({view.name})" for view in views]
+        districts = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
         parts = [f"{view.name} with {', '.join(view.crossed)}" for view in views if view.crossed]
+        parts += [f"{named.name} with {', '.join(named.crossed)}" for named in districts if named.crossed]
         crossed = f"Crossed are {'; '.join(parts)}" if parts else "No grid is crossed with a column"
         where = " and ".join(views[-1].coordinates)
         said.append(f"{place}: {where} are counted on grids of {', '.join(cells)} cells. {crossed}.")
+        said += map(_of_districts, districts)
     return " ".join(said)
 
 
+def _of_districts(column: Districts) -> str:
+    """How many districts there are, where they overlap, and how much they leave out. From the file alone."""
+    gap, doubled = column.gaps_and_overlaps()
+    said = (
+        f"{column.name}: {len(column.values):,} regions; {100 * gap:.2g} % of the box lies in none and counts as other."
+    )
+    if doubled:
+        shown = ", ".join(f"{a!r} and {b!r}" for a, b in doubled[:3]) + (", ..." if len(doubled) > 3 else "")
+        said += f" Some overlap ({shown}): what lies in two counts in the first of the file."
+    return said
+
+
 def nested(schema: Schema) -> list[Group]:
-    """For each place, which cells of its grids go together: those that contain each other."""
+    """For each place, which cells of its grids go together: those that contain each other, and districts they meet."""
     found = []
-    for views in schema.places.values():
-        if len(views) > 1:
-            finest = _view(schema, views[-1])
-            codes = [finest.within(_view(schema, c)) for c in views]
-            found.append(Group.of(views, np.stack(codes, axis=1), nests=[views]))
+    for place, views in schema.places.items():
+        finest = _view(schema, views[-1])
+        codes = np.stack([finest.within(_view(schema, c)) for c in views], axis=1)
+        nests = [views] if len(views) > 1 else []
+        named = [(d, c) for d, c in enumerate(schema.columns) if isinstance(c, Districts) and c.finest.place == place]
+        for d, column in named:
+            pairs = column.pairs()
+            found.append(Group.of([d, *views], np.column_stack([pairs[:, 0], codes[pairs[:, 1]]]), nests=nests))
+        if nests and not named:
+            found.append(Group.of(views, codes, nests=nests))
     return found
 
 
@@ -208,9 +277,9 @@ def counted(schema: Schema, marginal: Sequence[int]) -> bool:
 
 
 def _goes(a: Column, b: Column) -> bool:
-    if isinstance(a, View) and isinstance(b, View):
+    if isinstance(a, View | Districts) and isinstance(b, View | Districts):
         return b.name in a.crossed or a.name in b.crossed
-    return not isinstance(a, View) or b.name in a.crossed
+    return not isinstance(a, View | Districts) or b.name in a.crossed
 
 
 def weights_of(schema: Schema, workload: Workload) -> tuple[float, ...] | None:

@@ -25,13 +25,22 @@ _HEAD = """# Public settings of the stream, for readers of these releases: a str
 _KEPT = ("name", "op", "privacy", "clock", "synthesizer", "publication")
 
 
-def settings_text(data: Mapping[str, Any], base: Path, *, before: str | None = None) -> str:
+def settings_text(
+    data: Mapping[str, Any],
+    base: Path,
+    *,
+    before: str | None = None,
+    region: str | None = None,
+    regions: Mapping[str, str],
+) -> str:
     """The public part of a ``stream.toml``.
 
     Args:
         data: all of it, as it was read.
         base: folder that relative paths start from: files of constraints are read, and written out.
         before: the same of the stream that it goes on from, which is written out too.
+        region: GeoJSON that stands for the file of a region.
+        regions: the same of districts, by place.
     """
     kept = {key: data[key] for key in _KEPT if key in data}
     kept["clock"] = {key: value for key, value in data["clock"].items() if key != "until"}
@@ -44,10 +53,16 @@ def settings_text(data: Mapping[str, Any], base: Path, *, before: str | None = N
         kept["source"] = {"kind": "kafka", "topic": "no-source", "format": "debezium"}
     elif data.get("source", {}).get("format") == "changes":
         kept["source"] = {"kind": "delta", "path": "../no-source", "format": "changes"}
-    # Files of regions stay with the publisher.
-    kept["columns"] = [{k: v for k, v in one.items() if k not in ("regions", "region_key")} for one in data["columns"]]
+    # Files of regions stay with the publisher, but for those that decide what is counted.
+    kept["columns"] = [
+        {k: v for k, v in one.items() if k not in ("regions", "region_key")}
+        | ({"regions": regions[one["name"]]} if one["name"] in regions else {})
+        for one in data["columns"]
+    ]
     if data.get("constraints"):
         kept["constraints"] = [inlined(section, base) for section in data["constraints"]]
+    if region is not None:
+        kept["synthesizer"] = {**kept["synthesizer"], "region": region}
     if before is not None:
         kept["after"] = {**data["after"], "config": tomllib.loads(before)}
     return _HEAD + toml_of(kept)

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from synthstream.config.keys import Section, Words
+from synthstream.config.keys import Name, Section, Words
 from synthstream.config.places import counted
 from synthstream.errors import ConfigError
 from synthstream.kinds import COUNTERS, NEWEST, SYNTHESIZERS, Edition, FitKind, Queries, Score, Split
 from synthstream.partition import DEEPEST, Partition
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.conditions import like
+from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
@@ -70,6 +71,7 @@ class SynthesizerConfig(Section):
         population: synthetic rows at most, which stand for more events each where there are more; left out: a million
             (edition 1: no limit).
         depth: splits of the box of a points stream, at most: memory is for ``2**depth`` cells.
+        region: a GeoJSON file whose polygons hold all points; in settings for readers, what stands in it.
     """
 
     kind: Annotated[str, _one_of(SYNTHESIZERS)] = "table"
@@ -88,6 +90,7 @@ class SynthesizerConfig(Section):
     score: Score = "corrected"
     depth: int | None = Field(default=None, ge=1, le=DEEPEST)
     schedule: Literal["adaptive", "fixed"] = "adaptive"
+    region: Name | None = None
 
     @property
     def refresh_growth(self) -> float:
@@ -119,9 +122,9 @@ class SynthesizerConfig(Section):
         return "refresh" if edition > 1 and larger and affordable else "always"
 
     def public(self) -> dict[str, Any]:
-        """All settings but which tables there are, under the names that the chains of streams begin with."""
+        """All settings but tables and region, under the names that the chains of streams begin with."""
         unsaid = {"population"} if self.population is None else set[str]()
-        settings = self.model_dump(exclude={"order", "near", "marginals", *unsaid})
+        settings = self.model_dump(exclude={"order", "near", "marginals", "region", *unsaid})
         return {STORED.get(key, key): value for key, value in settings.items()}
 
     def check(self, budget: Budget) -> None:
@@ -202,7 +205,7 @@ def workload_of(section: SynthesizerConfig, schema: Schema) -> Workload:
 def is_near(marginal: tuple[int, ...], most: int | None, schema: Schema) -> bool:
     """Whether columns are at most so far apart; those of places are counted with others as they say themselves."""
     apart = marginal[-1] - marginal[0] if len(marginal) > 1 else 0
-    return most is None or apart <= most or any(isinstance(schema.columns[c], View) for c in marginal)
+    return most is None or apart <= most or any(isinstance(schema.columns[c], View | Districts) for c in marginal)
 
 
 def _affordable(workload: Workload, schema: Schema) -> Workload:

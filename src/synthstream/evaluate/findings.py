@@ -22,6 +22,7 @@ from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.clock import due, written
 from synthstream.schema.columns import Category, Column
+from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
 
 # What is looked at, and what must not be opened, as shares of all rows. Public constants: nobody tunes them by rows.
@@ -298,6 +299,8 @@ def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
         if not column.located:  # the finest grid says it
             return
         name, what, why = column.place, "lie in no cell", f" {place_of(column, cells.odd)}"
+    if isinstance(column, Districts):
+        what = "lie in no region"
     if level := _level(cells.other, count, _OTHER):
         words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}: {texts_of(cells.odd)}.{why}"
         yield Finding(level=level, about=name, words=words)
@@ -334,7 +337,7 @@ def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
 
 def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
     """Texts that fell into ``other``, and look like a value of the list."""
-    if not isinstance(column, Category) or isinstance(column, View):
+    if not isinstance(column, Category) or isinstance(column, View | Districts):
         return
     values = dict(zip(alike(pl.Series(column.values)).to_list(), column.values, strict=True))
     texts = zip(cells.odd.iter_rows(), alike(cells.odd["text"]).to_list(), strict=True)

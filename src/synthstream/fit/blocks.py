@@ -13,12 +13,13 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.constraints import ALL_OFFERED
 from synthstream.fit.joints import Joint
 from synthstream.fit.randomness import share, step
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
-# Of a group with more combinations than these, a row is offered some that are drawn in proportion to their counts.
-_ALL, _DRAWN = 4096, 64
+# Of a group with more combinations than all are offered of, a row is offered some, in proportion to their counts.
+_DRAWN = 64
 
 
 class Blocks(NamedTuple):
@@ -152,7 +153,7 @@ def work(g, blocks):  # type: ignore[no-untyped-def]
     total = 0
     for k in range(blocks.first[g], blocks.first[g + 1]):
         total += blocks.sizes[k] * (blocks.alone[k + 1] - blocks.alone[k])
-    number = min(blocks.begin[g + 1] - blocks.begin[g], _ALL)
+    number = min(blocks.begin[g + 1] - blocks.begin[g], ALL_OFFERED)
     return total + number * (blocks.first[g + 1] - blocks.first[g] + blocks.several[g + 1] - blocks.several[g])
 
 
@@ -218,7 +219,7 @@ def _score(g, codes, old, here, scores, bases, residual, weights, blocks):  # ty
 def _offered(g, old, here, scores, weight, bases, residual, weights, blocks, least_gain, state):  # type: ignore[no-untyped-def]
     """One of the combinations that improve a row enough, in proportion to their counts; -1 if there is none."""
     begin, end = blocks.begin[g], blocks.begin[g + 1]
-    few = end - begin <= _ALL
+    few = end - begin <= ALL_OFFERED
     new, chance = -1, 0.0
     for n in range(end - begin if few else _DRAWN):
         k = n

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.partition import Partition, sums
+from synthstream.partition import Partition, Region, sums
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
@@ -107,13 +107,15 @@ class Cloud:
 
     def _down_to(self, level: int) -> Cloud:
         """The same masses, evenly in finer nodes: how a node's mass is divided is not known."""
-        found = self
+        found, region = self, self.partition.region
         while found.level < level:
             unknown = found.masses**2 / 3
+            if region is not None:
+                unknown[region.emptied(found.level)] = 0.0
             found = replace(
                 found,
-                masses=np.repeat(found.masses / 2, 2),
-                plain=np.repeat(found.plain / 2, 2),
+                masses=_halved(found.masses, region),
+                plain=_halved(found.plain, region),
                 errors=np.concatenate([found.errors, unknown]),
                 plain_errors=np.concatenate([found.plain_errors, unknown]),
             )
@@ -122,10 +124,7 @@ class Cloud:
     def moved_from(self, before: Cloud) -> float:
         """Share of the points before that have left their node, as far as masses tell; 0 if there were none."""
         old, new = before.held, self.held
-        if old.size < new.size:
-            old = np.repeat(old, new.size // old.size) / (new.size // old.size)
-        else:
-            new = np.repeat(new, old.size // new.size) / (old.size // new.size)
+        old, new = (_spread(masses, max(old.size, new.size), self.partition.region) for masses in (old, new))
         return float(np.maximum(old - new, 0.0).sum() / old.sum()) if old.sum() > 0 else 0.0
 
     def counts(self, n: int, rng: np.random.Generator) -> IntArray:
@@ -137,18 +136,23 @@ class Cloud:
         if total <= 0:
             return np.zeros(self.held.size, dtype=np.int64)
         steps = np.floor(np.cumsum(self.held) * (n / total) + rng.random()).astype(np.int64)
-        steps[-1] = n
+        last = -1 if self.partition.region is None else int(np.flatnonzero(self.held)[-1])
+        steps[last:] = n
         return np.diff(np.minimum(steps, n), prepend=0)
 
     def points(self, n: int, rng: np.random.Generator) -> CodeArray:
-        """Codes of ``n`` points, int32, shape ``(n, dimension)``, in random order; uniform within their node.
+        """Codes of ``n`` points, int32, shape ``(n, dimension)``, in random order; uniform within their node's region.
 
         Time: O(n (dimension + depth)) and one pass over the nodes. None if there is no mass.
         """
         nodes = np.repeat(np.arange(self.masses.size), self.counts(n, rng))
         rng.shuffle(nodes)
-        finer = self.partition.depth - self.level
-        return self.partition.codes(nodes << finer | rng.integers(0, 2**finer, size=nodes.size))
+        finer, region = self.partition.depth - self.level, self.partition.region
+        cells = nodes << finer | rng.integers(0, 2**finer, size=nodes.size)
+        if region is not None:
+            cut = np.isin(nodes, region.cut[self.level])
+            cells[cut] = region.drawn(nodes[cut], self.level, self.partition.depth, rng)
+        return self.partition.codes(cells)
 
     def levels(self) -> list[FloatArray]:
         """Masses over the nodes of every level, the root's first."""
@@ -157,13 +161,19 @@ class Cloud:
     def known(self, levels: int) -> list[tuple[FloatArray, FloatArray]]:
         """By level, the mass of each node without shrinkage, and its standard error; of at most so many levels.
 
-        A half has half of its node, and half of left minus right: so half of both errors.
+        A half has half of its node, and half of left minus right: so half of both errors. Of a node whose other half is
+        empty it has all.
         """
         variance, found = np.array([self.total_variance]), list[tuple[FloatArray, FloatArray]]()
+        region = self.partition.region
         errors = [*_by_level(self.plain_errors), np.zeros(self.plain.size)]
-        for mass, error in zip(sums(self.plain)[:levels], errors, strict=False):
+        for level, (mass, error) in enumerate(zip(sums(self.plain)[:levels], errors, strict=False)):
             found.append((mass, np.sqrt(variance)))
-            variance = np.repeat((variance + error) / 4, 2)
+            before, variance = variance, np.repeat((variance + error) / 4, 2)
+            if region is not None and level < self.level:
+                cut = region.cut[level]
+                own = np.stack([1 + region.ratios[level], 1 - region.ratios[level]], axis=1) / 2
+                variance[np.stack([2 * cut, 2 * cut + 1], axis=1)] = own**2 * before[cut, None] + error[cut, None] / 4
         return found
 
     def mass(self, inside: FloatArray) -> tuple[float, float]:
@@ -184,10 +194,11 @@ class Cloud:
         found = float(held @ share)
         variance = (found - float(plain @ share)) ** 2
         variance += float(held @ (share * (1 - share))) ** 2 * 4 / 3
-        for error in _by_level(self.plain_errors[: share.size])[::-1]:
+        region, by_level = self.partition.region, _by_level(self.plain_errors[: share.size])
+        for level, error in reversed([*enumerate(by_level)]):
             left, right = share[0::2], share[1::2]
             variance += float(error @ ((left - right) / 2) ** 2)
-            share = (left + right) / 2
+            share = (left + right) / 2 if region is None else region.averaged(share, level, np.arange(2**level))
         variance += self.total_variance * float(share[0]) ** 2
         return found, float(np.sqrt(variance))
 
@@ -205,6 +216,20 @@ class Cloud:
             size = np.sqrt(2 / np.pi * error)
             moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
         return min(1.0, moved / total + self.partition.diameter(self.level) / 2)
+
+
+def _halved(masses: FloatArray, region: Region | None) -> FloatArray:
+    """Over the halves of all nodes, in each as much as it has of the node, or of the node's part of a region."""
+    return np.repeat(masses / 2, 2) if region is None else region.divided(masses, int(masses.size).bit_length() - 1)
+
+
+def _spread(masses: FloatArray, size: int, region: Region | None) -> FloatArray:
+    """Over so many nodes."""
+    if region is None:
+        return np.repeat(masses, size // masses.size) / (size // masses.size)
+    while masses.size < size:
+        masses = _halved(masses, region)
+    return masses
 
 
 def _by_level(nodes: FloatArray) -> list[FloatArray]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from synthstream.fit.halving import NEXT_TO_NONE, Levels, divided, spread_out
 from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
-from synthstream.partition import halves
+from synthstream.partition import Region, halves
 from synthstream.workload import FloatArray, IntArray
 
 # With so many levels left, or fewer, nodes of which nobody read anything, here or below, are set aside.
@@ -93,6 +93,7 @@ def masses(
     bounded: bool = True,
     caution: float = CAUTION,
     since: int = 0,
+    region: Region | None = None,
 ) -> Estimate:
     """Mass of every cell over all epochs.
 
@@ -106,6 +107,8 @@ def masses(
             errors hold also where nearly all of a node lies in one half; how far mass has moved is then not told.
         caution: a variance counts as real only beyond this number of standard deviations of its own noise.
         since: number of first epochs that inform the others, but whose own mass does not count; less than all.
+        region: the part of the box that holds all events. What lies outside of it is empty, whatever was read, and a
+            node that its border cuts is taken to be even in its part, where nothing else is known.
 
     Time: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small. Memory:
     that of the result, and of what was read.
@@ -116,8 +119,8 @@ def masses(
     if epochs[0] < len(spans):
         done = len(spans) - epochs[0] + 1
         mass, spans = np.concatenate([mass[:done].sum(axis=0)[None], mass[done:]]), _merged(spans, epochs[0])
-    read = [_read(level, spans) for level in range(depth)]
-    kept, aside, ratios = _kept(read), list[_Aside](), list[FloatArray]()
+    read = [_read(level, spans, region) for level in range(depth)]
+    kept, aside, ratios = _kept(read, region), list[_Aside](), list[FloatArray]()
     slopes, left, newest = np.zeros((3, depth))
     levels = Levels(slopes, left, newest, shrink, np.array(epochs), not (shrink or bounded), since > 0)
     errors, moved = np.zeros(2**depth), np.zeros(depth)
@@ -126,13 +129,18 @@ def masses(
         if shrink and level >= dimension:
             above = ratios[-dimension][:, np.searchsorted(kept[level - dimension], nodes >> dimension)]
         if levels.raised:
-            mass[mass == 0] = NEXT_TO_NONE
-        known = _gathered(level, spans, read[level])
+            mass[(mass == 0) & (True if region is None else region.live(level))] = NEXT_TO_NONE
+        known = _gathered(level, spans, read[level], partly=region is not None)
         own = known.beside(mass[:, at], 1.0)
-        how = _ratios(own, known, known.beside(above[:, at], 0.0), caution) if shrink else _plain(own, known, bounded)
+        lean = None if region is None else known.beside(region.leaning(level, nodes[at])[None], 0.0)[0]
+        guide = known.beside(above[:, at], 0.0)
+        how = _ratios(own, known, guide, caution, lean) if shrink else _plain(own, known, bounded, lean)
         slopes[level], left[level], newest[level] = unread = how[2:]
         fewer = epochs[level] - epochs[level + 1]
-        r, mass, error, moved[level] = divided(mass, at, how.ratios, how.error, above, *unread, shrink, fewer)
+        theirs = _bordered(region, level, mass, above, at, how, shrink)
+        r, mass, error, moved[level] = divided(mass, *theirs, above, *unread, shrink, fewer)
+        if region is not None:
+            r[:, region.cut[level]] -= region.ratios[level]  # nodes below follow how far they are from even
         errors[2**level + nodes] = error
         ratios, spans = [one[fewer:] for one in [*ratios, r][-dimension:]], _merged(spans, epochs[level + 1])
         if level + 1 < depth:
@@ -159,8 +167,15 @@ def _merged(spans: Sequence[Span], epochs: int) -> Sequence[Span]:
     return [Span(events=sum(span.events for span in spans[:done]), readings={}), *spans[done:]] if done > 1 else spans
 
 
-def _read(level: int, spans: Sequence[Span]) -> IntArray:
-    """Nodes of which any epoch read something, increasing."""
+def _read(level: int, spans: Sequence[Span], region: Region | None) -> IntArray:
+    """Nodes of which any epoch read something that is not known anyhow, increasing."""
+    if region is not None:
+        found = np.zeros(2**level, dtype=np.bool_)
+        for span in spans:
+            found[span.readings[level].read()[0] if level in span.readings else []] = True
+        found &= region.live(level)
+        found[region.emptied(level)] = False
+        return np.flatnonzero(found)
     read = [span.readings[level].read()[0] for span in spans if level in span.readings]
     whole = next((own for own in read if own.size == 2**level), None)
     return _any(level, read) if whole is None else whole
@@ -174,8 +189,13 @@ def _any(level: int, nodes: Sequence[IntArray]) -> IntArray:
     return np.flatnonzero(found)
 
 
-def _kept(read: Sequence[IntArray]) -> list[IntArray]:
-    """By level, the nodes that are kept by epoch: those that were read, and all on the way to them."""
+def _kept(read: Sequence[IntArray], region: Region | None) -> list[IntArray]:
+    """By level, the nodes that are kept by epoch: those that were read, and all on the way to them.
+
+    Of a region all are: what nobody read below its border is not alike.
+    """
+    if region is not None:
+        return [np.arange(2**level) for level in range(len(read))]
     found = [np.zeros(0, dtype=np.int64)]
     for level in reversed(range(len(read))):
         few = level > max(len(read) - _LAST, 0)
@@ -261,7 +281,7 @@ class _Halved(NamedTuple):
     newest: float
 
 
-def _gathered(level: int, spans: Sequence[Span], nodes: IntArray) -> _Known:
+def _gathered(level: int, spans: Sequence[Span], nodes: IntArray, *, partly: bool) -> _Known:
     # A single one would not do: sums over the epochs of one alone would be in another order.
     places = nodes.size + min(2, 2**level - nodes.size)
     differences, variance = np.zeros((len(spans), places)), np.full((len(spans), places), np.inf)
@@ -269,36 +289,68 @@ def _gathered(level: int, spans: Sequence[Span], nodes: IntArray) -> _Known:
     for e, span in enumerate(spans):
         if (reading := span.readings.get(level)) is not None:
             own, values, noise = reading.read()
+            if partly:  # what is known without a reading is left out
+                told = np.isin(own, nodes)
+                own, values = own[told], values[told]
+                noise = noise if np.ndim(noise) == 0 else np.asarray(noise)[told]
             at = slice(own.size) if own.size == nodes.size else np.searchsorted(nodes, own)
             differences[e, at], variance[e, at] = values, noise
             share[e] = reading.events / max(span.events, 1e-9)
     return _Known(differences, variance, share)
 
 
-def _plain(mass: FloatArray, known: _Known, bounded: bool) -> _Halved:
+def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | None) -> _Halved:
     """Differences as they were read, in parts of the nodes' masses; other nodes are cut in halves."""
     d, unknown = known.differences, np.isinf(known.variance)
     r = np.divide(np.clip(d, -mass, mass) if bounded else d, mass, out=np.zeros_like(mass), where=mass != 0)
+    r = r if lean is None else np.where(unknown, lean, r)
     noise = sum(np.where(unknown, 0.0, known.variance))
     share = np.where(unknown, 0.0, np.minimum(known.share, 1.0)[:, None])
     unread = ((1 - share) * mass).sum(axis=0)
     return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, left=UNKNOWN, newest=0.0)
 
 
-def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float) -> _Halved:
+def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None) -> _Halved:
     """All readings of a level weighed against noise and each other.
 
     Args:
         mass, ancestors: masses of the nodes that were read, and ratios of their ancestors, shape ``(epochs, read)``.
+        lean: the ratios of nodes that are even in a region, shape ``(read,)``, if there is one.
     """
     variance = np.maximum(known.variance, 1e-9)
     counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
     y, noise = _observed(known.differences, variance, counted)
-    factor = slope(y, noise, ancestors)
-    guess = ancestors * factor
+    factor = slope(y if lean is None else y - lean, noise, ancestors)
+    guess = ancestors * factor if lean is None else ancestors * factor + lean
     x, left, newest = smoothed(y - guess, noise, caution)
     r, error = _blended(y, x + guess, mass, counted, variance, left, newest)
     return _Halved(r, error, slope=factor, left=float(left[-1]), newest=float(newest[-1]))
+
+
+def _bordered(
+    region: Region | None,
+    level: int,
+    mass: FloatArray,
+    above: FloatArray,
+    at: IntArray,
+    how: _Halved,
+    chance: bool,
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """The nodes of a level that were read, or that the border of a region cuts, with their ratios and errors."""
+    if region is None:
+        return at, how.ratios, how.error
+    cut, lean = region.cut[level], region.ratios[level]
+    own = ~np.isin(cut, at)
+    nodes, even = cut[own], lean[own]
+    guess = np.clip(even + how.slope * above[:, nodes], -1.0, 1.0)
+    known = np.abs(even) == 1
+    guess[:, known] = even[known]
+    total, last = mass[:, nodes].sum(axis=0), mass[-1, nodes]
+    error = np.where(known, 0.0, (total if chance else 0.0) + total**2 * how.left + last**2 * how.newest)
+    every = np.concatenate([at, nodes])
+    order = np.argsort(every)
+    ratios = np.concatenate([how.ratios[:, : at.size], guess], axis=1)[:, order]
+    return every[order], np.ascontiguousarray(ratios), np.concatenate([how.error[: at.size], error])[order]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -22,6 +22,7 @@ from synthstream.measured import Measured, Reading
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.outlets import as_begun, parquet_sink
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
+from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
 from synthstream.workload import FloatArray
 
@@ -200,9 +201,13 @@ def _of_column(column: Column, values: FloatArray, stderr: float, law: Law) -> I
             why = "Can its cells be read?" if label == MISSING else "Is the list of values the right one?"
             if isinstance(column, View) and label == OTHER:
                 why = "Are bounds the right ones, and in the order of coordinates? Are these numbers?"
+            if isinstance(column, Districts) and label == OTHER:
+                why = "Are bounds the right ones, and do the polygons leave out no place?"
             words = f"{_percent(part, total)} of all events are {label!r}. {why} "
             yield Caution(name, f"{words}{_said(p, f'if only {100 * half:g} % of them were')}", max(p, _LEAST))
-    if isinstance(column, Category | Boolean) and not isinstance(column, View):  # of which parts are often empty
+    if isinstance(column, Category | Boolean) and not isinstance(
+        column, View | Districts
+    ):  # parts of places are often empty
         fair = _OF_FAIR * total / size
         listed = zip(column.value_labels, values.tolist(), strict=False)
         odds = [(label, law(_z(fair - v, stderr))) for label, v in listed if v <= _ZERO * stderr]

@@ -242,6 +242,11 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             "The forecast assumes that one row in three takes an event away. Noise grows with the number of all rows: "
             "if more events are taken away, the error is larger for the same number of events left."
         )
+    if config.schema.region is not None:
+        notes.append(
+            f"Region: {100 * config.schema.region.share:.2g} % of the box lie in the polygons, and all published "
+            "points. Events outside count in the nearest cell inside."
+        )
     if config.schema.places:
         notes.append(f"Places: {words_of(config.schema)} Grids get a part of the budget of their own.")
     if allowed := config.constraints.words(config.schema):

@@ -18,7 +18,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
-from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences, divided, halves
+from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences, halved
 from synthstream.privacy import WIDER, Claim, least_of
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
@@ -162,7 +162,7 @@ class Points(Mechanism):
         """Hash of every number that decides what is drawn and with how much noise."""
         facts = [self.parts, self.partition.dimension, self.partition.depth, self.noise, self.budget.epsilon, WHOLE]
         facts += [*self.schedule.facts(), self.neighbours, self.unit.signed]
-        facts += [_DEEPER] if self.schedule.by_node else []
+        facts += [*([_DEEPER] if self.schedule.by_node else []), *self.partition.facts]
         return fingerprint_of([*facts, LEAST, [how.facts() for how in self._counters]])
 
     # -- drawing ------------------------------------------------------------------------------------------------
@@ -292,23 +292,26 @@ class Points(Mechanism):
         return tuple(blocks)
 
     def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
-        """Readings at the end of an epoch, level by level: each is planned from those above it."""
+        """Readings at the end of an epoch, level by level: each is planned from those above it.
+
+        Nodes of which a region leaves one half empty are divided without a reading.
+        """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
-        blocks, whole = list[Block](), self.scale(self.parts[1])
+        blocks, whole, plan = list[Block](), self.scale(self.parts[1]), self.schedule.nodes
         for level, exact in enumerate(differences(cells, depth)):
-            units = checked_nodes(self.schedule.nodes(mass, room.copy(), depth - level, whole), room)
+            lean, values = self.partition.leaning(level, nodes), np.zeros(nodes.size)
+            asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
+            units[asked] = checked_nodes(plan(mass[asked], room[asked], depth - level, whole), room[asked])
             measured = np.flatnonzero(units > 0)
-            if not measured.size:
+            if not measured.size and asked.size == nodes.size:
                 break
-            parts, kind = np.unique(units[measured], return_inverse=True)
-            scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
-            noisy = gate.noisy(exact[nodes[measured]], noise=self.noise, scale=scale).astype(np.float64)
-            variance = np.array([self.variance(part) for part in parts.tolist()])[kind]
-            blocks.append(Block(level=level, values=noisy, variance=variance, nodes=nodes[measured]))
-            values, below = np.zeros(units.size), np.flatnonzero(units >= 0)
-            values[measured] = noisy
-            nodes, mass = halves(nodes[below]), divided(mass[below], values[below])
-            room = np.repeat((room - units)[below], 2)
+            if measured.size:
+                parts, kind = np.unique(units[measured], return_inverse=True)
+                scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
+                values[measured] = gate.noisy(exact[nodes[measured]], noise=self.noise, scale=scale)
+                variance = np.array([self.variance(part) for part in parts.tolist()])[kind]
+                blocks.append(Block(level=level, values=values[measured], variance=variance, nodes=nodes[measured]))
+            nodes, mass, room = halved(nodes, mass, values, lean, room, units)
         return tuple(blocks)
 
 

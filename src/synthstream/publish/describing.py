@@ -12,6 +12,7 @@ from synthstream.release.rows import weight_name
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import MISSING, Boolean, Category, Column
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
 
 Kind = Literal["string", "integer", "number", "boolean", "datetime"]
@@ -108,6 +109,8 @@ def _of_rows(column: Column) -> FieldFacts:
         values = tuple(label for label in column.labels if not (empty and label == MISSING))
         rest = "other" if column.other is None else column.other
         words = f"One of {len(column.values)} values; any other value counts as {rest}. {absent}"
+        if isinstance(column, Districts):
+            words = f"The region that {' and '.join(column.sources)} lie in. other: none. {absent}"
         return FieldFacts(kind="string", description=words, values=values, **common)
     if isinstance(column, Boolean):
         return FieldFacts(kind="boolean", description=f"True or false. {absent}", **common)

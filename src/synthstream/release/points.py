@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -19,10 +19,12 @@ from synthstream.release.models import Model
 from synthstream.release.places import check_box
 from synthstream.release.release import Release, seed_of
 from synthstream.schema.coordinates import Coordinate
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Nodes below this level are not listed in a release's table of nodes.
 _LISTED = 12
+# A node that the border of a region cuts is looked at in so many more halvings.
+_FINER = 12
 
 
 class Masses(Model, Protocol):
@@ -175,17 +177,35 @@ class PointRelease(Release):
         """
         check_box([column.name for column in self.coordinates], lower, upper)
         nodes = self.model.nodes
-        codes = nodes.codes(np.arange(nodes.cells_number))
-        inside = np.ones(nodes.cells_number)
+        inside = self._inside(np.arange(nodes.cells_number), nodes, lower, upper)
+        # The finest nodes may be coarser than one cut along each coordinate.
+        inside = inside.reshape(self.model.masses.size, -1).mean(axis=1)
+        region, whole = self.model.partition.region, self.model.partition
+        if region is not None and self.model.masses.size == nodes.cells_number:
+            # Where the border of the region cuts a node, the share of what lies in the region counts.
+            depth = min(whole.depth, nodes.depth + _FINER)
+            cut = region.cut[nodes.depth]
+            cut = cut[(inside[cut] > 0) & (inside[cut] < 1)]
+            finer = cut[:, None] << depth - nodes.depth | np.arange(2 ** (depth - nodes.depth))
+            own = self._inside(finer, replace(whole, depth=depth), lower, upper)
+            for level in range(depth - 1, nodes.depth - 1, -1):
+                finer = finer[:, ::2] >> 1
+                own = region.averaged(own, level, finer)
+            inside[cut] = own[:, 0]
+        return self.model.mass(inside)
+
+    def _inside(
+        self, cells: IntArray, partition: Partition, lower: Mapping[str, float], upper: Mapping[str, float]
+    ) -> FloatArray:
+        """Share of each cell's volume that lies in a box."""
+        codes, inside = partition.codes(cells.reshape(-1)), np.ones(cells.size)
         for i, column in enumerate(self.coordinates):
-            edges = np.arange(2 ** nodes.bits[i] + 1) / 2 ** nodes.bits[i]
+            edges = np.arange(2 ** partition.bits[i] + 1) / 2 ** partition.bits[i]
             low = column.share_of(lower.get(column.name, column.min))
             high = column.share_of(upper.get(column.name, column.max))
             width = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
-            inside *= (np.maximum(width, 0.0) * 2 ** nodes.bits[i])[codes[:, i]]
-        # The finest nodes may be coarser than one cut along each coordinate.
-        inside = inside.reshape(self.model.masses.size, -1).mean(axis=1)
-        return self.model.mass(inside)
+            inside *= (np.maximum(width, 0.0) * 2 ** partition.bits[i])[codes[:, i]]
+        return inside.reshape(cells.shape)
 
     def mean(self, f: Callable[[pl.DataFrame], Any], *, lipschitz: float, points: int = 100_000) -> tuple[float, float]:
         """Estimated mean of a function over all events, and how far it is expected to be off at most.

@@ -5,23 +5,21 @@ They are drawn as they lie, so that a mile is as long in both directions at thei
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 from markupsafe import Markup
 from scipy.stats import norm
 
 from synthstream.config.config import StreamConfig
-from synthstream.environment import words
 from synthstream.errors import ConfigError
 from synthstream.report.association import seen
 from synthstream.report.charts import SHADES, Table, region_map
 from synthstream.report.distributions import ColumnCounts, labels_of
 from synthstream.report.scales import number, short
 from synthstream.schema.columns import Category, Column
+from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
 from synthstream.workload import FloatArray
 
 # Width of a drawing in its own units, or height if that is more; points that fall on one place are one.
@@ -53,16 +51,15 @@ def regions_of(config: StreamConfig, column: Column) -> Regions | None:
         return None
     where = f"column {column.name!r}: regions = {about.regions!r}"
     key, found = about.region_key or column.name, dict[int, list[list[FloatArray]]]()
-    features = _features(config, where, about.regions)
+    features = features_of(config.base, about.regions, where)
     for feature in features:
-        value = _text((feature.get("properties") or {}).get(key))
+        value = name_of(feature, key)
         if value in column.values:
-            found.setdefault(column.values.index(value), []).extend(_polygons(feature.get("geometry"), where))
+            found.setdefault(column.values.index(value), []).extend(rings_of(feature, where))
     if not found:
-        known = sorted({name for feature in features for name in feature.get("properties") or {}})
         raise ConfigError(
             f"{where}: no feature has one of the column's values as its property {key!r}. Set region_key to the "
-            f"property that names them; there are {', '.join(map(repr, known)) or 'none'}"
+            f"property that names them; there are {properties_of(features)}"
         )
     return _drawn(found)
 
@@ -71,46 +68,6 @@ def check_regions(config: StreamConfig) -> None:
     """Raise ``ConfigError`` if a column's regions cannot be drawn: better before a stream begins than at its report."""
     for column in config.schema.columns:
         regions_of(config, column)
-
-
-def _features(config: StreamConfig, where: str, path: str) -> list[dict[str, Any]]:
-    try:
-        data = json.loads((config.base / path).expanduser().read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{where}: {words(error)}. Name a GeoJSON file, or leave regions out") from None
-    except ValueError:
-        data = None
-    found = data.get("features") if isinstance(data, dict) and data.get("type") == "FeatureCollection" else None
-    if not (isinstance(found, list) and found and all(map(_is_feature, found))):
-        raise ConfigError(f"{where}: is no GeoJSON file with a FeatureCollection")
-    return cast("list[dict[str, Any]]", found)
-
-
-def _is_feature(found: Any) -> bool:
-    return isinstance(found, dict) and isinstance(found.get("properties") or {}, dict)
-
-
-def _text(value: object) -> str:
-    """A property as a category is written: numbers by their text, whole ones without a point."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _polygons(geometry: Any, where: str) -> list[list[FloatArray]]:
-    """Rings of longitudes and latitudes, of each polygon."""
-    try:
-        single = {"Polygon": True, "MultiPolygon": False}[geometry["type"]]
-        parts = [geometry["coordinates"]] if single else geometry["coordinates"]
-        rings = [[np.array([point[:2] for point in ring], dtype=np.float64) for ring in part] for part in parts]
-        if not (parts and all(parts)) or not all(
-            ring.ndim == 2 and (np.abs(ring) <= (180, 90)).all() for part in rings for ring in part
-        ):
-            raise ValueError
-    except (KeyError, TypeError, ValueError, IndexError):
-        raise ConfigError(
-            f"{where}: holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
-            "again in WGS 84, as GeoJSON has it"
-        ) from None
-    return rings
 
 
 def _drawn(found: dict[int, list[list[FloatArray]]]) -> Regions:

@@ -12,6 +12,7 @@ import polars as pl
 from synthstream.errors import ConfigError
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
+from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray
@@ -150,6 +151,7 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     if isinstance(old, Binned) and isinstance(new, Binned) and _one_scale(old, new) and not said:
         return _overlaps(old, new)
     moved = isinstance(old, View) and isinstance(new, View) and (old.bounds, old.depth) != (new.bounds, new.depth)
+    moved |= isinstance(old, Districts) and isinstance(new, Districts) and old.text != new.text
     if type(old) is not type(new) or not isinstance(old, Category | Boolean) or moved:
         raise ConfigError(
             f"columns.{new.name}: this is another kind of column than before, and old values have no place in it. Give "

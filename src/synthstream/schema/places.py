@@ -7,6 +7,7 @@ it. Nothing private decides where a cell lies.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar
@@ -112,12 +113,23 @@ class View(Category):
     @override
     def written(self, rows: pl.DataFrame) -> pl.Series:
         """See :class:`Column`: cells by their names, and what has none as the coordinates are written."""
-        codes = self.read(rows)
+        return self.named(rows, self.read(rows), self.labels).alias(self.name)
+
+    def named(self, rows: pl.DataFrame, codes: CodeArray, labels: Sequence[str]) -> pl.Series:
+        """Labels of codes, null for ``missing``; for ``other`` the coordinates as they are written."""
         texts_of = [texts(rows[name])[0].fill_null("") for name in self.coordinates]
         told = texts_of[0] if len(texts_of) == 1 else texts_of[0] + SIDES + texts_of[1]
-        named = pl.Series(self.labels, dtype=pl.String).gather(codes)
-        named = named.zip_with(pl.Series(codes != self.labels.index(OTHER)), told)
-        return named.set(pl.Series(codes == self.labels.index(MISSING)), None).alias(self.name)
+        named = pl.Series(labels, dtype=pl.String).gather(codes)
+        named = named.zip_with(pl.Series(codes != labels.index(OTHER)), told)
+        return named.set(pl.Series(codes == labels.index(MISSING)), None)
+
+    def positions(self, rows: pl.DataFrame) -> FloatArray:
+        """Coordinates of private rows, shape ``(rows, coordinates)``; NaN where there is no number."""
+        return np.stack([numbers(rows[name]) for name in self.coordinates], axis=1)
+
+    def steps_of_rows(self) -> FloatArray:
+        """From one row to the next, how far along each coordinate its place in a cell moves, in cells; modulo 1."""
+        return np.array(_STEPS[len(self.bounds) - 1])
 
     @override
     def further(self, codes: CodeArray) -> list[pl.Series]:
@@ -129,7 +141,7 @@ class View(Category):
         if not self.located:
             return []
         low, high = self.box(np.minimum(codes, len(self.values) - 1))
-        number = np.arange(1, len(codes) + 1)[:, None] * np.array(_STEPS[len(self.bounds) - 1])
+        number = np.arange(1, len(codes) + 1)[:, None] * self.steps_of_rows()
         at = np.minimum(low + (high - low) * (number % 1.0), np.nextafter(high, low))
         known = pl.Series(codes < len(self.values))
         return [pl.Series(name, at[:, k]).set(~known, None) for k, name in enumerate(self.coordinates)]

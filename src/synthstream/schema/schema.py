@@ -13,8 +13,10 @@ import polars as pl
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
+from synthstream.schema.districts import Districts
 from synthstream.schema.ordering import ordered
 from synthstream.schema.places import View
+from synthstream.schema.region import Domain
 from synthstream.workload import CodeArray
 
 
@@ -25,6 +27,7 @@ class Schema:
     Args:
         in_order: pairs of binned columns of which the first is never above the second, in rows that are decoded. No
             part of the hash: private rows never consult it.
+        region: of two coordinates, the polygons that hold all points; no part of the hash.
 
     Raises:
         SchemaError: there is no column, or two have one name.
@@ -41,6 +44,7 @@ class Schema:
 
     columns: tuple[Column, ...]
     in_order: tuple[tuple[int, int], ...] = ()
+    region: Domain | None = None
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -94,15 +98,23 @@ class Schema:
         rows = polars_frame(frame, self.read_from)
         if rows.height == 0:
             return np.zeros((0, len(self.columns)), dtype=np.int32)
-        return np.stack([column.read(rows) for column in self.columns], axis=1)
+        codes = np.stack([column.read(rows) for column in self.columns], axis=1)
+        return codes if self.region is None else self.region.kept(codes)
 
     def decode(self, codes: CodeArray, rng: np.random.Generator) -> pl.DataFrame:
         """Rows for codes."""
         cells = [column.decode(codes[:, i], rng) for i, column in enumerate(self.columns)]
         cells = ordered(self.columns, codes, cells, self.in_order) if self.in_order else cells
-        return pl.DataFrame(
-            [*cells, *(more for i, column in enumerate(self.columns) for more in column.further(codes[:, i]))]
-        )
+        cells = cells if self.region is None else self.region.placed(codes, cells, rng)
+        return pl.DataFrame([*cells, *(more for i in range(len(self.columns)) for more in self._further(i, codes))])
+
+    def _further(self, i: int, codes: CodeArray) -> list[pl.Series]:
+        """See :meth:`Column.further`; where a place has districts, within the row's own."""
+        column, found = self.columns[i], self.columns[i].further(codes[:, i])
+        for d, other in enumerate(self.columns):
+            if found and isinstance(other, Districts) and other.finest.name == column.name:
+                return other.placed(codes[:, d], codes[:, i], found)
+        return found
 
     def to_json(self) -> str:
         """Canonical JSON."""

@@ -128,7 +128,9 @@ def _of_tables(config: StreamConfig, budget: Budget) -> Synthesizer:
 def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
     """The mechanism and the fit of a points stream."""
     coordinates = [column for column in config.schema.columns if isinstance(column, Coordinate)]
-    partition = Partition(dimension=len(coordinates), depth=sum(column.bits for column in coordinates))
+    region = None if config.schema.region is None else config.schema.region.nodes
+    depth = sum(column.bits for column in coordinates)
+    partition = Partition(dimension=len(coordinates), depth=depth, region=region)
     if config.synthesizer.kind == "hypercube":
         return FromSparseCounts(mechanism=_literal(config, partition))
     if config.synthesizer.schedule == "fixed" and not budget.pure:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -89,15 +90,15 @@ def _fitted(
     by_node = mechanism.schedule.by_node
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
     depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
-    dimension = mechanism.partition.dimension
+    where: dict[str, Any] = {"dimension": mechanism.partition.dimension, "region": mechanism.partition.region}
     own = spans[since:]
-    unbounded = partial(masses, own, depth=depth, dimension=dimension, shrink=False, bounded=False)
+    unbounded = partial(masses, own, depth=depth, **where, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
     caution = 0.0 if by_node else CAUTION
     if isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed":  # as it was proved
-        fit = partial(masses, own, depth=depth, dimension=dimension, shrink=False)
+        fit = partial(masses, own, depth=depth, **where, shrink=False)
     else:
-        fit = partial(masses, spans, depth=depth, dimension=dimension, caution=caution, since=since)
+        fit = partial(masses, spans, depth=depth, **where, caution=caution, since=since)
     if depth < _WORTH:
         plain, fitted = unbounded(), fit()
     else:

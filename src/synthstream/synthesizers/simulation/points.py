@@ -192,6 +192,8 @@ class Run:
         sides = 2.0 ** np.array(self._partition.bits)
         codes = np.floor(shape.points(number - away) * sides).astype(np.int32)
         cells = self._partition.cells(codes)
+        if self._partition.region is not None:
+            cells = self._partition.region.folded(cells, self._partition.depth)
         if not isinstance(self._made.mechanism, Turnstile):
             return cells, None
         gone = np.repeat(np.arange(true.size), rng.binomial(true, min(away / max(true.sum(), 1), 1.0)))

@@ -1,0 +1,154 @@
+"""Public polygons from GeoJSON: read, checked, and written again as part of a stream's settings.
+
+Geometry is that of shapely, which is an extra: reading alone needs none of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from synthstream.environment import words
+from synthstream.errors import ConfigError
+from synthstream.schema.naming import coordinates_of
+from synthstream.workload import FloatArray
+
+# Corners of all polygons together, at most: they travel with the settings of a stream.
+_MOST_CORNERS = 200_000
+
+# Rings of longitudes and latitudes, shape (corners, 2), of each polygon: the outline, then holes.
+Rings = list[list[FloatArray]]
+
+
+@cache
+def geometry() -> Any:
+    """The module shapely. Raises ``ConfigError`` if it is not installed."""
+    try:
+        return import_module("shapely")
+    except ImportError:
+        raise ConfigError("polygons need shapely. Say: pip install 'synthstream[polygons]'") from None
+
+
+def features_of(base: Path, said: str, where: str) -> list[dict[str, Any]]:
+    """Features of a GeoJSON file, or of GeoJSON itself, each with a geometry and properties.
+
+    Args:
+        base: folder that relative paths start from.
+        said: a path; or what would stand in the file, which begins with a brace.
+        where: what to call it in messages.
+
+    Raises:
+        ConfigError: it cannot be read, or is no GeoJSON of features or of a geometry.
+    """
+    try:
+        inline = said.lstrip().startswith("{")
+        data = json.loads(said if inline else (base / said).expanduser().read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{where}: {words(error)}. Name a GeoJSON file, or leave it out") from None
+    except (ValueError, RecursionError):
+        data = None
+    found = data.get("features") if isinstance(data, dict) and data.get("type") == "FeatureCollection" else None
+    if isinstance(data, dict) and data.get("type") in ("Feature", "Polygon", "MultiPolygon"):
+        found = [data if data["type"] == "Feature" else {"geometry": data}]
+    if not (isinstance(found, list) and found and all(map(_is_feature, found))):
+        raise ConfigError(f"{where}: is no GeoJSON file with a FeatureCollection")
+    return cast("list[dict[str, Any]]", found)
+
+
+def _is_feature(found: Any) -> bool:
+    return isinstance(found, dict) and isinstance(found.get("properties") or {}, dict)
+
+
+def name_of(feature: dict[str, Any], key: str) -> str | None:
+    """A property as a category is written: numbers by their text, whole ones without a point."""
+    value = (feature.get("properties") or {}).get(key)
+    return None if value is None else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def properties_of(features: Sequence[dict[str, Any]]) -> str:
+    """The properties that any of them has, for messages."""
+    return ", ".join(map(repr, sorted({name for one in features for name in one.get("properties") or {}}))) or "none"
+
+
+def rings_of(feature: dict[str, Any], where: str) -> Rings:
+    """Rings of each polygon of a feature. Raises ``ConfigError`` unless it has polygons of degrees."""
+    found: Any = feature.get("geometry")
+    try:
+        single = {"Polygon": True, "MultiPolygon": False}[found["type"]]
+        parts = [found["coordinates"]] if single else found["coordinates"]
+        rings = [[np.array([point[:2] for point in ring], dtype=np.float64) for ring in part] for part in parts]
+        if not (parts and all(parts)) or not all(
+            ring.ndim == 2 and (np.abs(ring) <= (180, 90)).all() for part in rings for ring in part
+        ):
+            raise ValueError
+    except (KeyError, TypeError, ValueError, IndexError):
+        raise ConfigError(
+            f"{where}: holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
+            "again in WGS 84, as GeoJSON has it"
+        ) from None
+    return rings
+
+
+def shape_of(rings: Rings, where: str) -> Any:
+    """The polygons as one geometry of shapely, in longitudes and latitudes.
+
+    Raises:
+        ConfigError: one is not valid: it has fewer than three corners, crosses itself, or overlaps another one.
+    """
+    shapely = geometry()
+    try:
+        shape = shapely.MultiPolygon([(part[0], part[1:]) for part in rings])
+    except (ValueError, shapely.errors.ShapelyError):
+        raise ConfigError(
+            f"{where}: holds a ring that is no closed line of four points or more. Mend the file"
+        ) from None
+    if not shape.is_valid:
+        why = shapely.is_valid_reason(shape)
+        raise ConfigError(
+            f"{where}: holds a polygon that is not valid: {why}. Mend the file, as shapely.make_valid or the tool of "
+            "QGIS called Fix geometries does"
+        )
+    return shape
+
+
+def union_of(rings: Rings) -> Any:
+    """What any of some polygons holds: those that touch each other are joined."""
+    shapely = geometry()
+    return shapely.union_all([shapely.Polygon(part[0], part[1:]) for part in rings])
+
+
+def written(features: Sequence[tuple[dict[str, str], Rings]], where: str) -> str:
+    """GeoJSON of polygons and properties, the same for the same corners. ``ConfigError`` if these are too many."""
+    corners = sum(len(ring) for _, rings in features for part in rings for ring in part)
+    if corners > _MOST_CORNERS:
+        raise ConfigError(
+            f"{where}: {corners:,} corners are too many; at most {_MOST_CORNERS:,} are served. Simplify the polygons: "
+            "corners that lie nearer than a cell is wide tell nothing"
+        )
+    listed = [
+        {
+            "type": "Feature",
+            "properties": properties,
+            "geometry": {"type": "MultiPolygon", "coordinates": [[ring.tolist() for ring in part] for part in rings]},
+        }
+        for properties, rings in features
+    ]
+    data = {"type": "FeatureCollection", "features": listed}
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+
+
+def in_order(names: Sequence[str], where: str, fix: str) -> tuple[int, int]:
+    """Positions of longitude and latitude among two names. Raises ``ConfigError``, with a fix, unless they tell."""
+    found = coordinates_of(names)
+    if len(names) != 2 or len(found) != 1:
+        raise ConfigError(
+            f"{where}: polygons have a longitude and a latitude. There must be two columns, whose names say which is "
+            f"which, as in lat and lon; found {', '.join(map(repr, names))}. {fix}"
+        )
+    return names.index(found[0][2]), names.index(found[0][1])
