@@ -176,8 +176,8 @@ def compare_command(
     typer.echo(f"{beyond:,} of {known:,} measured cells beyond noise; {chance:.2g} expected by chance.", err=True)
     if known < len(cells):
         typer.echo(
-            f"{len(cells) - known:,} cells are of tables that count other ticks in one of the two, as they are measured "
-            "at refreshes; `table --between` shows their counts, and which ticks these are.",
+            f"{len(cells) - known:,} cells are of tables that count other ticks in one of the two: such are measured "
+            "at refreshes. `table --between` shows their counts, and which ticks these are.",
             err=True,
         )
     if not csv and output is None and len(cells) > _LINES:
