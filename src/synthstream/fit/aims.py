@@ -36,7 +36,6 @@ from synthstream.fit.targets import (
     total_of,
     with_margins,
 )
-from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -102,7 +101,6 @@ def aims(
     memory: float = MEMORY,
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
-    edition: Edition = NEWEST,
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
@@ -111,13 +109,11 @@ def aims(
         counts: of the rows of ``start``, over all cells of the workload; left out: they are counted.
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
-        edition: of the fit; from 6 on margins of few events are shrunk.
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    shrunk = edition > 5
-    known = _known(measured if then is None else then.measured, left, groups, shrunk=shrunk)
+    known = _known(measured if then is None else then.measured, left, groups)
     if then is not None:
-        known = _carried(known, measured, then, shrunk=shrunk)
+        known = _carried(known, measured, then)
     rows, fresh = max(0, round(known.total)), known.margins
     shares, past = fresh, None
     if start is not None and len(start) and rows:
@@ -177,13 +173,13 @@ def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) 
             cells[part] = left * (rows / max(left.sum(), SMALLEST))
 
 
-def _known(measured: Measured, left: float, groups: Sequence[Group], *, shrunk: bool) -> _Known:
+def _known(measured: Measured, left: float, groups: Sequence[Group]) -> _Known:
     """What tables say that were all measured at one tick; ``left``: see :func:`_shrunk`."""
     variance = np.maximum(measured.variance, SMALLEST)
     total = total_of(measured, variance)
     rows = max(0, round(total))
     counts, variances = margins_of(measured, variance, total)
-    margins = _possible(counts, variances, rows, variances if shrunk else None)
+    margins = _possible(counts, variances, rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
     _use_margins(joints, counts, margins)
     none = dict[int, tuple[FloatArray, FloatArray]](), np.zeros(len(margins))
@@ -191,7 +187,7 @@ def _known(measured: Measured, left: float, groups: Sequence[Group], *, shrunk: 
     return _Known(total, counts, variances, margins, news, joints, alone)
 
 
-def _carried(known: _Known, measured: Measured, then: Earlier, *, shrunk: bool) -> _Known:
+def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
     """What was known of all tables, moved by what the total and the tables of one column have changed since.
 
     All tables together knew more of a column, P, than its own table, E. Now its table says E'. With c the covariance of
@@ -220,8 +216,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier, *, shrunk: bool) 
         moved = grown + _standing_out(news - grown, noise, most)
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
-    # What has come since was drawn to what was known before.
-    margins, carried = _possible(counts, variances, rows, known.variances if shrunk else None), {}
+    margins, carried = _possible(counts, variances, rows), {}
     # Joint counts are far better known than what single columns say has come since.
     joints = [j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0))) for j in known.joints]
     _use_margins(joints, counts, margins)
@@ -240,31 +235,15 @@ def _standing_out(gap: FloatArray, noise: float, most: float = math.inf) -> Floa
     return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))))
 
 
-def _possible(
-    counts: Sequence[FloatArray], variances: Sequence[float], rows: int, noises: Sequence[float] | None
-) -> list[FloatArray]:
-    """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered.
-
-    As far as ``noises``, variances, explain how the counts of a column differ, these are drawn to equal ones (James and
-    Stein 1961).
-    """
+def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:
+    """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered."""
     errors = [math.sqrt(max(variance, SMALLEST)) for variance in variances]
     found = []
     for count, chance in zip(counts, real(counts, errors), strict=True):
         nearest = simplex(count, float(rows))
         lowered = nearest * chance
         found.append(lowered * (rows / lowered.sum()) if lowered.sum() > 0 else nearest)
-    if noises is None:
-        return found
-    return [_steadier(*of, float(rows)) for of in zip(counts, noises, found, strict=True)]
-
-
-def _steadier(count: FloatArray, variance: float, margin: FloatArray, rows: float) -> FloatArray:
-    """A margin, and a shrunk one in its place as far as noise explains how a column's counts differ."""
-    even = rows / count.size
-    gap = count - even
-    kept = max(0.0, 1 - max(count.size - 3, 0) * variance / max(float(gap @ gap), SMALLEST))
-    return np.asarray(margin if kept == 1 else kept * margin + (1 - kept) * simplex(even + kept * gap, rows))
+    return found
 
 
 def _associations(

@@ -23,6 +23,9 @@ from synthstream.schema.coercion import texts
 
 Cells = Mapping[str, Any]
 
+# What is read of a change besides the columns.
+CHANGE = ("before", "after", "op", "source", "ts_ms")
+
 _NO_COLUMNS: dict[str, Any] = {}
 _NO_ROW = ("t", "m")  # TRUNCATE, and a message of an application's own
 # What a Delta table calls the sides of a change: that of an insertion, and the others with what they do to a count.

@@ -249,10 +249,9 @@ class Epochs(TableMechanism):
         # By turns: by one of them alone, large tables are chosen never, or small ones too seldom.
         biases = [candidates.expected_distances(guessed, noise, shrunk=s) for s in sorted({False, self.edition > 5})]
         scores = [l1_scores(candidates, exact, guessed, bias=bias) for bias in biases]
-        left, sensitivity = list(range(larger.size)), self.changed * GRID
+        left, moved_by = list(range(larger.size)), self.changed * GRID
         for turn in range(self.measured_larger):
-            by = scores[turn % len(scores)][left]
-            del left[gate.choose(by, sensitivity=sensitivity, epsilon=self.choice_epsilon)]
+            del left[gate.choose(scores[turn % len(scores)][left], sensitivity=moved_by, epsilon=self.choice_epsilon)]
         return np.delete(larger, left)
 
     def described(
