@@ -171,11 +171,13 @@ def test_grids_are_as_fine_as_all_pairs_can_be_offered(folder: Path) -> None:
 
 def test_what_everybody_knows_is_said_before_a_stream_begins(folder: Path) -> None:
     words = words_of(configured(folder).schema)
-    assert "at_region: 4 regions; 30 % of the box lies in none and counts as other." in words
+    assert "at_region: 4 regions; 30.4 % of the box lies in none and counts as other." in words
     assert "Some overlap ('East' and 'Cape'): what lies in two counts in the first of the file." in words
     told = CliRunner().invoke(app, ["check", str(folder / "stream.toml")])
     assert "of the rows" in told.output
     assert "lie in no region" in " ".join(told.output.split())
+    geojson(folder, feature(rectangle(0, 0, 0.1, 0.1), name="Spot"), name="districts.geojson")
+    assert "at_region: 1 region; 100 % of the box lies in none" in words_of(configured(folder).schema)
 
 
 def test_maps_draw_districts_and_readers_need_no_file(folder: Path) -> None:

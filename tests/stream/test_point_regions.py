@@ -170,7 +170,9 @@ def test_a_file_that_has_changed_is_refused_and_readers_need_none(folder: Path) 
 def test_how_much_of_the_box_it_is_is_said_before_a_stream_begins(folder: Path) -> None:
     note, = (note for note in notes_of(configured(folder), {}) if note.startswith("Region"))  # fmt: skip
     assert float(note.split()[1]) == pytest.approx(100 * POLYGONS.area / 200, abs=1)  # of a box of 10 by 20
-    assert "% of the box lie in the polygons" in note
+    assert "% of the box lies in the polygons" in note
+    geojson(folder, feature(rectangle(-120, 30, -100, 40)))
+    assert "Region: 100 % of the box" in " ".join(notes_of(configured(folder), {}))
 
 
 BOW = [(-118.0, 31.0), (-112.0, 36.0), (-112.0, 31.0), (-118.0, 36.0), (-118.0, 31.0)]
