@@ -189,7 +189,8 @@ BOW = [(-118.0, 31.0), (-112.0, 36.0), (-112.0, 31.0), (-118.0, 36.0), (-118.0, 
         ),
         ((feature(rectangle(30, -89, 40, -80)),), "with the longitude first"),
         ((feature(rectangle(500, 0, 600, 9)),), "no Polygon or MultiPolygon of degrees"),
-        ((), "no GeoJSON file with a FeatureCollection"),
+        ((), "a FeatureCollection without features"),
+        ((LAND[0], LAND[1] | {"geometry": None}), "region = 'city.geojson': feature 2 has no geometry: take it out"),
     ],
 )
 def test_polygons_that_cannot_be_are_named(folder: Path, features: Any, says: str) -> None:

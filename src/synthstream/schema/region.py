@@ -75,7 +75,8 @@ class Domain:
         """
         where = "region" if said.lstrip().startswith("{") else f"region = {said!r}"
         axes = in_order([column.name for column in columns], where, _RENAME)
-        rings = [rings_of(feature, where) for feature in features_of(base, said, where)]
+        features = enumerate(features_of(base, said, where), start=1)
+        rings = [rings_of(feature, f"{where}: feature {number:,}") for number, feature in features]
         shape = geometry().union_all([shape_of(one, where) for one in rings])
         text = written([({}, one) for one in rings], where)
         found = cls(text=text, columns=tuple(columns), axes=axes, shape=shape)
