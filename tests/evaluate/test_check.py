@@ -341,3 +341,9 @@ def test_places_outside_of_their_box(tmp_path: Path, lat: str, lon: str, why: st
     assert [line for line in lines_of(found) if "in other" in line] == [
         f"at: most frequent in other: '{lat} / {lon}' (300)"
     ]
+
+
+def test_nothing_is_said_of_columns_where_no_row_was_read(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows().drop("ward"))
+    assert found.verdict is Level.STOP
+    assert not [line for line in lines_of(found) if "nothing empty" in line]
