@@ -17,8 +17,8 @@ from synthstream.errors import BudgetExceeded
 
 Neighbours = Literal["add-remove", "replace-one"]
 
-# What a row is replaced by; earlier versions left it to the theorems.
-_SAME_TICK = " by another one of the same tick"
+# What a row is replaced by, and that a change is two rows; earlier versions left it to the theorems and the guides.
+_SAME_TICK, _TWO = " by another one of the same tick", "; a row that is changed, or written anew, is two"
 
 # The theorem by which Gaussian noise may be smaller than zCDP allows.
 EXACT = "exact-gaussian"
@@ -93,7 +93,7 @@ class Unit:
     def words(self) -> str:
         """The unit in a few plain words."""
         if not self.of_persons:
-            return "any single event (one row, adding or taking away)" if self.signed else "any single event (one row)"
+            return f"any single event (one row{f', adding or taking away{_TWO}' if self.signed else ''})"
         when = "" if self.per is None else f" that fall within any one period of {self.per}"
         tick = "" if self.max_per_tick is None else f", {self.in_a_tick} in a tick"
         return f"all events of any one person{when} (at most {self.max_events} count{tick})"
@@ -320,7 +320,7 @@ class Claim:
     def wordings(self, budget: Budget) -> tuple[str, ...]:
         """The sentence as it is said now, and as earlier versions said it: their streams keep theirs, in the chain."""
         now = self.words(budget)
-        return tuple(dict.fromkeys([now, now.replace(_SAME_TICK, "")]))
+        return tuple(dict.fromkeys([now, (before := now.replace(_TWO, "")), before.replace(_SAME_TICK, "")]))
 
 
 def compose(claims: Iterable[Claim]) -> tuple[Fraction, Fraction | None, Fraction | None]:

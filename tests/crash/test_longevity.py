@@ -21,6 +21,8 @@ from synthstream.release.release import TableRelease
 from synthstream.stream.recovery import adopt, republish
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
+from synthstream.synthesizers.assembly import claim_facts
+from synthstream.synthesizers.succession import promise_of
 from tests.support.environments import At, Interrupting, When
 from tests.support.gates import ExactGate
 from tests.support.streams import configured, text_of
@@ -161,3 +163,17 @@ def test_a_stream_that_began_with_fewer_words_keeps_them_wherever_it_is_taken_up
     with Stream(configured(tmp_path / "new", "hypercube"), env=later) as stream:
         words = stream.release().manifest()["claim"]["words"]
     assert words == claims[0]["words"].replace("being replaced.", "being replaced by another one of the same tick.")
+
+
+def test_a_stream_whose_rows_take_away_keeps_its_words_also_after_a_cut(tmp_path: Path) -> None:
+    folder, later = stored(tmp_path, "format-4-points-signed"), At(datetime(2100, 1, 1, tzinfo=UTC))
+    config = load(folder / "stream.toml")
+    claim = json.loads((folder / "releases" / "000003" / "manifest.json").read_text())["claim"]
+    assert "(one row, adding or taking away)" in claim["words"]
+    with Stream(config, env=later) as stream:
+        assert stream.release().manifest()["claim"] == claim
+    found = promise_of(config)
+    assert "(one row, adding or taking away; a row that is changed" in found.facts["words"]
+    for parts in ("", " It is the largest of its parts"):
+        written = {"words": claim["words"] + parts}
+        assert claim_facts(found.claim, found.budget, written=[written])["words"] == claim["words"]

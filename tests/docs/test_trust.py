@@ -43,7 +43,6 @@ DECLARED = {
     "synthesizers/assembly.py": "how much noise",
     "schema/binning.py": "cells to codes",
     "schema/dialects.py": "cells to values",
-    "ingest/avro.py": "messages to cells",
     "ingest/postgres_columns.py": "what is read for a draft",
     "cli/common.py": "core dumps, progress",
     "cli/runtime.py": "what an exception shows",

@@ -80,3 +80,6 @@ def test_a_comparison_of_windows_knows_the_noise_they_share(tmp_path: Path) -> N
     weights, ticks = np.array([1.0, -2.0, 1.0]), (5, 3, 1)
     c = np.array([[covariance(s, t)[-1] for s in ticks] for t in ticks])
     assert compared["stderr"][0] == pytest.approx(float(np.sqrt(weights @ c @ weights)), rel=1e-3)
+    # Tick 0 as it is, and tick 4 widened to 4..5: no change can be read off these.
+    assert late.compare(releases.between(day(0), day(1)), ["ward", "x"])["z"].null_count() == 25
+    assert late.compare(early, ["ward"])["z"].null_count() == 0

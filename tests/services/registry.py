@@ -14,13 +14,14 @@ from fastavro import parse_schema, schemaless_writer
 
 
 class Registry:
-    """Its schemas, what it was asked, and what it answers in place of these, if ``status`` is set."""
+    """Its schemas, what it was asked, and what it answers in place of these: to all, or to what begins like that."""
 
     def __init__(self) -> None:
         self.schemas: dict[int, str] = {}
         self.newest: dict[str, int] = {}
         self.asked: list[tuple[str, str | None]] = []
         self.status: int | None = None
+        self.of: dict[str, int] = {}
         self.url = ""
 
     def add(self, schema: Any, subject: str | None = None) -> int:
@@ -41,8 +42,11 @@ class Registry:
         """Status and content."""
         parts = path.partition("?")[0].strip("/").split("/")
         number = int(parts[2]) if parts[0] == "schemas" else self.newest.get(parts[1], 0)
-        if self.status is not None or number not in self.schemas:
-            return self.status or 404, {"error_code": 40403}
+        status = self.status or next((s for start, s in self.of.items() if path.startswith(start)), None)
+        if status is not None:
+            return status, {"error_code": status}
+        if number not in self.schemas:
+            return 404, {"error_code": 40403}
         return 200, {"schema": self.schemas[number]}
 
 

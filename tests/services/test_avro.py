@@ -29,7 +29,10 @@ def registry() -> Iterator[Registry]:
 
 
 def messages(registry: Registry, **more: str) -> AvroMessages:
-    return AvroMessages("kafka visits", {"url": registry.url, **more})
+    """Those of a topic without a subject of the usual name, of which some fields are read."""
+    found = AvroMessages("kafka visits", {"url": registry.url, **more})
+    found.look("unnamed", ["v", "w", "x"], None)
+    return found
 
 
 def record(*fields: Any, name: str = "Visit") -> dict[str, Any]:
@@ -77,6 +80,14 @@ def test_a_cell_has_one_text_or_none(registry: Registry, kind: Any, value: Any, 
     assert messages(registry).object_of(head(read) + written[5:]) == {"v": text, "w": "x"}
 
 
+def doubled(levels: int) -> dict[str, Any]:
+    """Records of two fields of the record before: a value of no bytes, and of 2**levels values."""
+    schema = record(("v", "null"), name="R0")
+    for level in range(1, levels):
+        schema = record(("a", schema), ("b", f"R{level - 1}"), name=f"R{level}")
+    return schema
+
+
 def test_schemas_that_could_take_all_memory_or_depth_are_not_read(registry: Registry) -> None:
     nothing = record(name="Nothing")
     for schema in (
@@ -85,6 +96,11 @@ def test_schemas_that_could_take_all_memory_or_depth_are_not_read(registry: Regi
         record(("v", {"type": "array", "items": nothing})),
         record(("v", {"type": "map", "values": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}})),
         record(("v", "Elsewhere")),
+        # Marks by which the library takes a schema for one that it has parsed itself, and reads another one.
+        record(("v", "ns.Z"))
+        | {"__fastavro_parsed": True, "__named_schemas": {"ns.Z": record(("v", ["null", "ns.Z"]), name="ns.Z")}},
+        doubled(40),
+        {"type": "record", "name": "Wide", "fields": [{"name": f"f{i}", "type": "null"} for i in range(20_000)]},
         "string",
         '"string"',
         "[]",
@@ -121,14 +137,53 @@ def test_what_cannot_be_read_has_no_cells(registry: Registry) -> None:
     assert reader.object_of(head(number) + b"\2\xff\0\0")["v"] == "\ufffd"
 
 
+@pytest.mark.parametrize("scale", [None, True, "2", 2.5, [1], -1, 10**9])
+@pytest.mark.parametrize("meaning", ["logicalType", "connect.name"])
+def test_a_decimal_of_no_scale_is_missing(registry: Registry, scale: Any, meaning: str) -> None:
+    number = registry.add(record(("v", {"type": "bytes", meaning: "decimal", "precision": 4, "scale": scale})))
+    assert messages(registry).object_of(head(number) + b"\2\7").get("v") is None
+
+
+def test_of_lists_no_more_is_read_than_memory_can_hold(registry: Registry) -> None:
+    flags = record(*((f"f{i}", "null") for i in range(300)), ("a", "boolean"), name="Flags")
+    number = registry.add(record(("v", {"type": "array", "items": flags}), ("w", "string")))
+    value = [{f"f{i}": None for i in range(300)} | {"a": True}]
+    few, many = (registry.message(number, {"v": value * n, "w": "x"}) for n in (1_000, 5_000))
+    assert [messages(registry).object_of(message) for message in (few, many)] == [{"v": None, "w": "x"}, {}]
+
+
+@pytest.mark.parametrize("status", [401, 403, 400, 429, 500, 307, 200])
+def test_what_a_message_names_does_not_decide_whether_anything_is_read(registry: Registry, status: int) -> None:
+    good = registry.add(record(("v", "string")))
+    registry.of[f"/schemas/ids/{good + 1}"] = status
+    reader = messages(registry)
+    assert [reader.object_of(head(n) + b"\2A") for n in (good + 1, good, good + 1)] == [{}, {"v": "A"}, {}]
+    assert sum("ids/2" in path for path, _ in registry.asked) == 1  # until the next look
+    registry.status = 500
+    assert reader.object_of(head(good) + b"\2A") == {"v": "A"}
+    with pytest.raises(SourceError, match="answers 500"):
+        reader.object_of(head(9) + b"\2A")
+
+
+@pytest.mark.parametrize(("status", "says"), [(404, "answers 404"), (200, "but not as a schema registry does")])
+def test_an_address_that_is_no_registry_is_told(registry: Registry, status: int, says: str) -> None:
+    """Else every event would count as one whose columns are missing."""
+    registry.status = status
+    with pytest.raises(SourceError, match=says):
+        messages(registry)
+
+
 def test_each_schema_is_asked_for_once_and_an_unknown_number_may_be_given_later(registry: Registry) -> None:
     reader = messages(registry, **{"basic.auth.user.info": "me:secret"})
     schema = record(("v", "string"))
     late = head(1) + b"\2A"
-    assert reader.object_of(late) == {}
+    assert [reader.object_of(late) for _ in range(3)] == [{}] * 3
     assert registry.add(schema) == 1
+    reader.look("unnamed", ["v"], None)
     assert [reader.object_of(late) for _ in range(3)] == [{"v": "A"}] * 3
-    assert registry.asked == [("/schemas/ids/1?format=resolved", "Basic bWU6c2VjcmV0")] * 2
+    asked = [path for path, user in registry.asked if user == "Basic bWU6c2VjcmV0"]
+    look, schema_1 = "/subjects/unnamed-value/versions/latest?format=resolved", "/schemas/ids/1?format=resolved"
+    assert asked == [look, schema_1, look, schema_1]
 
 
 @pytest.mark.parametrize(
@@ -137,16 +192,13 @@ def test_each_schema_is_asked_for_once_and_an_unknown_number_may_be_given_later(
 def test_a_registry_that_does_not_answer_ends_the_run_without_a_secret(
     registry: Registry, status: int, says: str
 ) -> None:
-    registry.status = status
     reader = messages(registry, **{"basic.auth.user.info": "me:secret"})
+    registry.status = status
     for ask in (lambda: reader.look("visits", [], None), lambda: reader.object_of(head(1) + b"\2A")):
         with pytest.raises(SourceError, match=says) as error:
             ask()
         assert "secret" not in str(error.value)
-    assert {path for path, _ in registry.asked} == {
-        "/subjects/visits-value/versions/latest?format=resolved",
-        "/schemas/ids/1?format=resolved",
-    }
+    assert not any("elsewhere" in path for path, _ in registry.asked)
 
 
 def test_nobody_answers() -> None:

@@ -78,7 +78,9 @@ def test_so_many_events_of_a_person_count(
 
 def test_units_in_words() -> None:
     assert EVENT.words == "any single event (one row)"
-    assert replace(EVENT, signed=True).words == "any single event (one row, adding or taking away)"
+    assert replace(EVENT, signed=True).words == (
+        "any single event (one row, adding or taking away; a row that is changed, or written anew, is two)"
+    )
     assert PERSON.words == "all events of any one person (at most 20 count)"
     capped = replace(PERSON, max_per_tick=2, per="30d", period=30)
     assert capped.words == (

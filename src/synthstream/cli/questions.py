@@ -167,14 +167,19 @@ def compare_command(
     found = releases(place, simulate=simulate)
     later, earlier = found.between(*now), found.between(*then)
     if earlier.tick >= later.tick:
-        raise SystemExit(fail("--then: must end before --now does; swap them."))
+        raise SystemExit(fail("--then: must end before --now does."))
     cells = later.compare(earlier, columns or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
     beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
-    # Of Gaussian noise; the law of the noise is near to it, where it is a sum over many ticks.
-    typer.echo(
-        f"{beyond:,} of {known:,} measured cells beyond noise; {0.0027 * known:.2g} expected by chance.", err=True
-    )
+    # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
+    chance = (0.0027 if later.facts["claim"]["delta"] else 0.012) * known
+    typer.echo(f"{beyond:,} of {known:,} measured cells beyond noise; {chance:.2g} expected by chance.", err=True)
+    if known < len(cells):
+        typer.echo(
+            f"{len(cells) - known:,} cells are of tables that count other ticks in one of the two: such are measured "
+            "at refreshes. `table --between` shows their counts, and which ticks these are.",
+            err=True,
+        )
     if not csv and output is None and len(cells) > _LINES:
         typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
         cells = cells.head(_LINES)

@@ -5,9 +5,9 @@ both, and is two events. A message of Debezium's without a value follows each de
 Neither is one that is not about a row (``TRUNCATE``, a logical message). What cannot be read as a change adds one row
 in which every column is missing, as any message that cannot be read does.
 
-What is inserted has its own time. What is taken away, and what an update puts in its place, has the time of the change:
-a row that counted long ago cannot be uncounted then. What was there is known only if the table has REPLICA IDENTITY
-FULL; without, each column that is not told of a row that is taken away is missing.
+What is inserted has its own time. What is taken away, and what an update or an overwrite puts in its place, has the
+time of the change: a row that counted long ago cannot be uncounted then. What was there is known only if the table has
+REPLICA IDENTITY FULL; without, each column that is not told of a row that is taken away is missing.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ import polars as pl
 from synthstream.schema.coercion import texts
 
 Cells = Mapping[str, Any]
+
+# What is read of a change besides the columns.
+CHANGE = ("before", "after", "op", "source", "ts_ms")
 
 _NO_COLUMNS: dict[str, Any] = {}
 _NO_ROW = ("t", "m")  # TRUNCATE, and a message of an application's own
@@ -69,7 +72,9 @@ class Changes:
         elif kind != "d" and kind not in _NO_ROW:
             yield self._row(None, "1", None)
 
-    def sides(self, rows: pl.DataFrame, kinds: pl.Series, at: str | None, *, inserted: bool) -> pl.DataFrame:
+    def sides(
+        self, rows: pl.DataFrame, kinds: pl.Series, at: str | None, *, inserted: bool, anew: bool
+    ) -> pl.DataFrame:
         """Rows of a table of changes with ``op``, apart by whether they have their own time.
 
         Args:
@@ -78,8 +83,10 @@ class Changes:
             at: the moment of their change.
             inserted: only what was inserted, and in place of what is no change a row in which every column is missing.
                 Otherwise all else.
+            anew: whether what was inserted took the place of other rows, and so has the moment of the change.
         """
         found = texts(kinds)[0]
+        found = found.replace(_INSERTED, "update_postimage") if anew else found
         if inserted:
             odd = int((~found.is_in([_INSERTED, *_CHANGED])).fill_null(value=True).sum())
             own = rows.filter((found == _INSERTED).fill_null(value=False))

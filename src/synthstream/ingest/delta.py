@@ -54,6 +54,7 @@ class _Added(NamedTuple):
     Args:
         did: what became of its rows, as tables of changes call it; empty: a column says it of each.
         inserted: of changes, whether its rows with their own time are read, or all others.
+        anew: of changes, whether what was inserted there took the place of rows.
         at: the moment of the version.
     """
 
@@ -61,6 +62,7 @@ class _Added(NamedTuple):
     partition: Mapping[str, str | None]
     did: str = "insert"
     inserted: bool = True
+    anew: bool = False
     at: str | None = None
 
 
@@ -241,6 +243,7 @@ class DeltaSource:
         """Files of changes that a version wrote; or, if it wrote none, those whose rows it took away and added.
 
         Each file of changes is read twice: first for rows with their own time, then for those with that of the version.
+        What is written anew in the place of rows has the time of the version as well, on one side of every cut.
         """
         actions = self._actions(known, version)
         for meta in (action["metaData"] for action in actions if "metaData" in action):
@@ -249,15 +252,21 @@ class DeltaSource:
         at = moment(commit.get("inCommitTimestamp", commit.get("timestamp")))
         told = sorted((self._added(action["cdc"]) for action in actions if "cdc" in action), key=_path)
         if told:
-            return [one._replace(did="", inserted=inserted, at=at) for one in told for inserted in (True, False)]
-        found = []
-        for kind, did in (("remove", "delete"), ("add", "insert")):
+            # An overwrite of a part. A MERGE may take rows away as well, but what it inserts is new.
+            anew = commit.get("operation") == "WRITE" and any("remove" in action for action in actions)
+            told = [one._replace(did="", anew=anew, at=at) for one in told]
+            return [one._replace(inserted=inserted) for one in told for inserted in (True, False)]
+        found: list[_Added] = []
+        for kind in ("remove", "add"):
             those = [action[kind] for action in actions if kind in action and action[kind].get("dataChange", True)]
-            if any("partitionValues" not in one for one in those):
+            if any(one.get("partitionValues") is None for one in those):
                 before = {added.path: added.partition for added in self._whole(known, version - 1)}
-                those = [{"partitionValues": before.get(str(one.get("path"))), **one} for one in those]
+                missing = [one for one in those if one.get("partitionValues") is None]
+                for one in missing:
+                    one["partitionValues"] = before.get(str(one.get("path")))
+            anew, did = bool(found), "delete" if kind == "remove" else "insert"
             files = sorted((self._added(one) for one in those), key=_path)
-            found += [one._replace(did=did, inserted=did == "insert", at=at) for one in files]
+            found += [one._replace(did=did, inserted=did == "insert" and not anew, anew=anew, at=at) for one in files]
         return found
 
     def _appended(self, known: _Known, version: int) -> list[_Added]:
@@ -312,7 +321,7 @@ class DeltaSource:
             return rows
         kinds = pl.Series([added.did]).new_from_index(0, rows.height) if added.did else rows[_CHANGE]
         own = rows if added.did else rows.drop(_CHANGE)
-        return self._changes.sides(own, kinds, added.at, inserted=added.inserted)
+        return self._changes.sides(own, kinds, added.at, inserted=added.inserted, anew=added.anew)
 
     @contextmanager
     def _told(self, what: str, counted: str = "Nothing of it was counted.") -> Iterator[None]:

@@ -135,7 +135,6 @@ class KafkaSource:
             settings = {key: value for key, value in found.items() if not key.startswith(PREFIX)}
             if self._in_avro:
                 self._avro = AvroMessages(self.name, registry)
-                self._avro.look(self._topic, *self._fields())
             self._refusals = set()
             try:
                 self._consumer = Consumer(settings | {"error_cb": self._refused}, logger=_SILENT)
@@ -179,7 +178,9 @@ class KafkaSource:
         self._refusals.add(error.code())
 
     def _look_up(self, consumer: Consumer) -> tuple[str, list[int]]:
-        """The cluster's id, and the partitions of the topic."""
+        """The cluster's id, and the partitions of the topic. The registry answers, too."""
+        if self._avro is not None:
+            self._avro.look(self._topic, *self._fields())
         metadata = consumer.list_topics(self._topic, timeout=_PATIENCE)
         topic = metadata.topics[self._topic]
         if topic.error is not None:

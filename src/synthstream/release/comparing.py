@@ -94,9 +94,14 @@ def _variances(now: Tables, then: Tables, workload: Workload) -> FloatArray:
     for spans in {(*a, *b) for a, b, measured in zip(new.tolist(), old.tolist(), known, strict=True) if measured}:
         here = (np.hstack([new, old]) == spans).all(axis=1)
         shared[here] = between_spans(now.covariance, spans[:2], spans[2:])[np.array(places)[here]]
-    # Of releases, running counts alone have a difference that counts something; windows count what lies in each.
-    running = (new[:, 0] == 0) & (old[:, 0] == 0) if now.running else np.ones(len(places), dtype=np.bool_)
-    return np.where(running, np.maximum(own + past - 2 * shared, 0.0), np.nan)
+    # Of releases, running counts alone have a difference that counts something. A table that is measured at refreshes
+    # counts more ticks than its window has; two windows tell a change where both are widened alike.
+    if now.running:
+        alike = (new[:, 0] == 0) & (old[:, 0] == 0)
+    else:
+        begins = [int(getattr(release, "first", 0)) for release in (now, then)]
+        alike = (new - old == (begins[0] - begins[1], now.tick - then.tick)).all(axis=1)
+    return np.where(alike, np.maximum(own + past - 2 * shared, 0.0), np.nan)
 
 
 def _extent(release: Tables, workload: Workload) -> tuple[IntArray, FloatArray]:

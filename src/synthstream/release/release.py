@@ -351,7 +351,8 @@ class TableRelease(Located, Release):
             One row per cell: its columns (of all tables: as in :attr:`tables`); ``then`` and ``now``, counts in the
             published rows, and their ``difference``; ``measured``, the difference of what passed the gate, its
             ``stderr`` and ``z``, one divided by the other; ``beyond_noise``, whether z is beyond 3 either way. The last
-            four are null where it was not measured both times as a running count. Largest z first.
+            four are null where it was not measured both times as a running count; of windows, where a table that
+            is measured at refreshes was widened to other ticks in one than in the other. Largest z first.
 
             Noise that both releases share is in neither's way: ``stderr`` comes from the covariance of the counters.
 

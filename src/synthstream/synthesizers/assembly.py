@@ -225,7 +225,7 @@ def claim_facts(claim: Claim, budget: Budget, *, written: Sequence[Mapping[str, 
         written: what stands in the ledger or in a manifest of a running stream: it keeps its wording of the claim.
     """
     known = claim.wordings(budget)
-    said = [words for facts in written for words in known if str(facts.get("words")).endswith(words)]  # or stamped
+    said = [words for facts in written for words in known if words in str(facts.get("words"))]  # stamped; with parts
     return {
         "words": (said or known)[0],
         "epsilon": budget.epsilon,
