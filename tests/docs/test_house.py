@@ -110,3 +110,11 @@ def test_commands_of_the_readme_exist() -> None:
 def test_versions_agree() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert importlib.metadata.version("synthstream") == project["version"]
+
+
+def test_rows_of_tables_stand_below_their_headings() -> None:
+    """A blank line before a row ends the table, and the row is shown as text."""
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        blocks = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL).split("\n\n")
+        rows = [block for block in blocks if re.match(r"\| .* \|(\n|$)", block.lstrip("\n"))]
+        assert not [block for block in rows if not re.search(r"\n\| ?:?--", block)], path

@@ -18,6 +18,7 @@ from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.look import look
 from tests.support.command import synthstream
 from tests.support.configs import AGE, SINK, WARD, number, stream_toml
+from tests.support.polygons import feature, geojson, rectangle
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DAYS = 30
@@ -38,6 +39,10 @@ def rows(**columns: list[Any]) -> pl.DataFrame:
     usual = {"when": [f"{day:%Y-%m-%d}" for day in days], "ward": ["A", "B", "C"] * 100, "age": ["31", "64"] * 150}
     found: dict[str, list[Any]] = {**usual, **columns}
     return pl.DataFrame(found)
+
+
+def number_toml(name: str, low: float, high: float) -> str:
+    return number(name, f"missing = {low}", low=low, high=high)
 
 
 def german(texts: pl.Series) -> list[str]:
@@ -317,6 +322,31 @@ def test_points_are_looked_at_too(tmp_path: Path) -> None:
     text = toml(number("age", "missing = 0"), '[synthesizer]\nkind = "points"\n')
     cells = told(tmp_path, text, rows(age=["-1", "50", "101", "x", ""] * 60)).looked.rows.columns["age"]
     assert (cells.low, cells.high, cells.unread, cells.empty) == (60, 60, 60, 60)
+    said = words(told(tmp_path, text, rows(age=["-1", "50", "101", "x", ""] * 60)))
+    assert "age: 20 % of the rows (60) are below its min, and would be clamped to it." in said
+    assert "(60) are above its max" in said
+
+
+@pytest.mark.parametrize(
+    ("lat", "lon", "number", "level", "says"),
+    [
+        ("34.1", "-121.5", 10, Level.FINE, ""),
+        ("34.1", "-121.5", 30, Level.LOOK, "region: 10 % of the rows (30) lie in no region, and would count in"),
+        ("34.1", "-121.5", 300, Level.STOP, "region: 100 % of the rows (300) lie in no region"),
+        ("", "-121.5", 300, Level.LOOK, "lat: No row has anything in it"),
+        ("-118.2", "34.1", 300, Level.STOP, "They lie in the box if 'lat' and 'lon' change places."),
+    ],
+)
+def test_points_outside_of_the_region_or_the_box(
+    tmp_path: Path, lat: str, lon: str, number: int, level: Level, says: str
+) -> None:
+    geojson(tmp_path, feature(rectangle(-120, 32, -114, 37)))
+    box = number_toml("lat", 32, 37) + number_toml("lon", -122, -114)
+    text = toml(box, '[synthesizer]\nkind = "points"\ndepth = 8\nregion = "city.geojson"\n')
+    rest = 300 - number
+    found = told(tmp_path, text, rows(lat=[lat] * number + ["34.1"] * rest, lon=[lon] * number + ["-118.2"] * rest))
+    assert (found.verdict, says in words(found)) == (level, True)
+    assert ("lie in no region" in words(found)) == ("no region" in says)
 
 
 @pytest.mark.parametrize(
@@ -341,3 +371,9 @@ def test_places_outside_of_their_box(tmp_path: Path, lat: str, lon: str, why: st
     assert [line for line in lines_of(found) if "in other" in line] == [
         f"at: most frequent in other: '{lat} / {lon}' (300)"
     ]
+
+
+def test_nothing_is_said_of_columns_where_no_row_was_read(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows().drop("ward"))
+    assert found.verdict is Level.STOP
+    assert not [line for line in lines_of(found) if "nothing empty" in line]

@@ -79,8 +79,8 @@ def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path:
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"type": "Topology"}, "is no GeoJSON file with a FeatureCollection"),
-        ({"type": "FeatureCollection", "features": [7]}, "is no GeoJSON file with a FeatureCollection"),
+        ({"type": "Topology"}, "is TopoJSON"),
+        ({"type": "FeatureCollection", "features": [7]}, "lists are no features"),
         ({"type": "FeatureCollection", "features": [{"properties": []}]}, "no feature has one"),
         ({"type": "FeatureCollection", "features": [{"properties": [1]}]}, "is no GeoJSON file"),
         ({"type": "FeatureCollection", "features": [{"properties": {"zip": float("inf")}}]}, "region_key"),
@@ -92,7 +92,7 @@ def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path:
             "no Polygon or MultiPolygon",
         ),
         ({"type": "FeatureCollection", "features": [{"properties": {"zip": "1"}}]}, "region_key .* 'zip'"),
-        ({"type": "FeatureCollection", "features": [{"properties": {"number": 1}}]}, "no Polygon or MultiPolygon"),
+        ({"type": "FeatureCollection", "features": [{"properties": {"number": 1}}]}, "feature 1 has no geometry"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(tmp_path: Path, content: Any, says: str) -> None:

@@ -171,11 +171,13 @@ def test_grids_are_as_fine_as_all_pairs_can_be_offered(folder: Path) -> None:
 
 def test_what_everybody_knows_is_said_before_a_stream_begins(folder: Path) -> None:
     words = words_of(configured(folder).schema)
-    assert "at_region: 4 regions; 30 % of the box lies in none and counts as other." in words
+    assert "at_region: 4 regions; 30.4 % of the box lies in none and counts as other." in words
     assert "Some overlap ('East' and 'Cape'): what lies in two counts in the first of the file." in words
     told = CliRunner().invoke(app, ["check", str(folder / "stream.toml")])
     assert "of the rows" in told.output
     assert "lie in no region" in " ".join(told.output.split())
+    geojson(folder, feature(rectangle(0, 0, 0.1, 0.1), name="Spot"), name="districts.geojson")
+    assert "at_region: 1 region; 100 % of the box lies in none" in words_of(configured(folder).schema)
 
 
 def test_maps_draw_districts_and_readers_need_no_file(folder: Path) -> None:
@@ -207,6 +209,7 @@ def test_districts_that_move_are_no_column_of_a_successor(folder: Path) -> None:
         mapping_of(old, configured(folder).schema)
 
 
+EAST_LINE = FEATURES[1] | {"geometry": {"type": "LineString", "coordinates": EAST}}
 BOW = [(1, 1), (3, 3), (3, 1), (1, 3), (1, 1)]
 
 
@@ -217,13 +220,40 @@ BOW = [(1, 1), (3, 3), (3, 1), (1, 3), (1, 1)]
         ((*FEATURES[:2], feature(WEST, title="x")), "feature 3 has no property 'name'. Set region_key to the property"),
         ((feature(rectangle(20, 20, 21, 21), name="Far"),), "'Far' lies outside of bounds, so no event could be there"),
         ((feature(WEST, name="other"),), "feature 1 is named 'other', which has another meaning. Rename it"),
-        ((), "is no GeoJSON file"),
+        ((*FEATURES[:2], feature(WEST, name=None)), "feature 3 has an empty 'name'. Give it one, or take it out"),
+        ((feature(WEST, title="x"), feature(EAST, title="y", code=1)), "there are 'title'$"),
+        ((FEATURES[0] | {"geometry": None},), "feature 1 has no geometry: take it out"),
+        ((*FEATURES[:1], EAST_LINE), "feature 2 is a LineString"),
+        ((), "has a FeatureCollection without features. Export it as GeoJSON, in UTF-8"),
     ],
 )
 def test_districts_that_cannot_be_are_named(folder: Path, features: Any, says: str) -> None:
     geojson(folder, *features, name="districts.geojson")
     with pytest.raises(ConfigError, match=says):
         configured(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"name": "Größe"}'.encode("latin-1"), "is not UTF-8. Export"),
+        (b'{"type":\n 7,}', r"is no JSON: .*, line 2, column \d+\. Export"),
+        (b'{"type": "Topology", "objects": {}}', "is TopoJSON. Export"),
+        (b"[1]", "is no GeoJSON file with a FeatureCollection. Export"),
+        (b'{"type": "FeatureCollection", "features": [7]}', "lists are no features. Export"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_files_that_are_no_geojson_are_told_apart(folder: Path, content: bytes, says: str) -> None:
+    (folder / "districts.geojson").write_bytes(content)
+    with pytest.raises(ConfigError, match=rf"regions = 'districts.geojson': .*{says}"):
+        configured(folder)
+
+
+def test_a_byte_order_mark_is_no_matter(folder: Path) -> None:
+    path, before = folder / "districts.geojson", configured(folder).genesis
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert configured(folder).genesis == before
 
 
 @pytest.mark.parametrize(

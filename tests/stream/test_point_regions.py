@@ -170,7 +170,9 @@ def test_a_file_that_has_changed_is_refused_and_readers_need_none(folder: Path) 
 def test_how_much_of_the_box_it_is_is_said_before_a_stream_begins(folder: Path) -> None:
     note, = (note for note in notes_of(configured(folder), {}) if note.startswith("Region"))  # fmt: skip
     assert float(note.split()[1]) == pytest.approx(100 * POLYGONS.area / 200, abs=1)  # of a box of 10 by 20
-    assert "% of the box lie in the polygons" in note
+    assert "% of the box lies in the polygons" in note
+    geojson(folder, feature(rectangle(-120, 30, -100, 40)))
+    assert "Region: 100 % of the box" in " ".join(notes_of(configured(folder), {}))
 
 
 BOW = [(-118.0, 31.0), (-112.0, 36.0), (-112.0, 31.0), (-118.0, 36.0), (-118.0, 31.0)]
@@ -187,7 +189,8 @@ BOW = [(-118.0, 31.0), (-112.0, 36.0), (-112.0, 31.0), (-118.0, 36.0), (-118.0, 
         ),
         ((feature(rectangle(30, -89, 40, -80)),), "with the longitude first"),
         ((feature(rectangle(500, 0, 600, 9)),), "no Polygon or MultiPolygon of degrees"),
-        ((), "no GeoJSON file with a FeatureCollection"),
+        ((), "a FeatureCollection without features"),
+        ((LAND[0], LAND[1] | {"geometry": None}), "region = 'city.geojson': feature 2 has no geometry: take it out"),
     ],
 )
 def test_polygons_that_cannot_be_are_named(folder: Path, features: Any, says: str) -> None:

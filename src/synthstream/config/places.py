@@ -238,9 +238,8 @@ def words_of(schema: Schema) -> str:
 def _of_districts(column: Districts) -> str:
     """How many districts there are, where they overlap, and how much they leave out. From the file alone."""
     gap, doubled = column.gaps_and_overlaps()
-    said = (
-        f"{column.name}: {len(column.values):,} regions; {100 * gap:.2g} % of the box lies in none and counts as other."
-    )
+    number = f"{len(column.values):,} region{'' if len(column.values) == 1 else 's'}"
+    said = f"{column.name}: {number}; {100 * gap:.3g} % of the box lies in none and counts as other."
     if doubled:
         shown = ", ".join(f"{a!r} and {b!r}" for a, b in doubled[:3]) + (", ..." if len(doubled) > 3 else "")
         said += f" Some overlap ({shown}): what lies in two counts in the first of the file."

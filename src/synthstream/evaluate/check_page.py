@@ -54,6 +54,8 @@ def _shown(found: Checked) -> list[tuple[str, Cells]]:
 def _columns(found: Checked) -> Iterator[str]:
     """Columns with something odd in them, below each other."""
     table = columns_of(found)
+    if not found.looked.rows.count:
+        return
     odd = [row for row in table.rows if set(row[1:6]) != {"–"}]
     if odd:
         lines = [table.headings, *odd]

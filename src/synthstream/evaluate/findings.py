@@ -22,6 +22,7 @@ from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.clock import due, written
 from synthstream.schema.columns import Category, Column
+from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
 
@@ -151,16 +152,9 @@ def checked(config: StreamConfig, looked: Looked, *, now: datetime, open_tick: i
         found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
         for column in config.schema.columns:
             found += _column(column, looked.rows.columns[column.name], looked.rows.count)
-        found += _signs(config, looked)
+        found += [*_signs(config, looked), *_points(config, looked)]
     found.sort(key=lambda finding: -finding.level)
-    return Checked(
-        config=config,
-        looked=looked,
-        findings=tuple(found),
-        persons=persons,
-        over=over,
-        open_tick=open_tick,
-    )
+    return Checked(config=config, looked=looked, findings=tuple(found), persons=persons, over=over, open_tick=open_tick)
 
 
 def _level(rows: int, count: int, bounds: tuple[float, float]) -> Level:
@@ -236,11 +230,8 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
         yield Finding(level=level, about=about, words=words)
     if rows.before and open_tick == 0:
         words = f"{percent(rows.before, count)} of the rows ({rows.before:,}) are dated before start, and would count "
-        yield Finding(
-            level=max(Level.LOOK, _level(rows.before, count, _BEFORE)),
-            about="[clock] start",
-            words=words + "in the first tick.",
-        )
+        level = max(Level.LOOK, _level(rows.before, count, _BEFORE))
+        yield Finding(level=level, about="[clock] start", words=words + "in the first tick.")
     late = sum(number for tick, number in rows.ticks.items() if 0 <= tick < open_tick)
     if late:
         words = f"{late:,} rows ({percent(late, count)}) are dated in ticks that are closed, and would count in the "
@@ -317,9 +308,12 @@ def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
         )
     if cells.empty == count:
         yield Finding(level=Level.LOOK, about=name, words="No row has anything in it: all would count as missing.")
-    for which, rows in (("below the first bin", cells.low), ("above the last", cells.high)):
+    point = isinstance(column, Coordinate)
+    ends = ("below its min", "above its max") if point else ("below the first bin", "above the last")
+    clamped = "clamped to it" if point else "clamped into it"
+    for which, rows in zip(ends, (cells.low, cells.high), strict=True):
         if level := _level(rows, count, _CLAMPED):
-            words = f"{percent(rows, count)} of the rows ({rows:,}) are {which}, and would be clamped into it."
+            words = f"{percent(rows, count)} of the rows ({rows:,}) are {which}, and would be {clamped}."
             yield Finding(level=level, about=name, words=words)
 
 
@@ -346,6 +340,17 @@ def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
         shown = ", ".join(f"{text!r} like {value!r} ({rows:,})" for text, value, rows in found[:_SHOWN])
         words = f"{len(found):,} texts that are not on the list look like one that is: {shown}."
         yield Finding(level=Level.LOOK, about=column.name, words=words)
+
+
+def _points(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
+    names = " and ".join(map(repr, config.schema.names))
+    for rows, about, words in (
+        (looked.rows.outside, "region", "lie in no region, and would count in the nearest cell inside."),
+        (looked.rows.turned, names, f"lie outside of min and max. They lie in the box if {names} change places."),
+    ):
+        if level := _level(rows, looked.rows.count, _CLAMPED):
+            said = f"{percent(rows, looked.rows.count)} of the rows ({rows:,}) {words}"
+            yield Finding(level=level, about=about, words=said)
 
 
 def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from synthstream.schema.clock import Clock
 from synthstream.schema.coercion import numbers, polars_frame, texts
 from synthstream.schema.columns import Category, Column, Mask
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.schema import Schema
 from synthstream.state.looking import to_look_at
 from synthstream.state.store import Store
 from synthstream.workload import THREADS, IntArray
@@ -87,6 +88,8 @@ class Rows:
         time: of the clock's column.
         before: dated before the clock's start.
         aware, midnight: times that name an offset or a zone, and those of them that are midnight in UTC.
+        outside: points with both coordinates that lie in no cell of the region.
+        turned: points outside of the box that would lie in it if their two coordinates changed places.
         signs: texts of the op column that are neither 1 nor -1.
         people: rows of persons by ``who``, ``window`` and ``tick``.
     """
@@ -98,6 +101,8 @@ class Rows:
     before: int = 0
     aware: int = 0
     midnight: int = 0
+    outside: int = 0
+    turned: int = 0
     signs: Cells = field(default_factory=Cells)
     people: pl.DataFrame | None = None
 
@@ -111,6 +116,8 @@ class Rows:
             before=self.before + more.before,
             aware=self.aware + more.aware,
             midnight=self.midnight + more.midnight,
+            outside=self.outside + more.outside,
+            turned=self.turned + more.turned,
             signs=self.signs + more.signs,
             people=pl.concat(known).group_by("who", "tick").agg(pl.col("rows").sum()) if known else None,
         )
@@ -212,11 +219,29 @@ def rows_of(config: StreamConfig, source: FileSource, chunk: pl.DataFrame) -> Ro
     if config.op is not None:
         neither = ~np.isin(numbers(frame[config.op]), (1.0, -1.0))
         found = replace(found, signs=_odd(frame[config.op], pl.Series(neither)))
+    found = _located(found, config.schema, frame)
     if config.privacy.unit.of_persons:
         coded = encode(config, frame)
         people = pl.DataFrame({"who": coded.people, "tick": np.maximum(coded.ticks, 0)})
         found = replace(found, people=people.group_by("who", "tick").agg(rows=pl.len().cast(pl.Int64)))
     return found
+
+
+def _located(found: Rows, schema: Schema, frame: pl.DataFrame) -> Rows:
+    """The same rows, with where points of two coordinates lie."""
+    columns = [column for column in schema.columns if isinstance(column, Coordinate)]
+    if len(columns) != 2:
+        return found
+    first, second = (numbers(frame[column.name]) for column in columns)
+    within = [
+        np.all([(at >= column.min) & (at <= column.max) for at, column in zip(given, columns, strict=True)], axis=0)
+        for given in ((first, second), (second, first))
+    ]
+    outside = 0
+    if schema.region is not None:
+        codes = np.stack([column.read(frame) for column in columns], axis=1)
+        outside = int((schema.region.outside(codes) & ~np.isnan(first) & ~np.isnan(second)).sum())
+    return replace(found, outside=outside, turned=int((within[1] & ~within[0]).sum()))
 
 
 def cells_of(column: Column, series: pl.Series, written: pl.Series) -> Cells:

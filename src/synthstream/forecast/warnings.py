@@ -244,7 +244,7 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
         )
     if config.schema.region is not None:
         notes.append(
-            f"Region: {100 * config.schema.region.share:.2g} % of the box lie in the polygons, and all published "
+            f"Region: {100 * config.schema.region.share:.3g} % of the box lies in the polygons, and all published "
             "points. Events outside count in the nearest cell inside."
         )
     if config.schema.places:

@@ -206,7 +206,7 @@ class Releases:
         if self.config.workload is None:
             return self._masses(column, every, lower or {}, upper or {})
         if lower or upper:
-            raise SchemaError("series: a box is of streams of points; ask windows: mass(lower, upper) or table --box")
+            raise SchemaError("series: a box is of points; ask table --box ... --between FROM TO, or windows: mass()")
         marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
         for (first, _, whole), counted in self._counted(every):
             tables = counted.workload.marginals

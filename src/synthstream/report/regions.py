@@ -52,10 +52,11 @@ def regions_of(config: StreamConfig, column: Column) -> Regions | None:
     where = f"column {column.name!r}: regions = {about.regions!r}"
     key, found = about.region_key or column.name, dict[int, list[list[FloatArray]]]()
     features = features_of(config.base, about.regions, where)
-    for feature in features:
+    for at, feature in enumerate(features, start=1):
         value = name_of(feature, key)
         if value in column.values:
-            found.setdefault(column.values.index(value), []).extend(rings_of(feature, where))
+            rings = rings_of(feature, f"{where}: feature {at:,}")
+            found.setdefault(column.values.index(value), []).extend(rings)
     if not found:
         raise ConfigError(
             f"{where}: no feature has one of the column's values as its property {key!r}. Set region_key to the "

@@ -88,17 +88,17 @@ class Districts(Category):
         found: dict[str, Rings] = {}
         features = features_of(base, said, where)
         for number, feature in enumerate(features, start=1):
-            label = name_of(feature, key)
-            if label is None:
+            label, here = name_of(feature, key), f"{where}: feature {number:,}"
+            if not label and key in (feature.get("properties") or {}):
+                raise ConfigError(f"{here} has an empty {key!r}. Give it one, or take it out")
+            if not label:
                 raise ConfigError(
-                    f"{where}: feature {number:,} has no property {key!r}. Set region_key to the property that names "
-                    f"the polygons; there are {properties_of(features)}"
+                    f"{here} has no property {key!r}. Set region_key to the property that names the polygons; there "
+                    f"are {properties_of(features)}"
                 )
             if label in (OTHER, MISSING):
-                raise ConfigError(
-                    f"{where}: feature {number:,} is named {label!r}, which has another meaning. Rename it"
-                )
-            rings = rings_of(feature, where)
+                raise ConfigError(f"{here} is named {label!r}, which has another meaning. Rename it")
+            rings = rings_of(feature, here)
             shape_of(rings, f"{where}: {label!r}")
             found.setdefault(label, []).extend(rings)
         (west, east), (south, north) = finest.bounds[x], finest.bounds[y]

@@ -21,6 +21,7 @@ from synthstream.workload import FloatArray
 
 # Corners of all polygons together, at most: they travel with the settings of a stream.
 _MOST_CORNERS = 200_000
+_EXPORT = "Export it as GeoJSON, in UTF-8"
 
 # Rings of longitudes and latitudes, shape (corners, 2), of each polygon: the outline, then holes.
 Rings = list[list[FloatArray]]
@@ -46,18 +47,29 @@ def features_of(base: Path, said: str, where: str) -> list[dict[str, Any]]:
     Raises:
         ConfigError: it cannot be read, or is no GeoJSON of features or of a geometry.
     """
+    inline = said.lstrip().startswith("{")
     try:
-        inline = said.lstrip().startswith("{")
-        data = json.loads(said if inline else (base / said).expanduser().read_text(encoding="utf-8"))
+        data = json.loads(said if inline else (base / said).expanduser().read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{where}: {words(error)}. Name a GeoJSON file, or leave it out") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{where}: is not UTF-8. {_EXPORT}") from None
+    except json.JSONDecodeError as error:
+        at = f"line {error.lineno}, column {error.colno}"
+        raise ConfigError(f"{where}: is no JSON: {error.msg}, {at}. {_EXPORT}") from None
     except (ValueError, RecursionError):
-        data = None
-    found = data.get("features") if isinstance(data, dict) and data.get("type") == "FeatureCollection" else None
-    if isinstance(data, dict) and data.get("type") in ("Feature", "Polygon", "MultiPolygon"):
-        found = [data if data["type"] == "Feature" else {"geometry": data}]
-    if not (isinstance(found, list) and found and all(map(_is_feature, found))):
-        raise ConfigError(f"{where}: is no GeoJSON file with a FeatureCollection")
+        raise ConfigError(f"{where}: is no GeoJSON file: it is nested too deeply, or has too long a number") from None
+    kind = data.get("type") if isinstance(data, dict) else None
+    if kind in ("Feature", "Polygon", "MultiPolygon"):
+        return [data if kind == "Feature" else {"geometry": data}]
+    if kind != "FeatureCollection":
+        what = "is TopoJSON" if kind == "Topology" else "is no GeoJSON file with a FeatureCollection"
+        raise ConfigError(f"{where}: {what}. {_EXPORT}")
+    found = data.get("features")
+    if not found:
+        raise ConfigError(f"{where}: has a FeatureCollection without features. {_EXPORT}")
+    if not (isinstance(found, list) and all(map(_is_feature, found))):
+        raise ConfigError(f"{where}: is no GeoJSON file: what its FeatureCollection lists are no features. {_EXPORT}")
     return cast("list[dict[str, Any]]", found)
 
 
@@ -72,13 +84,23 @@ def name_of(feature: dict[str, Any], key: str) -> str | None:
 
 
 def properties_of(features: Sequence[dict[str, Any]]) -> str:
-    """The properties that any of them has, for messages."""
-    return ", ".join(map(repr, sorted({name for one in features for name in one.get("properties") or {}}))) or "none"
+    """The properties that all of them have, for messages."""
+    held = set.intersection(*({key for key in one.get("properties") or {} if name_of(one, key)} for one in features))
+    return ", ".join(map(repr, sorted(held))) or "none that all have"
 
 
 def rings_of(feature: dict[str, Any], where: str) -> Rings:
-    """Rings of each polygon of a feature. Raises ``ConfigError`` unless it has polygons of degrees."""
+    """Rings of each polygon of a feature. Raises ``ConfigError`` unless it has polygons of degrees.
+
+    Args:
+        where: what to call it in messages, with the number of the feature.
+    """
     found: Any = feature.get("geometry")
+    if found is None:
+        raise ConfigError(f"{where} has no geometry: take it out, or draw its polygon")
+    kind = found.get("type") if isinstance(found, dict) else None
+    if kind in ("Point", "MultiPoint", "LineString", "MultiLineString", "GeometryCollection"):
+        raise ConfigError(f"{where} is a {kind}, no Polygon or MultiPolygon: take it out, or draw its polygon")
     try:
         single = {"Polygon": True, "MultiPolygon": False}[found["type"]]
         parts = [found["coordinates"]] if single else found["coordinates"]
@@ -89,7 +111,7 @@ def rings_of(feature: dict[str, Any], where: str) -> Rings:
             raise ValueError
     except (KeyError, TypeError, ValueError, IndexError):
         raise ConfigError(
-            f"{where}: holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
+            f"{where} holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
             "again in WGS 84, as GeoJSON has it"
         ) from None
     return rings

@@ -75,7 +75,8 @@ class Domain:
         """
         where = "region" if said.lstrip().startswith("{") else f"region = {said!r}"
         axes = in_order([column.name for column in columns], where, _RENAME)
-        rings = [rings_of(feature, where) for feature in features_of(base, said, where)]
+        features = enumerate(features_of(base, said, where), start=1)
+        rings = [rings_of(feature, f"{where}: feature {number:,}") for number, feature in features]
         shape = geometry().union_all([shape_of(one, where) for one in rings])
         text = written([({}, one) for one in rings], where)
         found = cls(text=text, columns=tuple(columns), axes=axes, shape=shape)
@@ -169,10 +170,13 @@ class Domain:
         widths = [(column.max - column.min) / 2**column.bits for column in self.columns]
         return np.asarray((codes + 0.5) * np.array(widths))
 
+    def outside(self, codes: CodeArray) -> NDArray[np.bool_]:
+        """Which points lie in no cell of the polygons, shape ``(points,)``."""
+        return np.asarray(~self._live[self.partition.cells(codes)])
+
     def kept(self, codes: CodeArray) -> CodeArray:
         """Codes of private points, those outside of the polygons moved to the nearest cell; shape ``(points, 2)``."""
-        cells = self.partition.cells(codes)
-        outside = np.flatnonzero(~self._live[cells])
+        outside = np.flatnonzero(self.outside(codes))
         if not outside.size:
             return codes
         cells, tree = self._shore
