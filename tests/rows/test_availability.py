@@ -83,6 +83,9 @@ class Log:
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
+    def look(self) -> None:
+        """It is there."""
+
     def read(self, after: bytes | None) -> Iterator[tuple[pl.DataFrame, bytes]]:
         """See :class:`synthstream.ingest.cursors.CursorSource`."""
         place = int(after or b"0")
@@ -200,7 +203,8 @@ def in_memory(
     source: Source, name: str | None, config: Path, patch: pytest.MonkeyPatch
 ) -> tuple[Callable[[], None], Callable[[], None]]:
     log = Log()
-    patch.setattr("synthstream.ingest.intake.opened", lambda *_: log)
+    for asks in ("intake", "logs"):
+        patch.setattr(f"synthstream.ingest.{asks}.opened", lambda *_: log)
     more = [*PLAIN, *([ODD[name]] if name in ODD else [])]
 
     def take(rows: list[Row], *, broken: bool) -> None:
