@@ -2,9 +2,8 @@
 
 A message becomes what an object of JSON becomes: names and texts, so that all that follows is the same. What cannot be
 read is a row in which every column is missing, as with JSON: a number that the registry does not know, a schema that is
-no record, content that is too short or too long for it. Nor is a schema read
-that contains itself, or of which a few bytes could be very many values: a short message of these nests deeper than a
-process can follow, or fills its memory.
+no record, content that is too short or too long for it. Nor is a schema read that contains itself, or of which a few
+bytes could be very many values: a short message of these nests deeper than a process can follow, or fills its memory.
 
 A registry that does not answer ends the run: whether it does is asked at each look, whatever messages there are. Its
 numbers never change their meaning, so the next run reads the same. A number of which alone it says nothing, or nothing
@@ -192,14 +191,16 @@ class _Record:
 
     def __init__(self, schema: Any, wanted: frozenset[str]) -> None:
         named = dict[str, Any]()
-        schema = _own(schema)
+        schema = _without(schema, "__")  # marks by which the library knows what it has parsed itself
         whole: Any = parse_schema(schema, named)
         shape = _shape(whole, named, {})
         if shape.values > _VALUES:
             raise ValueError("too many values")
         self._largest = _LARGEST if not shape.by_byte else int(_LARGEST / (_OF_BYTES * shape.by_byte))
         self._named, self.fields = named, {field["name"]: field["type"] for field in whole["fields"]}
-        self._plain, self._value = parse_schema(_without_meaning(schema)), _value_of(whole, named, wanted, 0)
+        # Numbers are read as numbers: what they mean is told cell by cell, as one that means nothing is missing.
+        self._plain = parse_schema(_without(schema, "logicalType"))
+        self._value = _value_of(whole, named, wanted, 0)
 
     def within(self, name: str) -> list[str] | None:
         """Names of the fields of a field that is a record, or null; ``None`` if it is something else."""
@@ -234,12 +235,12 @@ def _record_of(told: dict[str, Any], wanted: frozenset[str]) -> _Record | None:
         return None
 
 
-def _own(schema: Any) -> Any:
-    """A schema without the marks by which the library knows what it has parsed itself."""
+def _without(schema: Any, start: str) -> Any:
+    """A schema without the keys that begin with a text."""
     if isinstance(schema, list):
-        return [_own(one) for one in schema]
+        return [_without(one, start) for one in schema]
     if isinstance(schema, dict):
-        return {key: _own(one) for key, one in schema.items() if not key.startswith("__")}
+        return {key: _without(one, start) for key, one in schema.items() if not key.startswith(start)}
     return schema
 
 
@@ -282,15 +283,6 @@ def _shape(schema: Any, named: Mapping[str, Any], known: dict[str, _Shape | None
     if least < 0:
         raise ValueError("less than no byte")
     return _Shape(least, 1)
-
-
-def _without_meaning(schema: Any) -> Any:
-    """A schema whose numbers are numbers: what they mean is told cell by cell, as one that means nothing is missing."""
-    if isinstance(schema, list):
-        return [_without_meaning(one) for one in schema]
-    if isinstance(schema, dict):
-        return {key: _without_meaning(one) for key, one in schema.items() if key != "logicalType"}
-    return schema
 
 
 def _value_of(schema: Any, named: Mapping[str, Any], wanted: frozenset[str], depth: int) -> _Value:
