@@ -7,7 +7,6 @@ each table there on its own would favour rare cells. Tables of an earlier tick a
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +18,10 @@ from synthstream.constraints import Group
 from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.fit.lowrank import common
 from synthstream.fit.nested import nests_of, of_nest
+from synthstream.fit.ordered import Basis, evened, in_order, shrunk
 from synthstream.fit.rare import real
 from synthstream.fit.targets import (
     ALONE,
-    CAUTION,
     LEFT,
     MEMORY,
     SMALLEST,
@@ -101,6 +100,7 @@ def aims(
     memory: float = MEMORY,
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
+    ordered: bool = False,
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
@@ -109,9 +109,10 @@ def aims(
         counts: of the rows of ``start``, over all cells of the workload; left out: they are counted.
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
+        ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`).
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    known = _known(measured if then is None else then.measured, left, groups)
+    known = _known(measured if then is None else then.measured, left, groups, ordered)
     if then is not None:
         known = _carried(known, measured, then)
     rows, fresh = max(0, round(known.total)), known.margins
@@ -173,18 +174,19 @@ def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) 
             cells[part] = left * (rows / max(left.sum(), SMALLEST))
 
 
-def _known(measured: Measured, left: float, groups: Sequence[Group]) -> _Known:
-    """What tables say that were all measured at one tick; ``left``: see :func:`_shrunk`."""
+def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bool) -> _Known:
+    """What tables say that were all measured at one tick; ``left``: see :func:`shrunk`."""
     variance = np.maximum(measured.variance, SMALLEST)
     total = total_of(measured, variance)
     rows = max(0, round(total))
     counts, variances = margins_of(measured, variance, total)
-    margins = _possible(counts, variances, rows)
+    calm = [evened(*one) for one in zip(counts, variances, strict=True)] if ordered else counts
+    margins = _possible(calm, _real(counts, variances), rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
-    _use_margins(joints, counts, margins)
+    _use_margins(joints, calm, margins)
     none = dict[int, tuple[FloatArray, FloatArray]](), np.zeros(len(margins))
-    news, alone = _associations(measured, variance, margins, rows, left, groups) if rows else none
-    return _Known(total, counts, variances, margins, news, joints, alone)
+    news, alone = _associations(measured, variance, margins, rows, left, groups, ordered) if rows else none
+    return _Known(total, calm, variances, margins, news, joints, alone)
 
 
 def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
@@ -216,7 +218,7 @@ def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
         moved = grown + _standing_out(news - grown, noise, most)
         counts[c] = moved + (total - moved.sum()) / moved.size
         variances[c] += noise
-    margins, carried = _possible(counts, variances, rows), {}
+    margins, carried = _possible(counts, _real(counts, variances), rows), {}
     # Joint counts are far better known than what single columns say has come since.
     joints = [j._replace(counts=j.counts * (rows / max(float(j.counts.sum()), 1.0))) for j in known.joints]
     _use_margins(joints, counts, margins)
@@ -235,11 +237,15 @@ def _standing_out(gap: FloatArray, noise: float, most: float = math.inf) -> Floa
     return np.asarray(gap * min(largest, max(0.0, 1 - noise * gap.size / max(float(gap @ gap), SMALLEST))))
 
 
-def _possible(counts: Sequence[FloatArray], variances: Sequence[float], rows: int) -> list[FloatArray]:
+def _real(counts: Sequence[FloatArray], variances: Sequence[float]) -> list[FloatArray]:
+    """Probability that each code occurs at all: see :func:`synthstream.fit.rare.real`."""
+    return real(counts, [math.sqrt(max(variance, SMALLEST)) for variance in variances])
+
+
+def _possible(counts: Sequence[FloatArray], chances: Sequence[FloatArray], rows: int) -> list[FloatArray]:
     """Margins of no code below 0, each with the sum of the rows; codes that may be nothing but noise are lowered."""
-    errors = [math.sqrt(max(variance, SMALLEST)) for variance in variances]
     found = []
-    for count, chance in zip(counts, real(counts, errors), strict=True):
+    for count, chance in zip(counts, chances, strict=True):
         nearest = simplex(count, float(rows))
         lowered = nearest * chance
         found.append(lowered * (rows / lowered.sum()) if lowered.sum() > 0 else nearest)
@@ -253,26 +259,32 @@ def _associations(
     rows: int,
     left: float,
     groups: Sequence[Group],
+    ordered: bool,
 ) -> tuple[dict[int, tuple[FloatArray, FloatArray]], FloatArray]:
     """What tables hold beyond independent columns, and the variance of its noise, by position; and for each column the
     share of that which noise explains, in standard deviations.
 
-    First what stands out of a table's own noise, then what is common to many tables in the rest of them all. Tables of
-    nested grids say it together.
+    First what stands out of a table's own noise, then what is common to many tables in the rest of them all; where
+    there is nothing of the kind, an order of codes may tell more of a table. Tables of nested grids say it together.
     """
     workload, found, whole, noises = measured.workload, {}, {}, {}
     priors = [_prior(margin / rows) for margin in margins]
+    bases = [Basis(prior) for prior in priors]
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             whole[q] = with_margins(table, own) - independent_counts(own, rows)
             noises[q] = float(variance[q]) * _freedom(shape) / whole[q].size
-            found[q] = _shrunk(whole[q], [priors[c] for c in marginal], noises[q], left)
+            found[q] = shrunk(whole[q], [bases[c] for c in marginal], noises[q], left)[:2]
     shared = common(workload, {q: association - found[q][0] for q, association in whole.items()}, variance)
     for q, mean in shared.means.items():
         mine, error = found[q]
         found[q] = mine + mean, error + shared.share * variance[q]
+    if ordered and not shared.means:
+        scales = [(margin / rows) ** _POWER for margin in margins]
+        for q, best in in_order(workload, whole, noises, scales, bases, left, margins, rows).items():
+            found[q] = best.mean, best.error
     for nest in nests_of(workload, groups):
         for q, mean, error in of_nest(nest, workload, whole, noises, margins, priors, left):
             found[q] = mean, error
@@ -292,24 +304,6 @@ def _prior(chance: FloatArray) -> FloatArray:
     """
     power = chance**_POWER
     return np.asarray(power * (1 - power / max(power.sum(), SMALLEST)))
-
-
-def _shrunk(
-    association: FloatArray, priors: Sequence[FloatArray], noise: float, left: float
-) -> tuple[FloatArray, FloatArray]:
-    """Posterior mean of an association around 0, and the variance of its noise, cell by cell.
-
-    The factor of the prior variance is estimated by moments, weighted by the prior (Morris 1983). ``left`` is the share
-    of the noise that is still there once rows have been fitted.
-    """
-    prior = functools.reduce(np.multiply.outer, priors)
-    spread = float(np.sum(prior**2))
-    if spread == 0 or noise == 0:
-        return np.zeros_like(association), np.zeros_like(association)
-    excess = float(np.sum(prior * (association**2 - noise))) - CAUTION * noise * np.sqrt(2 * spread)
-    signal = max(0.0, excess / spread) * prior
-    kept = signal / (signal + left * noise)
-    return association * kept, kept**2 * noise
 
 
 def _freedom(shape: tuple[int, ...]) -> int:

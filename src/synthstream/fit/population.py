@@ -188,7 +188,7 @@ def fit(
     aim = (
         targets(measured, start=before, memory=memory)
         if edition == 1
-        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups)
+        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups, ordered=edition > 6)
     )
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows

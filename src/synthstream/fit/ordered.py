@@ -1,0 +1,262 @@
+"""How much of a table is more than noise; and columns whose codes have an order that matters, such as ages.
+
+There neighbours have like counts, and go with like values of other columns, so that each says something of the others.
+Nobody has to say which columns these are: it is looked for in released values. Post-processing.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthstream.fit.targets import CAUTION, SMALLEST, independent_counts, simplex
+from synthstream.workload import FloatArray, Workload
+
+# How far neighbours resemble each other, in codes. Columns with fewer codes have little to gain, those with more take
+# too long.
+_LENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+_FEWEST, _MOST = 8, 512
+# Neighbours must go together with other columns in ways this many standard deviations more alike than any two codes.
+_CLEAR = 3.0
+# Counts that resemble their neighbours' must be e to this power times as likely as counts that do not.
+_LIKELIER = 10.0
+# Prior variances of a column's counts that are tried, in units of that of their noise.
+_FACTORS = np.geomspace(0.1, 1e8, 46)
+# Estimates are rounded to such parts of a standard error: the last bits of a matrix product depend on the threads.
+_STEPS = 64
+
+
+class Basis(NamedTuple):
+    """Directions in which the prior of a column's part in an association is independent.
+
+    Args:
+        variances: prior variance along each, but for a factor, shape ``(size,)``.
+        directions: orthonormal, one a column, shape ``(size, size)``, the first along the sum of all codes, which is
+            known; ``None``: each code is one.
+    """
+
+    variances: FloatArray
+    directions: FloatArray | None = None
+
+
+class Shrunk(NamedTuple):
+    """Posterior mean of an association around 0, the variance of its noise, and how far each cell follows its own
+    measurement, from 0 to 1.
+    """
+
+    mean: FloatArray
+    error: FloatArray
+    follows: FloatArray
+
+
+def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: float) -> Shrunk:
+    """What is left of an association of which noise explains a part.
+
+    The factor of the prior variance is estimated by moments, weighted by the prior (Morris 1983).
+
+    Args:
+        association: all its sums are 0.
+        bases: of its columns.
+        noise: variance of that of a cell.
+        left: the share of the noise that is still there once rows have been fitted.
+    """
+    prior = functools.reduce(np.multiply.outer, [basis.variances for basis in bases])
+    spread = float(np.sum(prior**2))
+    if spread == 0 or noise == 0:
+        return Shrunk(*np.zeros((3, *association.shape)))
+    turns = [basis.directions for basis in bases]
+    turned = _turned(association, [None if turn is None else turn.T for turn in turns])
+    # No noise is left in the sum of a column's codes: where that is a direction, the others have all of it.
+    noise *= math.prod(len(turn) / (len(turn) - 1) for turn in turns if turn is not None)
+    excess = float(np.sum(prior * (turned**2 - noise))) - CAUTION * noise * np.sqrt(2 * spread)
+    signal = max(0.0, excess / spread) * prior
+    kept = signal / (signal + left * noise)
+    mean, error = turned * kept, kept**2 * noise
+    if all(turn is None for turn in turns):
+        return Shrunk(mean, error, kept)
+    squares = [None if turn is None else turn**2 for turn in turns]
+    mean, error = _rounded(_turned(mean, turns), noise), _rounded(_turned(error, squares), noise**2)
+    return Shrunk(mean, error, _turned(kept, squares))
+
+
+def _turned(table: FloatArray, turns: Sequence[FloatArray | None]) -> FloatArray:
+    """A table with each of its axes multiplied by a matrix."""
+    for axis, turn in enumerate(turns):
+        if turn is not None:
+            table = np.moveaxis(np.tensordot(turn, table, axes=(1, axis)), 0, axis)
+    return table
+
+
+def _rounded(values: FloatArray, square: float) -> FloatArray:
+    unit = math.sqrt(square) / _STEPS
+    return np.asarray(np.round(values / unit) * unit)
+
+
+def in_order(
+    workload: Workload,
+    associations: Mapping[int, FloatArray],
+    noises: Mapping[int, float],
+    scales: Sequence[FloatArray],
+    bases: Sequence[Basis],
+    left: float,
+    margins: Sequence[FloatArray],
+    rows: int,
+) -> dict[int, Shrunk]:
+    """What is left of the associations of columns with an order, by position: each as if its columns had one or not,
+    whichever has the least risk.
+
+    Args:
+        associations, noises: by position in the workload.
+        scales: of each column's codes, how the prior variance of an association would go with them if margins were not
+            known.
+        bases: of each column, without an order.
+        left: see :func:`shrunk`.
+    """
+    found: dict[int, Basis] = {}
+    clear = {q: workload.marginals[q] for q, noise in noises.items() if noise > 0}
+    for c, size in enumerate(workload.sizes):
+        own = {q: np.moveaxis(associations[q], m.index(c), 0) for q, m in clear.items() if c in m}
+        if not own or not _FEWEST <= min(size, np.count_nonzero(scales[c])) <= size <= _MOST:
+            continue
+        if _alike(np.hstack([a.reshape(size, -1) / math.sqrt(noises[q]) for q, a in own.items()])) >= _CLEAR:
+            found[c] = _best(own, workload, noises, scales[c], bases, left, margins, rows, c)
+    best = {}
+    for q, columns in clear.items():
+        if any(c in found for c in columns):
+            ways = itertools.product(*([bases[c], found[c]] if c in found else [bases[c]] for c in columns))
+            table = independent_counts([margins[c] for c in columns], rows)
+            tried = [shrunk(associations[q], way, noises[q], left) for way in ways]
+            best[q] = min(tried, key=lambda one: _risk(one, associations[q], table, noises[q]))
+    return best
+
+
+def _risk(one: Shrunk, association: FloatArray, table: FloatArray, noise: float) -> float:
+    """How far the nearest possible table is from the truth: Stein's unbiased estimate (1981) of the expected sum of
+    squares in units of noise, but for a constant.
+
+    Args:
+        association: as measured.
+        table: of independent columns.
+    """
+    nearest = simplex((table + one.mean).ravel(), float(table.sum()))
+    gap = (table + association).ravel() - nearest
+    return float(gap @ gap / noise + 2 * np.sum(one.follows.ravel() * (nearest > 0)))
+
+
+def _alike(profiles: FloatArray) -> float:
+    """How much more alike neighbours are than any two codes, in standard deviations, at the length where it is most.
+
+    If codes had no order, every order of them would be as likely: the cosines of all pairs tell mean and variance of
+    what a sum of those near each other is by chance (Mantel 1967).
+
+    Args:
+        profiles: of each code, what it goes together with, in units of noise, shape ``(size, cells)``.
+    """
+    products = profiles @ profiles.T
+    norms = np.sqrt(np.maximum(np.diag(products), SMALLEST))
+    upper = np.triu_indices(len(profiles), 1)
+    cosines = (products / np.outer(norms, norms))[upper]
+    cosines -= cosines.mean()
+    most = -math.inf
+    for length in _LENGTHS:
+        near = _kernel(len(profiles), length)[upper]
+        near = near - near.mean()
+        chance = math.sqrt(float(near @ near) * float(np.mean(cosines**2)))
+        most = max(most, float(near @ cosines) / max(chance, SMALLEST))
+    return most
+
+
+def _best(
+    own: Mapping[int, FloatArray],
+    workload: Workload,
+    noises: Mapping[int, float],
+    scale: FloatArray,
+    bases: Sequence[Basis],
+    left: float,
+    margins: Sequence[FloatArray],
+    rows: int,
+    column: int,
+) -> Basis:
+    """The basis of the length that leaves the least risk to the tables of a column, each free to do without."""
+    rests = {q: [c for c in workload.marginals[q] if c != column] for q in own}
+    tables = {q: independent_counts([margins[c] for c in (column, *rest)], rows) for q, rest in rests.items()}
+
+    def risks(basis: Basis) -> FloatArray:
+        """Of each table."""
+        found = []
+        for q, rest in rests.items():
+            one = shrunk(own[q], [basis, *(bases[c] for c in rest)], noises[q], left)
+            found.append(_risk(one, own[q], tables[q], noises[q]))
+        return np.array(found)
+
+    best, least, without = bases[column], math.inf, risks(bases[column])
+    for length in _LENGTHS:
+        basis = _along(scale, length)
+        risk = float(np.minimum(risks(basis), without).sum())
+        if risk >= least:
+            break
+        best, least = basis, risk
+    return best
+
+
+def _along(scale: FloatArray, length: float) -> Basis:
+    """Directions of the prior covariance of codes that resemble their neighbours, given that their sum is known."""
+    root = np.sqrt(scale)
+    covariance = root[:, None] * _kernel(scale.size, length) * root
+    sums = covariance.sum(axis=1)
+    values, vectors = np.linalg.eigh(covariance - np.outer(sums, sums) / max(float(sums.sum()), SMALLEST))
+    return Basis(np.maximum(values, 0.0), vectors)
+
+
+@functools.cache
+def _kernel(size: int, length: float) -> FloatArray:
+    """Correlation of codes by their distance (Matérn 3/2), shape ``(size, size)``."""
+    apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size))) / length
+    return np.asarray((1 + apart) * np.exp(-apart))
+
+
+@functools.cache
+def _spectrum(size: int, length: float) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues and eigenvectors of :func:`_kernel`; of length 0: of codes that do not resemble each other."""
+    values, vectors = np.linalg.eigh(_kernel(size, length)) if length else (np.ones(size), np.eye(size))
+    return np.maximum(values, 0.0), vectors
+
+
+def evened(counts: FloatArray, noise: float) -> FloatArray:
+    """Counts of a column's codes, drawn to their neighbours' where that makes them much more likely.
+
+    They are taken to be normal around their mean, and their variance and how far neighbours resemble each other to be
+    what makes them most likely (empirical Bayes).
+
+    Args:
+        counts: noisy, shape ``(size,)``.
+        noise: variance of that of a count.
+
+    Example:
+        >>> import numpy as np
+        >>> rough = np.random.default_rng(0).normal(0, 10, 64)
+        >>> true = 200 + 100 * np.sin(np.arange(64) / 10)
+        >>> bool(np.abs(evened(true + rough, 100.0) - true).mean() < np.abs(rough).mean() / 2)
+        True
+    """
+    if not _FEWEST <= counts.size <= _MOST or noise <= SMALLEST:
+        return counts
+    mean = counts.mean()
+    best, most, even = 0.0, -math.inf, 0.0
+    kept = np.zeros(counts.size)
+    for length in (0.0, *_LENGTHS):
+        values, vectors = _spectrum(counts.size, length)
+        more = 1 + np.multiply.outer(_FACTORS, values)
+        likely = -np.sum(np.log(more) + ((counts - mean) @ vectors) ** 2 / (noise * more), axis=1) / 2
+        even = float(likely.max()) if length == 0 else even
+        if likely.max() > most:
+            best, most, kept = length, float(likely.max()), 1 - 1 / more[np.argmax(likely)]
+    if most < even + _LIKELIER:
+        return counts
+    vectors = _spectrum(counts.size, best)[1]
+    return _rounded(mean + vectors @ (kept * ((counts - mean) @ vectors)), noise)
