@@ -18,7 +18,7 @@ from synthstream.constraints import Group
 from synthstream.fit.joints import Joint, estimate, possible
 from synthstream.fit.lowrank import common
 from synthstream.fit.nested import nests_of, of_nest
-from synthstream.fit.ordered import Basis, evened, in_order, shrunk
+from synthstream.fit.ordered import Basis, Table, evened, in_order, shrunk
 from synthstream.fit.rare import real
 from synthstream.fit.targets import (
     ALONE,
@@ -282,9 +282,10 @@ def _associations(
         mine, error = found[q]
         found[q] = mine + mean, error + shared.share * variance[q]
     if ordered and not shared.means:
-        scales = [(margin / rows) ** _POWER for margin in margins]
-        for q, best in in_order(workload, whole, noises, scales, bases, left, margins, rows).items():
-            found[q] = best.mean, best.error
+        marginals, scales = workload.marginals, [(margin / rows) ** _POWER for margin in margins]
+        alone_counts = {q: independent_counts([margins[c] for c in marginals[q]], rows) for q in whole}
+        tables = {q: Table(marginals[q], whole[q], alone_counts[q], noises[q]) for q in whole}
+        found |= {q: best[:2] for q, best in in_order(tables, bases, scales, left).items()}
     for nest in nests_of(workload, groups):
         for q, mean, error in of_nest(nest, workload, whole, noises, margins, priors, left):
             found[q] = mean, error

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthstream.fit.targets import CAUTION, SMALLEST, independent_counts, simplex
-from synthstream.workload import FloatArray, Workload
+from synthstream.fit.targets import CAUTION, SMALLEST, simplex
+from synthstream.workload import FloatArray
 
 # How far neighbours resemble each other, in codes. Columns with fewer codes have little to gain, those with more take
 # too long.
@@ -45,13 +45,37 @@ class Basis(NamedTuple):
 
 
 class Shrunk(NamedTuple):
-    """Posterior mean of an association around 0, the variance of its noise, and how far each cell follows its own
-    measurement, from 0 to 1.
+    """Posterior mean of an association around 0, the variance of its noise, and the covariance of each cell of the mean
+    with its own measurement.
     """
 
     mean: FloatArray
     error: FloatArray
-    follows: FloatArray
+    shared: FloatArray
+
+
+class Table(NamedTuple):
+    """What a table holds.
+
+    Args:
+        columns: of it, in the order of the axes.
+        association: beyond independent columns, as measured; all its sums are 0.
+        independent: what independent columns would have.
+        noise: variance of that of a cell of the association.
+    """
+
+    columns: tuple[int, ...]
+    association: FloatArray
+    independent: FloatArray
+    noise: float
+
+    def led_by(self, column: int) -> Table:
+        """With the axis of one of its columns as the first."""
+        axis = self.columns.index(column)
+        columns = (column, *(c for c in self.columns if c != column))
+        return Table(
+            columns, np.moveaxis(self.association, axis, 0), np.moveaxis(self.independent, axis, 0), self.noise
+        )
 
 
 def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: float) -> Shrunk:
@@ -78,10 +102,10 @@ def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: 
     kept = signal / (signal + left * noise)
     mean, error = turned * kept, kept**2 * noise
     if all(turn is None for turn in turns):
-        return Shrunk(mean, error, kept)
+        return Shrunk(mean, error, kept * noise)
     squares = [None if turn is None else turn**2 for turn in turns]
     mean, error = _rounded(_turned(mean, turns), noise), _rounded(_turned(error, squares), noise**2)
-    return Shrunk(mean, error, _turned(kept, squares))
+    return Shrunk(mean, error, _turned(kept, squares) * noise)
 
 
 def _turned(table: FloatArray, turns: Sequence[FloatArray | None]) -> FloatArray:
@@ -98,54 +122,46 @@ def _rounded(values: FloatArray, square: float) -> FloatArray:
 
 
 def in_order(
-    workload: Workload,
-    associations: Mapping[int, FloatArray],
-    noises: Mapping[int, float],
-    scales: Sequence[FloatArray],
-    bases: Sequence[Basis],
-    left: float,
-    margins: Sequence[FloatArray],
-    rows: int,
+    tables: Mapping[int, Table], bases: Sequence[Basis], scales: Sequence[FloatArray], left: float
 ) -> dict[int, Shrunk]:
-    """What is left of the associations of columns with an order, by position: each as if its columns had one or not,
-    whichever has the least risk.
+    """What is left of the associations of columns with an order: each as if its columns had one or not, whichever has
+    the least risk.
 
     Args:
-        associations, noises: by position in the workload.
+        tables: by their position in the workload.
+        bases: of each column, without an order.
         scales: of each column's codes, how the prior variance of an association would go with them if margins were not
             known.
-        bases: of each column, without an order.
         left: see :func:`shrunk`.
+
+    Returns:
+        By position; of the tables that hold a column with an order, and no others.
     """
     found: dict[int, Basis] = {}
-    clear = {q: workload.marginals[q] for q, noise in noises.items() if noise > 0}
-    for c, size in enumerate(workload.sizes):
-        own = {q: np.moveaxis(associations[q], m.index(c), 0) for q, m in clear.items() if c in m}
-        if not own or not _FEWEST <= min(size, np.count_nonzero(scales[c])) <= size <= _MOST:
+    clear = {q: table for q, table in tables.items() if table.noise > 0}
+    for c, scale in enumerate(scales):
+        own = [table.led_by(c) for table in clear.values() if c in table.columns]
+        if not own or not _FEWEST <= np.count_nonzero(scale) <= scale.size <= _MOST:
             continue
-        if _alike(np.hstack([a.reshape(size, -1) / math.sqrt(noises[q]) for q, a in own.items()])) >= _CLEAR:
-            found[c] = _best(own, workload, noises, scales[c], bases, left, margins, rows, c)
+        profiles = [(table.association / math.sqrt(table.noise)).reshape(scale.size, -1) for table in own]
+        if _alike(np.hstack(profiles)) >= _CLEAR:
+            found[c] = _best(own, bases, scale, left)
     best = {}
-    for q, columns in clear.items():
-        if any(c in found for c in columns):
-            ways = itertools.product(*([bases[c], found[c]] if c in found else [bases[c]] for c in columns))
-            table = independent_counts([margins[c] for c in columns], rows)
-            tried = [shrunk(associations[q], way, noises[q], left) for way in ways]
-            best[q] = min(tried, key=lambda one: _risk(one, associations[q], table, noises[q]))
+    for q, table in clear.items():
+        if any(c in found for c in table.columns):
+            ways = itertools.product(*([bases[c], found[c]] if c in found else [bases[c]] for c in table.columns))
+            tried = [shrunk(table.association, way, table.noise, left) for way in ways]
+            best[q] = min(tried, key=lambda one: _risk(one, table))
     return best
 
 
-def _risk(one: Shrunk, association: FloatArray, table: FloatArray, noise: float) -> float:
-    """How far the nearest possible table is from the truth: Stein's unbiased estimate (1981) of the expected sum of
-    squares in units of noise, but for a constant.
-
-    Args:
-        association: as measured.
-        table: of independent columns.
+def _risk(one: Shrunk, table: Table) -> float:
+    """How far the nearest possible table is from the truth: the unbiased estimate of the expected sum of squares, in
+    units of noise, but for a constant. Source: Stein 1981.
     """
-    nearest = simplex((table + one.mean).ravel(), float(table.sum()))
-    gap = (table + association).ravel() - nearest
-    return float(gap @ gap / noise + 2 * np.sum(one.follows.ravel() * (nearest > 0)))
+    nearest = simplex((table.independent + one.mean).ravel(), float(table.independent.sum()))
+    gap = (table.independent + table.association).ravel() - nearest
+    return float(gap @ gap + 2 * np.sum(one.shared.ravel() * (nearest > 0))) / table.noise
 
 
 def _alike(profiles: FloatArray) -> float:
@@ -171,30 +187,20 @@ def _alike(profiles: FloatArray) -> float:
     return most
 
 
-def _best(
-    own: Mapping[int, FloatArray],
-    workload: Workload,
-    noises: Mapping[int, float],
-    scale: FloatArray,
-    bases: Sequence[Basis],
-    left: float,
-    margins: Sequence[FloatArray],
-    rows: int,
-    column: int,
-) -> Basis:
-    """The basis of the length that leaves the least risk to the tables of a column, each free to do without."""
-    rests = {q: [c for c in workload.marginals[q] if c != column] for q in own}
-    tables = {q: independent_counts([margins[c] for c in (column, *rest)], rows) for q, rest in rests.items()}
+def _best(own: Sequence[Table], bases: Sequence[Basis], scale: FloatArray, left: float) -> Basis:
+    """The basis of the length that leaves the least risk to the tables of a column, each free to do without.
+
+    Args:
+        own: the column is the first of each.
+    """
 
     def risks(basis: Basis) -> FloatArray:
-        """Of each table."""
-        found = []
-        for q, rest in rests.items():
-            one = shrunk(own[q], [basis, *(bases[c] for c in rest)], noises[q], left)
-            found.append(_risk(one, own[q], tables[q], noises[q]))
-        return np.array(found)
+        ways = ([basis, *(bases[c] for c in table.columns[1:])] for table in own)
+        found = (shrunk(table.association, way, table.noise, left) for table, way in zip(own, ways, strict=True))
+        return np.array([_risk(one, table) for one, table in zip(found, own, strict=True)])
 
-    best, least, without = bases[column], math.inf, risks(bases[column])
+    best, least = bases[own[0].columns[0]], math.inf
+    without = risks(best)
     for length in _LENGTHS:
         basis = _along(scale, length)
         risk = float(np.minimum(risks(basis), without).sum())

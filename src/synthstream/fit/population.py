@@ -179,7 +179,7 @@ def fit(
         raise ValueError("groups: edition 1 of the fit has no constraints")
     groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    each = 1
+    each, ordered = 1, edition > 6 and fresh is not None
     if most is not None and edition > 1:
         each = max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
     if each > 1:
@@ -188,7 +188,7 @@ def fit(
     aim = (
         targets(measured, start=before, memory=memory)
         if edition == 1
-        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups, ordered=edition > 6)
+        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups, ordered=ordered)
     )
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows

@@ -1,0 +1,135 @@
+"""Columns whose codes have an order: it is found, used where it helps, and left alone where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from synthstream.fit.aims import aims
+from synthstream.fit.ordered import Basis, Table, _along, _risk, evened, in_order, shrunk
+from synthstream.fit.population import fit
+from synthstream.kinds import Edition
+from synthstream.measured import Measured
+from synthstream.workload import CodeArray, FloatArray, Workload
+
+SIZES = (60, 4, 3, 2)
+NOISE = 40.0
+
+
+def people(seed: int = 0) -> CodeArray:
+    """An age, and three columns that change slowly with it."""
+    rng = np.random.default_rng(seed)
+    age = np.clip(rng.gamma(6, 5, 20_000), 0, 59).astype(np.int64)
+    level = np.clip((age + rng.normal(0, 8, age.size)) // 15, 0, 3).astype(np.int64)
+    state = (rng.random(age.size) * 60 < age).astype(np.int64) + (rng.random(age.size) < 0.2)
+    return np.stack([age, level, state, rng.random(age.size) < age / 90], axis=1).astype(np.int32)
+
+
+def shuffled(codes: CodeArray) -> CodeArray:
+    """The same with the codes of the first column in no order."""
+    return np.column_stack([np.random.default_rng(3).permutation(SIZES[0])[codes[:, 0]], codes[:, 1:]]).astype(np.int32)
+
+
+def noisy(codes: CodeArray, seed: int = 0) -> Measured:
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    values = workload.count(codes) + np.random.default_rng(seed).normal(0, NOISE, workload.cells)
+    variance = np.full(len(workload.marginals), NOISE**2)
+    return Measured(tick=0, workload=workload, values=values, variance=variance)
+
+
+def distance(cells: FloatArray, codes: CodeArray) -> float:
+    """Of the three tables of the first column and another one."""
+    workload = Workload.all_up_to(2, sizes=SIZES)
+    parts = [workload.slice_of((0, c)) for c in (1, 2, 3)]
+    return float(sum(np.abs(cells - workload.count(codes))[part].sum() for part in parts))
+
+
+def test_tables_of_an_ordered_column_are_known_better() -> None:
+    codes = people()
+    measured = noisy(codes)
+    without, along = (distance(aims(measured, ordered=ordered).cells, codes) for ordered in (False, True))
+    assert along < 0.75 * without
+
+
+def test_an_order_that_is_not_there_is_not_found() -> None:
+    codes = shuffled(people())
+    measured = noisy(codes)
+    without, along = (aims(measured, ordered=ordered) for ordered in (False, True))
+    assert np.array_equal(without.cells, along.cells)
+
+
+def test_counts_are_drawn_to_their_neighbours() -> None:
+    rng = np.random.default_rng(0)
+    true = 300 * np.exp(-(((np.arange(80) - 30) / 15) ** 2))
+    counts = true + rng.normal(0, 30, 80)
+    found = evened(counts, 900.0)
+    assert np.abs(found - true).mean() < 0.6 * np.abs(counts - true).mean()
+    assert found.sum() == pytest.approx(counts.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("size", [7, 80, 513])
+def test_counts_without_an_order_stay(size: int) -> None:
+    counts = np.random.default_rng(0).permutation(np.geomspace(1000, 1, size))
+    assert np.array_equal(evened(counts, 100.0), counts)
+
+
+def test_exact_counts_stay() -> None:
+    counts = 300 + 100 * np.sin(np.arange(80) / 10)
+    assert np.array_equal(evened(counts, 0.0), counts)
+
+
+def centred(table: FloatArray) -> FloatArray:
+    return np.asarray(table - table.mean(0) - table.mean(1)[:, None] + table.mean())
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_risk_is_that_of_the_squares(ordered: bool) -> None:
+    """Stein's estimate, less the noise of all cells, is on average the distance from the truth."""
+    rng, rows, columns = np.random.default_rng(0), 24, 30
+    scale, flat = np.full(rows, 1.0), Basis(np.full(columns, 1.0))
+    own = _along(scale, 4.0) if ordered else Basis(scale)
+    true = centred(10 * np.sin(np.arange(rows) / 4)[:, None] * rng.normal(0, 1, columns))
+    noise = 100 * (1 - 1 / rows) * (1 - 1 / columns)
+    independent = np.full(true.shape, 1000.0)
+    estimated, real = [], []
+    for _ in range(400):
+        seen = true + centred(rng.normal(0, 10, true.shape))
+        one = shrunk(seen, [own, flat], noise, 1.0)
+        estimated.append(noise * (_risk(one, Table((0, 1), seen, independent, noise)) - true.size))
+        real.append(np.sum((one.mean - true) ** 2))
+    # What is left is that the factor of the prior is estimated, too.
+    assert np.mean(estimated) == pytest.approx(np.mean(real), rel=0.15)
+
+
+def test_a_table_to_which_an_order_does_not_matter_does_without() -> None:
+    """Codes in order have like values of most columns; of one, each has a value of its own."""
+    rng, size = np.random.default_rng(0), 40
+    truths = [np.sin(np.arange(size) / 8 + turn)[:, None] * np.linspace(-60, 60, 5) for turn in range(6)]
+    truths.append(900 * (np.eye(size)[rng.permutation(size)] - 1 / size))
+    tables = {}
+    for q, truth in enumerate(truths):
+        seen = centred(truth) + centred(rng.normal(0, 30, truth.shape))
+        freedom = (1 - 1 / truth.shape[0]) * (1 - 1 / truth.shape[1])
+        tables[q] = Table((0, q + 1), seen, np.full(truth.shape, 40_000 / truth.size), 900 * freedom)
+    sizes = [size, *(truth.shape[1] for truth in truths)]
+    scales = [np.full(n, 1 / n) for n in sizes]
+    bases = [Basis(scale) for scale in scales]
+    found = in_order(tables, bases, scales, 1.0)
+    assert set(found) >= set(range(7))
+    alone = {q: shrunk(tables[q].association, [bases[0], bases[q + 1]], tables[q].noise, 1.0).mean for q in tables}
+    assert np.array_equal(found[6].mean, alone[6])
+    away = [[np.abs(one - centred(truths[q])).sum() for one in (found[q].mean, alone[q])] for q in range(6)]
+    assert sum(a for a, _ in away) < 0.8 * sum(b for _, b in away)
+
+
+def test_streams_of_earlier_editions_have_no_order() -> None:
+    codes = people()
+    measured, workload = noisy(codes), Workload.all_up_to(2, sizes=SIZES)
+    away: dict[Edition, float] = {}
+    editions: tuple[Edition, ...] = (6, 7)
+    for edition in editions:
+        rows = fit(measured, seed=0, edition=edition, fresh=True)
+        away[edition] = distance(rows.counts(workload).astype(np.float64), codes)
+    assert away[7] < 0.9 * away[6]
+    before, after = (fit(measured, seed=0, edition=edition) for edition in editions)
+    assert np.array_equal(before.codes, after.codes)  # so far only where tables are refreshed
