@@ -69,14 +69,6 @@ class Table(NamedTuple):
     independent: FloatArray
     noise: float
 
-    def led_by(self, column: int) -> Table:
-        """With the axis of one of its columns as the first."""
-        axis = self.columns.index(column)
-        columns = (column, *(c for c in self.columns if c != column))
-        return Table(
-            columns, np.moveaxis(self.association, axis, 0), np.moveaxis(self.independent, axis, 0), self.noise
-        )
-
 
 def shrunk(association: FloatArray, bases: Sequence[Basis], noise: float, left: float) -> Shrunk:
     """What is left of an association of which noise explains a part.
@@ -140,12 +132,13 @@ def in_order(
     found: dict[int, Basis] = {}
     clear = {q: table for q, table in tables.items() if table.noise > 0}
     for c, scale in enumerate(scales):
-        own = [table.led_by(c) for table in clear.values() if c in table.columns]
+        own = [(t.columns.index(c), t.association / math.sqrt(t.noise)) for t in clear.values() if c in t.columns]
         if not own or not _FEWEST <= np.count_nonzero(scale) <= scale.size <= _MOST:
             continue
-        profiles = [(table.association / math.sqrt(table.noise)).reshape(scale.size, -1) for table in own]
-        if _alike(np.hstack(profiles)) >= _CLEAR:
-            found[c] = _best(own, bases, scale, left)
+        profiles = np.hstack([np.moveaxis(table, axis, 0).reshape(scale.size, -1) for axis, table in own])
+        sure, length = _alike(profiles)
+        if sure >= _CLEAR:
+            found[c] = _along(scale, length)
     best = {}
     for q, table in clear.items():
         if any(c in found for c in table.columns):
@@ -164,8 +157,8 @@ def _risk(one: Shrunk, table: Table) -> float:
     return float(gap @ gap + 2 * np.sum(one.shared.ravel() * (nearest > 0))) / table.noise
 
 
-def _alike(profiles: FloatArray) -> float:
-    """How much more alike neighbours are than any two codes, in standard deviations, at the length where it is most.
+def _alike(profiles: FloatArray) -> tuple[float, float]:
+    """How much more alike neighbours are than any two codes, in standard deviations, and the length where it is most.
 
     If codes had no order, every order of them would be as likely: the cosines of all pairs tell mean and variance of
     what a sum of those near each other is by chance (Mantel 1967).
@@ -178,36 +171,13 @@ def _alike(profiles: FloatArray) -> float:
     upper = np.triu_indices(len(profiles), 1)
     cosines = (products / np.outer(norms, norms))[upper]
     cosines -= cosines.mean()
-    most = -math.inf
+    most = []
     for length in _LENGTHS:
         near = _kernel(len(profiles), length)[upper]
         near = near - near.mean()
         chance = math.sqrt(float(near @ near) * float(np.mean(cosines**2)))
-        most = max(most, float(near @ cosines) / max(chance, SMALLEST))
-    return most
-
-
-def _best(own: Sequence[Table], bases: Sequence[Basis], scale: FloatArray, left: float) -> Basis:
-    """The basis of the length that leaves the least risk to the tables of a column, each free to do without.
-
-    Args:
-        own: the column is the first of each.
-    """
-
-    def risks(basis: Basis) -> FloatArray:
-        ways = ([basis, *(bases[c] for c in table.columns[1:])] for table in own)
-        found = (shrunk(table.association, way, table.noise, left) for table, way in zip(own, ways, strict=True))
-        return np.array([_risk(one, table) for one, table in zip(found, own, strict=True)])
-
-    best, least = bases[own[0].columns[0]], math.inf
-    without = risks(best)
-    for length in _LENGTHS:
-        basis = _along(scale, length)
-        risk = float(np.minimum(risks(basis), without).sum())
-        if risk >= least:
-            break
-        best, least = basis, risk
-    return best
+        most.append((float(near @ cosines) / max(chance, SMALLEST), length))
+    return max(most)
 
 
 def _along(scale: FloatArray, length: float) -> Basis:
@@ -242,13 +212,6 @@ def evened(counts: FloatArray, noise: float) -> FloatArray:
     Args:
         counts: noisy, shape ``(size,)``.
         noise: variance of that of a count.
-
-    Example:
-        >>> import numpy as np
-        >>> rough = np.random.default_rng(0).normal(0, 10, 64)
-        >>> true = 200 + 100 * np.sin(np.arange(64) / 10)
-        >>> bool(np.abs(evened(true + rough, 100.0) - true).mean() < np.abs(rough).mean() / 2)
-        True
     """
     if not _FEWEST <= counts.size <= _MOST or noise <= SMALLEST:
         return counts
