@@ -197,7 +197,7 @@ def test_maps_draw_districts_and_readers_need_no_file(folder: Path) -> None:
         assert stream.last is not None
         assert stream.last.head == head
     geojson(folder, *FEATURES[:3], name="districts.geojson")
-    with pytest.raises(StateMismatch, match=r"columns\.at_region"):
+    with pytest.raises(StateMismatch, match=r"with other settings: columns\.at\.regions\. "):
         opened(configured(folder))
 
 
@@ -205,7 +205,7 @@ def test_districts_that_move_are_no_column_of_a_successor(folder: Path) -> None:
     old = configured(folder).schema
     assert mapping_of(old, old).exact
     geojson(folder, *FEATURES[1:], feature(rectangle(0, 0, 2, 8), name="West"), name="districts.geojson")
-    with pytest.raises(ConfigError, match=r"columns\.at_region: this is another kind of column"):
+    with pytest.raises(ConfigError, match=r"columns\.at\.regions: this is another kind of column"):
         mapping_of(old, configured(folder).schema)
 
 

@@ -155,16 +155,17 @@ def compare_command(
     `then` and `now` count the synthetic rows. `measured` is the difference of what passed the gate, `z` is how many of
     its standard errors that is, and `beyond_noise` says whether z is beyond 3. What stands out most comes first.
 
-    Example: synthstream compare stream.toml zone --then 2014-01-01 2015-01-01 --now 2015-01-01 2016-01-01
+    Example: synthstream compare stream.toml zone --then 2026-01-01 2026-02-01 --now 2026-02-01 2026-03-01
     """
     from synthstream.publish.published import releases
 
     form = format_of(None, output, place=place)
-    if now is None or then is None:
-        raise SystemExit(
-            fail("--then and --now: give both, as in --then 2014-01-01 2015-01-01 --now 2015-01-01 2016-01-01.")
-        )
     found = releases(place, simulate=simulate)
+    if now is None or then is None:
+        clock, end = found.config.clock, found.last.tick + 1
+        first, middle, last = (clock.boundary(tick).isoformat()[:10] for tick in (0, end // 2, end))
+        example = f"--then {first} {middle} --now {middle} {last}"
+        raise SystemExit(fail(f"--then and --now: give both, as in {example}, the two halves of {found.config.name}."))
     later, earlier = found.between(*now), found.between(*then)
     if earlier.tick >= later.tick:
         raise SystemExit(fail("--then: must end before --now does."))
