@@ -90,7 +90,7 @@ def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
         ("table", ["ward", "--where", "wart = 1"], "is not a column"),
         ("table", ["ward", "--at", "1", "--between", "2026-01-01", "2026-01-03"], "give one of them"),
         ("table", ["ward", "-o", "t.txt"], "must end in one of"),
-        ("compare", ["ward"], "give both"),
+        ("compare", ["ward"], "as in --then 2026-01-01 2026-01-05 --now 2026-01-05 2026-01-09"),
         (
             "compare",
             ["ward", "--now", "2026-01-01", "2026-01-03", "--then", "2026-01-05", "2026-01-07"],

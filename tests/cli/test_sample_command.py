@@ -69,11 +69,12 @@ def test_a_condition(folder: Path) -> None:
     found = pl.read_csv(StringIO(sample(folder, "--where", 'ward == "A" AND x > 2.5', "-n", "500").stdout))
     assert found.height == 500
     assert set(found["ward"]) == {"A"}
-    none = sample(folder, "--where", "x > 2.5 AND ward = 'Z'", "-n", "500")
+    none = sample(folder, "--where", "x > 2.5 AND x < 2.5", "-n", "500")
     assert (none.exit_code, none.stdout) == (0, "ward,x\n")
-    assert "no row satisfies \"x > 2.5 AND ward = 'Z'\"; what is written is empty. 'Z' is none of" in none.stderr
-    null = sample(folder, "--where", "ward = 'missing'").stderr
-    assert "values of ward, which are A, B, C, other.\n" in null
+    assert "always: no row satisfies 'x > 2.5 AND x < 2.5'; what is written is empty.\n" in none.stderr
+    misspelt = synthstream("sample", "stream.toml", "--where", "ward = 'a'", cwd=folder)
+    assert (misspelt.returncode, misspelt.stdout) == (2, "")
+    assert "'a' is none of the values of ward. Did you mean 'A'? Its values are A, B, C, other" in misspelt.stderr
 
 
 def test_several_conditions_hold_together(folder: Path) -> None:

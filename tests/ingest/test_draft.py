@@ -79,10 +79,19 @@ def test_a_delta_table_is_drafted_from_one_of_its_files(tmp_path: Path) -> None:
         draft(tmp_path / "lake")
 
 
-def test_coordinates_alone_are_points(tmp_path: Path) -> None:
+@pytest.mark.parametrize("header", ["lat,lon", "lat,event_time,lon"])
+def test_coordinates_alone_are_points(tmp_path: Path, header: str) -> None:
     path = tmp_path / "points.csv"
-    path.write_text("lat,lon\n")
-    assert 'type = "place"' not in draft(path)
+    path.write_text(header + "\n")
+    text = draft(path).replace("\ncolumn = TODO-public", "\n# no clock").replace("\nmin = TODO-public", "\nmin = 0")
+    config = filled(text.replace("missing = TODO-public", "missing = 1"))
+    assert (config.synthesizer.kind, config.schema.names) == ("points", ("lat", "lon"))
+    assert config.clock.column == ("event_time" if "time" in header else None)
+
+
+def test_coordinates_beside_another_column_are_a_place(tmp_path: Path) -> None:
+    (path := tmp_path / "trips.csv").write_text("lat,lon,kind\n")
+    assert 'type = "place"' in draft(path)
 
 
 def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:

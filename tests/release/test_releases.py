@@ -249,12 +249,14 @@ def test_rows_that_satisfy_a_condition(tmp_path: Path, kind: str) -> None:
     assert len(many) == 1000
     with pytest.warns(RowsRepeat):
         assert many.equals(release.rows(1000, where="x > 2.5"))
-    none = release.rows(10, where="x > 100")
+    none = release.rows(10, where="x > 2.5 AND x < 2.5")
     assert (none.height, none.columns) == (0, all_of_them.columns)
     with pytest.raises(ValueError, match="n must be at least 0"):
         release.rows(-1)
     with pytest.raises(SchemaError, match="is not a column"):
         release.rows(10, where="z > 1")
+    with pytest.raises(SchemaError, match="x > 100: no row can satisfy it"):
+        release.rows(10, where="x > 100")
 
 
 # -- tables and what has changed ----------------------------------------------------------------------------------

@@ -61,15 +61,15 @@ def test_regions_lie_as_the_file_has_them(tmp_path: Path) -> None:
 def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path: Path) -> None:
     config = configured(tmp_path)
     counts = ColumnCounts(
-        count=np.array([700.0, 90, 12, 5, 3, 0]),
-        measured=np.array([690.0, 95, 9, 4, 2, -3]),
+        count=np.array([700.0, 200, 12, 5, 3, 0]),
+        measured=np.array([690.0, 195, 9, 4, 2, -3]),
         stderr=np.full(6, 10.0),
     )
     page = map_of_regions(drawn(config), config.schema.columns[0], counts, what="Now <b>")
     paths = re.findall(r'<path class="m(\d)" d="M[^"]*"><title>([^<]*)</title>', page)
     assert paths == [
         ("7", "1: 700 rows, measured 690 ± 10"),
-        ("1", "2: 90 rows, measured 95 ± 10"),
+        ("1", "2: 200 rows, measured 195 ± 10"),
         ("0", "3: 12 rows, measured 9 ± 10"),
     ]
     assert "Not on the map: 4, other, missing." in page

@@ -131,6 +131,7 @@ def test_the_command_says_whether_anything_changed_and_stamps_a_simulation(tmp_p
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert "made from published releases alone" in first.output
     assert "is up to date" in again.output
+    assert "latest/explorer.html: the explorer" in again.output.replace("\n", "")
     assert CliRunner().invoke(app, ["run", words[1], "--simulate", "-q"]).exit_code == 0
     refused = CliRunner().invoke(app, [*words, "--simulate"])
     assert "is another release" in refused.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import deltalake
 import pyarrow as pa
 
-from synthstream import StreamConfig
+from synthstream import Stream, StreamConfig
 from synthstream.environment import Env
 from synthstream.ingest.cursors import CursorSource
 from tests.services.kafka import Cluster
 from tests.services.postgres import Server
+from tests.support.gates import ExactGate
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 _NAMES = itertools.count()
@@ -192,6 +194,16 @@ class Hand(Env):
     def now(self) -> datetime:
         """See :class:`Env`."""
         return START + timedelta(days=self.days)
+
+
+def counted(config: StreamConfig) -> Counter[str]:
+    """The running table of n, once all that is there was counted and every tick closed."""
+    with Stream(config, gates=lambda tick: ExactGate(), env=Later()) as stream:
+        stream.ingest()
+        while stream.due():
+            stream.release()
+        table = stream.table(["n"])
+    return +Counter({str(n): int(m) for n, m in zip(table["n"], table["measured"], strict=True)})
 
 
 class Later(Env):

@@ -19,7 +19,7 @@ from synthstream.environment import Env
 from synthstream.errors import SchemaError, SourceError
 from synthstream.ingest.counting import encode
 from synthstream.ingest.delta import DeltaSource
-from tests.services.feeds import TOML, Later, Reader, commit
+from tests.services.feeds import TOML, Reader, commit, counted
 from tests.services.objects import Store
 from tests.support.environments import Interrupting, When
 from tests.support.gates import ExactGate
@@ -121,16 +121,6 @@ def configured(folder: Path, unit: str = '"event"', *, start: str | None = None,
     text = TOML.format(unit=unit, most=9, horizon=30, source='kind = "delta"\npath = "lake"')
     start = start or (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
     return StreamConfig.from_toml(text.replace("start = 2026-01-01", f"start = {start}\n{more}"), base=folder)
-
-
-def counted(config: StreamConfig) -> Counter[str]:
-    """The running table, once all that is there was counted and every tick closed."""
-    with Stream(config, gates=lambda tick: ExactGate(), env=Later()) as stream:
-        stream.ingest()
-        while stream.due():
-            stream.release()
-        table = stream.table(["n"])
-    return +Counter({str(n): int(m) for n, m in zip(table["n"], table["measured"], strict=True)})
 
 
 def test_partitions_and_cells_count_alike(tmp_path: Path) -> None:

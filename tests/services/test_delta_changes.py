@@ -25,7 +25,7 @@ from synthstream.ingest.changes import Changes
 from synthstream.ingest.delta import DeltaSource
 from synthstream.stream.recovery import adopt
 from synthstream.stream.succession import succeed
-from tests.services.feeds import TOML, Later, commit
+from tests.services.feeds import TOML, Later, commit, counted
 from tests.support.environments import Interrupting, When
 from tests.support.gates import ExactGate
 
@@ -48,15 +48,6 @@ TEXT = 'op = "op"\n' + TOML.replace("start = 2026-01-01", f"start = {START}").fo
 
 def configured(folder: Path, unit: str = '"event"') -> StreamConfig:
     return StreamConfig.from_toml(TEXT.replace('unit = "event"', f"unit = {unit}"), base=folder)
-
-
-def counted(config: StreamConfig) -> Counter[str]:
-    with Stream(config, gates=lambda tick: ExactGate(), env=Later()) as stream:
-        stream.ingest()
-        while stream.due():
-            stream.release()
-        table = stream.table(["n"])
-    return +Counter({str(n): int(m) for n, m in zip(table["n"], table["measured"], strict=True)})
 
 
 def changes_of(lake: Path, after: bytes | None = None) -> tuple[list[tuple[Any, ...]], bytes | None]:

@@ -34,3 +34,4 @@ def publish_command(
     when_stopped(lambda: "The site is as it was, or as it should be. Say the same again.")
     changed = publish_site(loaded, site, csv=csv, progress=bar)
     say(f"{site / 'index.html'}: {'made from published releases alone' if changed else 'is up to date'}.")
+    say(f"{site / 'latest' / 'explorer.html'}: the explorer; it opens without a web server, too.")

@@ -61,15 +61,9 @@ def sample_command(
 
 def _empty(condition: str | None, release: Release) -> str:
     """That there are no rows, and what may be wrong with the condition, as far as the public schema tells."""
-    from synthstream.schema.columns import MISSING, Boolean, Category
-    from synthstream.schema.conditions import doubts
+    from synthstream.schema.conditions import in_single_quotes
 
-    values = {
-        column.name: [*column.value_labels, *(own for own in column.own_cells if own != MISSING)]
-        if isinstance(column, Boolean | Category)
-        else []
-        for column in release.schema.columns
-    }
     if condition is None:
         return f"{release.name}: there are no rows; what is written is empty."
-    return f"{release.name}: no row satisfies {condition!r}; what is written is empty.{doubts(condition, values)}"
+    advice = in_single_quotes(condition, release.schema.names)
+    return f"{release.name}: no row satisfies {condition!r}; what is written is empty.{advice}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
@@ -128,7 +128,26 @@ class _Boolean(ColumnSection):
     missing: bool | None = None
 
 
-class _Integer(ColumnSection):
+class _Binned(ColumnSection):
+    # How far the end of the last bin lies above max.
+    _beyond: ClassVar[int] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_edges(cls, keys: Any) -> Any:
+        """Keys of a column with ``edges``, and the others that follow from them; what contradicts is found later."""
+        edges = keys.get("edges") if isinstance(keys, dict) else None
+        if not isinstance(edges, list) or not edges:
+            return keys
+        few = len(edges) < 2 and "max" not in keys
+        if few or not all(isinstance(one, int | float) for one in (*edges, keys.get("max", 0))):
+            return keys
+        cuts = [*edges, keys["max"] + cls._beyond] if "max" in keys else edges
+        return {"min": cuts[0], "max": cuts[-1] - cls._beyond, "bins": len(cuts) - 1, **keys, "edges": cuts}
+
+
+class _Integer(_Binned):
+    _beyond = 1
     type: Literal["integer"]
     min: int
     max: int
@@ -138,13 +157,8 @@ class _Integer(ColumnSection):
     cuts: Annotated[tuple[_Strictly[int], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
     missing: int | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_edges(cls, keys: Any) -> Any:
-        return _spread(keys, end=1)
 
-
-class _Number(ColumnSection):
+class _Number(_Binned):
     type: Literal["number"]
     min: float
     max: float
@@ -152,27 +166,6 @@ class _Number(ColumnSection):
     scale: Literal["log"] | None = None
     cuts: Annotated[tuple[_Strictly[float], ...], Field(strict=False)] | None = Field(default=None, alias="edges")
     missing: float | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_edges(cls, keys: Any) -> Any:
-        return _spread(keys, end=0)
-
-
-def _spread(keys: Any, *, end: int) -> Any:
-    """Keys of a column with ``edges``, and the others that follow from them; what contradicts is found later.
-
-    Args:
-        end: how far the end of the last bin lies above ``max``.
-    """
-    edges = keys.get("edges") if isinstance(keys, dict) else None
-    if not isinstance(edges, list) or not edges:
-        return keys
-    few = len(edges) < 2 and "max" not in keys
-    if few or not all(isinstance(one, int | float) for one in (*edges, keys.get("max", 0))):
-        return keys
-    cuts = [*edges, keys["max"] + end] if "max" in keys else edges
-    return {"min": cuts[0], "max": cuts[-1] - end, "bins": len(cuts) - 1, **keys, "edges": cuts}
 
 
 class _Datetime(ColumnSection):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from synthstream.ingest.codebooks import (
 from synthstream.ingest.lines import kind_of
 from synthstream.schema.coercion import require
 from synthstream.schema.dialects import holds
-from synthstream.schema.naming import coordinates_of, identifies, names_a_person
+from synthstream.schema.naming import coordinates_of, identifies, names_a_moment, names_a_person
 
 _POSTGRES = "postgres:"
 
@@ -45,8 +46,7 @@ every = "1w"
 horizon = {todo}               # how many ticks the budget covers, or "unbounded"
 
 [synthesizer]
-kind = "table"
-{points}
+{kind}
 [source]
 {source}
 [sink]
@@ -63,8 +63,13 @@ _UNKNOWN_CLOCK = f"""column = {PUBLIC_BOUND}                # which column holds
 _UNKNOWN_TYPE = f"type = {PUBLIC_BOUND}                  # category (with values), boolean, integer, number or datetime"
 
 # Stands below ``kind`` if it may as well be the other one.
-_POINTS = """# kind = "points"                   # all columns are numbers: points in a box, as fine as data allow. Each
+_POINTS = """kind = "table"
+# kind = "points"                   # all columns are numbers: points in a box, as fine as data allow. Each
                                     # column then has type "number", and missing = ... in place of bins
+"""
+
+# Stands there if all columns but the clock's are a latitude and a longitude.
+_ALL_POINTS = """kind = "points"                     # points in a box, as fine as data allow: all columns are numbers
 """
 
 
@@ -105,9 +110,10 @@ def draft(
         require([op], [column.name for column in known.columns])
     columns = [column for column in known.columns if column.name != op and not identifies(column.name)]
     left = [column.name for column in known.columns if column.name != op and identifies(column.name)]
-    clocks = [column.name for column in columns if column.type == "datetime"]
+    clocks = [column.name for column in columns if column.type == "datetime"] or _clock_of_points(columns)
     rest = [column for column in columns if column.name not in clocks[:1]]
     places = _places(rest, taken={column.name for column in known.columns})
+    points = len(rest) == 2 and bool(coordinates_of(column.name for column in rest if column.type in (None, "number")))
     where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
     source: dict[str, Any] = {"kind": kind, **({} if table is not None else {"path": where}), **known.source}
     if forms := {column.name: column.form for column in columns if column.form is not None}:
@@ -121,17 +127,29 @@ def draft(
         column=f"column = {_quoted(clocks[0])}\n" if clocks else _UNKNOWN_CLOCK,
         op="" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n",
         person=_quoted(next(filter(names_a_person, left), "person")),
-        points=_POINTS if rest and all(column.type in ("integer", "number") for column in rest) else "",
+        kind=_ALL_POINTS if points else _POINTS if _numbers_alone(rest) else 'kind = "table"\n',
         source="".join(f"{key} = {_toml(value)}\n" for key, value in source.items()) + _unsaid(source),
     )
     names = [f"# Left out, since its name says that it identifies somebody: {_quoted(name)}" for name in left]
     located = {column.name for pair in places.values() for column in pair}
-    single = [_column(column) for column in rest if column.name not in located]
+    single = [_column(column, points=points) for column in rest if column.name not in located]
     return (
         head
         + "".join([*single, *(_place(*place) for place in places.items())])
         + "".join(f"\n{line}\n" for line in names)
     )
+
+
+def _numbers_alone(columns: Sequence[Known]) -> bool:
+    return bool(columns) and all(column.type in ("integer", "number") for column in columns)
+
+
+def _clock_of_points(columns: Sequence[Known]) -> list[str]:
+    """The only column beside a latitude and a longitude, if no type is known but its name says that it holds times."""
+    located = {name for _, *pair in coordinates_of(column.name for column in columns) for name in pair}
+    rest = [column for column in columns if column.name not in located]
+    alone = len(columns) == 3 and len(rest) == 1 and rest[0].type is None and names_a_moment(rest[0].name)
+    return [rest[0].name] if alone else []
 
 
 def _unsaid(source: dict[str, Any]) -> str:
@@ -195,10 +213,12 @@ def _place(name: str, pair: Sequence[Known]) -> str:
     )
 
 
-def _column(column: Known) -> str:
+def _column(column: Known, *, points: bool = False) -> str:
     lines = ["", "[[columns]]", f"name = {_quoted(column.name)}"]
     words = {"label": column.label, "description": column.description}
     lines += [f"{key} = {_quoted(text)}" for key, text in words.items() if text is not None]
+    if points:
+        column = replace(column, type="number")
     if column.type is None:
         return "\n".join([*lines, _UNKNOWN_TYPE]) + "\n"
     lines.append(f'type = "{column.type}"')
@@ -209,7 +229,8 @@ def _column(column: Known) -> str:
             f"{key} = {PUBLIC_BOUND if bound is None else int(bound) if whole else bound}"
             for key, bound in bounds.items()
         ]
-        lines += [] if whole else ["bins = 20"]
+        lines += [f"missing = {PUBLIC_BOUND}      # where a cell without a number counts"] if points else []
+        lines += [] if whole or points else ["bins = 20"]
     elif column.type == "datetime":
         part = "hour" if column.form is not None and holds(column.form) == "time" else "weekday"
         lines.append(f'part = "{part}"                    # or min, max and bins')

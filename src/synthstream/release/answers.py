@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from synthstream.measured import Measured
 from synthstream.release.models import RowModel
-from synthstream.schema.binned import Binned, Datetime
+from synthstream.schema.binned import Binned
 from synthstream.schema.columns import Column
-from synthstream.schema.conditions import condition, thresholds
+from synthstream.schema.comparisons import check_values, thresholds
+from synthstream.schema.conditions import condition
 from synthstream.schema.schema import Schema
 from synthstream.workload import FloatArray, IntArray, Workload
 
@@ -98,9 +99,15 @@ def of_these(rows: RowModel, kept: NDArray[np.bool_] | None, workload: Workload)
     return workload.count(rows.codes.astype(np.int32)[kept], None if rows.weights is None else rows.weights[kept])
 
 
-def satisfied(rows: pl.DataFrame, where: str) -> NDArray[np.bool_]:
-    """Which rows satisfy a condition, shape ``(rows,)``; what is unknown does not."""
+def satisfied(rows: pl.DataFrame, where: str, schema: Schema | None = None) -> NDArray[np.bool_]:
+    """Which rows satisfy a condition, shape ``(rows,)``; what is unknown does not.
+
+    Args:
+        schema: refuses what its columns cannot hold; left out: nobody asks.
+    """
     found: NDArray[np.bool_] = rows.select(condition(where, rows.schema).fill_null(False)).to_series().to_numpy()
+    if schema is not None:
+        check_values(where, schema.texts, schema.ranges)
     return found
 
 
@@ -170,6 +177,7 @@ def _asked(schema: Schema, where: str | None) -> list[int] | None:
     if where is None:
         return []
     names = condition(where, _empty(schema).schema).meta.root_names()
+    check_values(where, schema.texts, schema.ranges)
     if not set(names) <= set(schema.names):
         return None
     return sorted({schema.names.index(name) for name in names})
@@ -202,8 +210,7 @@ def _inside(schema: Schema, asked: Sequence[int], where: str) -> NDArray[np.bool
 
 def _widest(column: Binned) -> float:
     """How many whole numbers the widest bin holds; of other numbers, and of times, many."""
-    whole = column.type == "integer" or (isinstance(column, Datetime) and column.part is not None)
-    return float(np.diff(column.edges).max()) if whole else np.inf
+    return float(np.diff(column.edges).max()) if column.whole else np.inf
 
 
 def _tried(column: Column, at: Sequence[float]) -> tuple[NDArray[np.int32], pl.Series]:

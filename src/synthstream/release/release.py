@@ -112,7 +112,7 @@ class Release(ABC):
             rng: public randomness; left out: derived from the chain head, so that the rows are always the same.
 
         Raises:
-            SchemaError: the condition cannot be read, or names a column that is not there.
+            SchemaError: the condition cannot be read, or compares a column with what it cannot hold, or is of none.
             SinkError: the release is read from a file that is not what was published, or that was dropped.
             TypeError, ValueError: ``n`` is no whole number, or is negative.
 
@@ -127,7 +127,7 @@ class Release(ABC):
             return self._made(n, rng)
         rows, weights = self.listed
         if where is not None:
-            inside = satisfied(rows, where)
+            inside = satisfied(rows, where, self.schema)
             rows, weights = rows.filter(inside), None if weights is None else weights[inside]
         if weights is not None:
             rows = rows[np.repeat(np.arange(rows.height), weights)]

@@ -272,7 +272,7 @@ def region_map(
     top: str,
     **caption: Unpack[Caption],
 ) -> Markup:
-    """Regions in colours.
+    """Regions in colours, on a logarithmic scale as in :func:`density_map`.
 
     Args:
         regions: of each its colour, 0 for grey or 1 to 7; its SVG path; what is said when the pointer rests on it.
@@ -292,7 +292,7 @@ def _stripes(grid: Sequence[Sequence[float]], bounds: Sequence[float]) -> list[s
     """An SVG path for each colour, whose lower bounds these are: neighbours of one colour are one rectangle."""
     paths = [""] * SHADES
     for i, row in enumerate(grid):
-        shades = [0 if v <= 0 else max(1, sum(v >= bound * (1 - 1e-12) for bound in bounds)) for v in row]
+        shades = [shade_of(v, bounds) for v in row]
         start = 0
         for shade, same in groupby(shades):
             length = len(list(same))
@@ -300,6 +300,11 @@ def _stripes(grid: Sequence[Sequence[float]], bounds: Sequence[float]) -> list[s
                 paths[shade - 1] += f"M{start} {len(grid) - 1 - i}h{length}v1h-{length}z"
             start += length
     return paths
+
+
+def shade_of(value: float, bounds: Sequence[float]) -> int:
+    """The colour of a count, by the lower bounds of all colours; 0 for none."""
+    return 0 if value <= 0 else max(1, sum(value >= bound * (1 - 1e-12) for bound in bounds))
 
 
 def aspect_of_degrees(*, width: float, height: float, latitude: float) -> float:

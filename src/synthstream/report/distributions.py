@@ -55,7 +55,6 @@ class Card:
     now: Markup
     history: tuple[Markup, ...]
     note: str
-    map: Markup | None = None
 
 
 def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -> Card | None:

@@ -22,7 +22,7 @@ from synthstream.publish.published import Releases, codes_of
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
-from synthstream.report.distributions import REACH, Card, ColumnCounts, card, latest, over_time, running
+from synthstream.report.distributions import REACH, ColumnCounts, card, latest, over_time, running
 from synthstream.report.limits import limits_of
 from synthstream.report.page import render
 from synthstream.report.places import grid_of_nodes, grid_of_tables, grids_of_places, map_of, point_cards
@@ -142,10 +142,12 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
     newest = history[-1][1]
     grids = {c for views in found.config.schema.places.values() for c in views}  # which have maps
     columns = progress([c for c in range(len(found.config.schema.columns)) if c not in grids], "drawing columns")
-    cards = [_on_the_map(found, i, card(found, i, history), newest) for i in columns]
+    cards = [card(found, i, history) for i in columns]
     listed = pairs(found, newest)
     grid, of_places = grid_of_tables(found, newest), grids_of_places(found, newest)
-    maps = [map_of(one, found.newest, what=what) for what, one in of_places]
+    maps = [] if grid is None else [map_of(grid, found.newest)]
+    maps += [map_of(one, found.newest, what=what) for what, one in of_places]
+    maps[1:1] = _of_regions(found, newest)  # the first is of all events
     totals = [_UNKNOWN] * len(history)
     if () in found.workload.marginals:
         here = found.workload.slice_of(())
@@ -159,22 +161,22 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         if len(listed) > 1 or len(found.config.schema.columns) == 2
         else None,
         "noise_known": any(pair.chance is not None for pair in listed),
-        "map": map_of(grid, found.newest) if grid is not None else maps.pop(0) if maps else None,
-        "maps": maps,
-        "degrees": grid is not None or bool(of_places),
+        "map": maps[0] if maps else None,
+        "maps": maps[1:],
+        "degrees": bool(maps),
         "error_bars": bool(np.isfinite(newest.stderr).any()),
     }
 
 
-def _on_the_map(found: History, position: int, drawn: Card | None, newest: Cells) -> Card | None:
-    """A card with the map of its column's regions, if there are any."""
-    column = found.config.schema.columns[position]
-    regions = None if drawn is None else regions_of(found.config, column)
-    if drawn is None or regions is None:
-        return drawn
-    now, _ = latest(found, (position,), newest)
-    what = f"{column.title} up to {found.newest.end:%Y-%m-%d}"
-    return replace(drawn, map=map_of_regions(regions, column, now, what=what))
+def _of_regions(found: History, newest: Cells) -> list[Markup]:
+    """Maps of columns whose values are regions, where a table of the column alone is published."""
+    drawn = []
+    for position, column in enumerate(found.config.schema.columns):
+        regions = regions_of(found.config, column) if (position,) in found.workload.marginals else None
+        if regions is not None:
+            now, _ = latest(found, (position,), newest)
+            drawn.append(map_of_regions(regions, column, now, what=f"{column.title} up to {found.newest.end:%Y-%m-%d}"))
+    return drawn
 
 
 def _impossible(found: History) -> int | None:

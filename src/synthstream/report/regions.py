@@ -15,9 +15,9 @@ from scipy.stats import norm
 from synthstream.config.config import StreamConfig
 from synthstream.errors import ConfigError
 from synthstream.report.association import seen
-from synthstream.report.charts import SHADES, Table, region_map
+from synthstream.report.charts import SHADES, Table, region_map, shade_of
 from synthstream.report.distributions import ColumnCounts, labels_of
-from synthstream.report.scales import number, short
+from synthstream.report.scales import classes, number, short
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
 from synthstream.workload import FloatArray
@@ -101,14 +101,15 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
         now: of the column, by code.
         what: title.
     """
-    labels, high = labels_of(column), max(float(now.count[list(regions.shapes)].max()), 1.0)
+    labels = labels_of(column)
     known = np.isfinite(now.stderr)
     clear = seen([float(norm.sf(m / s)) if k else 0.0 for m, s, k in zip(now.measured, now.stderr, known, strict=True)])
-    drawn = []
+    coloured = [float(now.count[code]) for code in regions.shapes if now.count[code] > 0 and clear[code]]
+    bounds, drawn = classes(coloured, SHADES) if coloured else [], []
     for code, shape in regions.shapes.items():
         count = float(now.count[code])
         error = f", measured {number(round(now.measured[code]))} ± {number(now.stderr[code])}" if known[code] else ""
-        shade = 0 if count <= 0 or not clear[code] else min(int(count / high * SHADES), SHADES - 1) + 1
+        shade = shade_of(count, bounds) if clear[code] else 0
         drawn.append(
             (shade, path_of(shape), f"{labels[code]}: {number(count)} rows{error}", labels[code], number(count))
         )
@@ -118,8 +119,8 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
         size=regions.size,
         title=what,
         description=f"{len(drawn)} regions of {column.title}.",
-        bounds=[short(float(f"{high * k / SHADES:.2g}")) for k in range(SHADES)],
-        top=short(high),
+        bounds=[short(float(f"{bound:.2g}")) for bound in bounds],
+        top=short(max(coloured)) if coloured else "",
         note=f"Not on the map: {', '.join(away)}." if away else "",
         table=Table(headings=[column.title, "Events"], rows=[list(row[3:]) for row in drawn]),
     )

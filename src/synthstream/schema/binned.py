@@ -44,6 +44,17 @@ class Binned(Column):
     def edges(self) -> tuple[float, ...]:
         """Increasing; bin i is [edges[i], edges[i + 1])."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether cells are whole numbers."""
+        return self.type == "integer" or getattr(self, "part", None) is not None
+
+    @property
+    @override
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """See :class:`Column`."""
+        return {self.name: (self.edges[0], self.edges[-1] - self.whole)}
+
     def _numbers(self, series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
         return numbers(series)
 

@@ -120,6 +120,16 @@ class Column(ABC):
         """Which cells are clamped: those below the first bin, and those above the last."""
         return np.zeros(len(series), dtype=np.bool_), np.zeros(len(series), dtype=np.bool_)
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts that published cells may hold; none if they hold other values."""
+        return ()
+
+    @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The lowest and highest number, or second since 1970, of cells; by the columns of published rows it makes."""
+        return {}
+
     def to_dict(self) -> dict[str, Any]:
         """All settings, for JSON."""
         settings = {_CALLED.get(f.name, f.name): getattr(self, f.name) for f in fields(self) if f.name != "words"}
@@ -171,6 +181,10 @@ class Category(Column):
     @property
     def own_cells(self) -> tuple[str, ...]:
         return tuple(key for key in (OTHER, MISSING) if getattr(self, key) is None)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*self.values, *(key for key in self.own_cells if key != MISSING))
 
     def encode(self, series: pl.Series) -> CodeArray:
         text, missing = texts(series)

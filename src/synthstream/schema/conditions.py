@@ -7,35 +7,17 @@ one, nor a table. What is left is handed to polars as an SQL expression.
 from __future__ import annotations
 
 import difflib
-import math
-import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from itertools import pairwise
-from typing import NamedTuple
 
 import polars as pl
 
 from synthstream.errors import SchemaError
+from synthstream.schema.tokens import TIMES, Token, first, quoted, tokenised, unquoted
 
 _WORDS = ("AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "ILIKE", "IS", "NULL", "TRUE", "FALSE")
 _FUNCTIONS = ("LOWER", "UPPER", "ABS")
-_TIMES = ("DATE", "TIMESTAMP")
-_LONGEST = 10_000  # characters
-_MOST = 500  # words and signs: long chains take polars minutes
-_SHOWN = 6  # columns or values that a message names
-_SERVED = ", ".join((*_WORDS, *_TIMES, *_FUNCTIONS))
+_SERVED = ", ".join((*_WORDS, *TIMES, *_FUNCTIONS))
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<text>'(?:[^']|'')*')
-    | (?P<name>"(?:[^"]|"")*")
-    | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![^\W\d]))
-    | (?P<word>[^\W\d]\w*)
-    | (?P<sign><=|>=|==|!=|<>|[=<>+\-*/%(),])
-    )""",
-    re.VERBOSE,
-)
 # After these, what stands in double quotes and is no column is a text: zone == "A", as in other languages.
 _BEFORE_A_TEXT = ("=", "!=", "<>", "<", ">", "<=", ">=", "LIKE", "ILIKE", "IN (", ",", "BETWEEN", "DATE", "TIMESTAMP")
 
@@ -57,11 +39,6 @@ _MISTAKES = {
 _SAME = {"==": "="}
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-
-
 def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
     """The polars expression of a condition.
 
@@ -80,111 +57,26 @@ def condition(text: str, schema: Mapping[str, pl.DataType]) -> pl.Expr:
         >>> rows.filter(condition('age >= 60 AND zone == "A"', rows.schema)).rows()
         [('A', 70)]
     """
-    sql = " ".join(_sql(_tokens(text), tuple(schema), text))
+    sql = " ".join(_sql(tokenised(text), tuple(schema), text))
     try:
         expression = pl.sql_expr(sql)
         none = pl.DataFrame(schema=dict(schema))
         kind = none.lazy().select(expression).collect_schema().dtypes()
         none.filter(expression)
     except pl.exceptions.PolarsError as error:
-        said = f"{_plain(str(error))}.{_in_single_quotes(text, tuple(schema))}"
+        said = f"{_plain(str(error))}.{in_single_quotes(text, tuple(schema))}"
         raise SchemaError(f"where: {text!r}: {said} Columns are: {_described(schema, text)}") from None
     if kind != [pl.Boolean] or not expression.meta.root_names():
-        how = _in_single_quotes(text, tuple(schema)) or " Compare a column with something, as in age >= 60."
+        how = in_single_quotes(text, tuple(schema)) or " Compare a column with something, as in age >= 60."
         raise SchemaError(f"where: {text!r} is no condition on a row.{how} Columns are: {_described(schema, text)}")
     return expression
 
 
-def doubts(text: str, values: Mapping[str, Sequence[str]]) -> str:
-    """Why a condition that could be read may satisfy no row; empty if nothing is seen.
-
-    Args:
-        values: of each column its public list of values; empty for one that has none.
-
-    Example:
-        >>> doubts("zone = 'North'", {"zone": ["A", "B"], "age": []})
-        " 'North' is none of the values of zone, which are A, B."
-    """
-    tokens, found = _tokens(text), [_in_single_quotes(text, tuple(values))]
-    for left, sign, right in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        listed = values.get(_unquoted(left), ()) if left.kind in ("word", "name") else ()
-        value = _unquoted(right)
-        if (
-            listed
-            and sign.text in ("=", "==")
-            and right.kind in ("text", "name")
-            and value not in listed
-            and not (right.kind == "name" and value in values)
-        ):
-            of = f"the values of {_unquoted(left)}, which are {_first(listed)}"
-            found.append(f" {value!r} is none of {of}.{like(value, listed)}")
-    return "".join(found)
-
-
-def thresholds(text: str, wide: Sequence[str]) -> list[float] | None:
-    """Numbers between which a condition says the same of all values of some columns; ``None`` if nobody can tell.
-
-    Each of these columns must stand beside numbers or times alone: below or above one, BETWEEN two, IS NULL. What is
-    equal to a single number, nobody can tell of a cell.
-
-    Args:
-        wide: columns whose cells hold many values.
-
-    Example:
-        >>> thresholds("age >= 60 AND NOT fare BETWEEN 5 AND 9.5", ["age", "fare"])
-        [60.0, 5.0, 9.5]
-        >>> thresholds("age > fare", ["age", "fare"]) is None
-        True
-    """
-    tokens, found = _tokens(text), list[float]()
-    parts = [_Token("wide", "") if _names(token, wide) else token for token in tokens]
-    for place, (kind, token) in enumerate(parts):
-        before, after = parts[:place], parts[place + 1 :]
-        if kind == "wide" and not (_asked_for(after) or _compared(after) or _compared(before[::-1])):
-            return None
-        if kind == "number":
-            found.append(float(token) * (-1 if before and before[-1].text == "-" else 1))
-        elif kind in ("text", "name") and before and before[-1].text.upper() in _TIMES:
-            found.append(_seconds_of(_unquoted(parts[place])))
-    computed = any(part.text in ("+", "*", "/", "%") or part.text.upper() == "ABS" for part in tokens)
-    computed |= any(two.text == "-" and one.kind != "sign" for one, two in pairwise(parts))
-    return None if computed and wide else found
-
-
-def _names(token: _Token, columns: Sequence[str]) -> bool:
-    return token.kind in ("word", "name") and _unquoted(token) in columns
-
-
-def _asked_for(after: Sequence[_Token]) -> bool:
-    return next((one.text.upper() for one in after if one.text.upper() != "NOT"), "") in ("IS", "BETWEEN")
-
-
-def _compared(beside: Sequence[_Token]) -> bool:
-    """Whether what stands on one side of a column, from it outwards, compares it with a number or a time."""
-    if not beside or beside[0].text not in ("<", ">", "<=", ">="):
-        return False
-    other = next((one for one in beside[1:] if one.text not in ("-", "(")), _Token("", ""))
-    return other.kind in ("number", "text") or other.text.upper() in _TIMES
-
-
-def _seconds_of(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return math.nan
-
-
-def _unquoted(token: _Token) -> str:
-    if token.kind not in ("text", "name"):
-        return token.text
-    return token.text[1:-1].replace(token.text[0] * 2, token.text[0])
-
-
-def _in_single_quotes(text: str, columns: Sequence[str]) -> str:
+def in_single_quotes(text: str, columns: Sequence[str]) -> str:
     """Advice, if a text stands where a column should, and is called nearly as one."""
     folded, before = {column.casefold(): column for column in columns}, list[str]()
-    for token in _tokens(text):
-        near = difflib.get_close_matches(_unquoted(token).casefold(), folded, n=1, cutoff=0.8)
+    for token in tokenised(text):
+        near = difflib.get_close_matches(unquoted(token).casefold(), folded, n=1, cutoff=0.8)
         if token.kind == "text" and near and not _awaits_a_text(before):
             return f" What stands in single quotes is a text: {token.text}. {_as_column(folded[near[0]])}"
         before.append(_SAME.get(token.text, token.text.upper()))
@@ -194,7 +86,7 @@ def _in_single_quotes(text: str, columns: Sequence[str]) -> str:
 def _as_column(name: str) -> str:
     if name.isidentifier():
         return f"The column is {name}, without quotes."
-    return f"A column's name that is more than one word takes double quotes: {_quoted(name)}."
+    return f"A column's name that is more than one word takes double quotes: {quoted(name)}."
 
 
 def _plain(said: str) -> str:
@@ -205,35 +97,14 @@ def _plain(said: str) -> str:
     return said.splitlines()[0]
 
 
-def _tokens(text: str) -> list[_Token]:
-    found, place = [], 0
-    text = text.rstrip()
-    if len(text) > _LONGEST:
-        raise SchemaError(f"where: is longer than {_LONGEST:,} characters")
-    while place < len(text):
-        match = _TOKEN.match(text, place)
-        if match is None or match.lastgroup is None:
-            raise SchemaError(
-                f"where: {text!r} cannot be read from {text[place:].strip()[:20]!r} on. Write it like age >= 60 AND "
-                "zone = 'A', texts in single quotes."
-            )
-        found.append(_Token(match.lastgroup, match[match.lastgroup]))
-        place = match.end()
-    if len(found) > _MOST:
-        raise SchemaError(f"where: has more than {_MOST} words and signs")
-    if not found:
-        raise SchemaError("where: is empty; write it like age >= 60 AND zone = 'A'")
-    return found
-
-
-def _sql(tokens: Sequence[_Token], columns: Sequence[str], text: str) -> list[str]:
+def _sql(tokens: Sequence[Token], columns: Sequence[str], text: str) -> list[str]:
     """The tokens again, each column in double quotes and each text in single ones."""
     out: list[str] = []
     for place, (kind, token) in enumerate(tokens):
-        following = tokens[place + 1] if place + 1 < len(tokens) else _Token("", "")
+        following = tokens[place + 1] if place + 1 < len(tokens) else Token("", "")
         if kind == "name":
             name = token[1:-1].replace('""', '"')
-            out.append(_quoted(name) if name in columns else _as_text(name, out, columns))
+            out.append(quoted(name) if name in columns else _as_text(name, out, columns))
         elif kind == "word":
             out.append(_word(token, following, columns, text))
             out = _truth_mended(out)
@@ -286,14 +157,14 @@ def _awaits_a_text(before: Sequence[str]) -> bool:
     return last in _BEFORE_A_TEXT or (last == "AND" and "BETWEEN" in before)
 
 
-def _word(word: str, following: _Token, columns: Sequence[str], text: str) -> str:
+def _word(word: str, following: Token, columns: Sequence[str], text: str) -> str:
     upper = word.upper()
-    if upper in _TIMES and following.kind in ("text", "name"):
+    if upper in TIMES and following.kind in ("text", "name"):
         return upper
     if upper in _FUNCTIONS and following.text == "(":
         return upper
     if word in columns and upper not in _WORDS:
-        return _quoted(word)
+        return quoted(word)
     if upper in _WORDS:
         return upper
     if following.text == "(":
@@ -326,22 +197,12 @@ def _near(name: str, columns: Sequence[str]) -> str | None:
 def _unknown(name: str, columns: Sequence[str], *, quote: bool = False) -> str:
     near = _near(name, columns)
     how = f" {_as_column(near)}" if quote and near is not None and not near.isidentifier() else ""
-    return f"{name!r} is not a column.{like(name, columns)}{how} Columns are: {_first(columns)}."
-
-
-def _first(names: Sequence[str]) -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return f"{name!r} is not a column.{like(name, columns)}{how} Columns are: {first(columns)}."
 
 
 def _described(schema: Mapping[str, pl.DataType], text: str) -> str:
     """Columns and what they hold, in plain words: first those that a condition names."""
-    return _first([f"{name} ({_kind(schema[name])})" for name in sorted(schema, key=lambda name: name not in text)])
+    return first([f"{name} ({_kind(schema[name])})" for name in sorted(schema, key=lambda name: name not in text)])
 
 
 def _kind(kind: pl.DataType) -> str:

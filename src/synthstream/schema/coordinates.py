@@ -54,6 +54,11 @@ class Coordinate(Column):
         return ()
 
     @property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """See :class:`Column`."""
+        return {self.name: (self.min, self.max)}
+
+    @property
     def size(self) -> int:
         """Number of codes."""
         return int(2**self.bits)

@@ -154,8 +154,8 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     moved |= isinstance(old, Districts) and isinstance(new, Districts) and old.text != new.text
     if type(old) is not type(new) or not isinstance(old, Category | Boolean) or moved:
         raise ConfigError(
-            f"columns.{new.name}: this is another kind of column than before, and old values have no place in it. Give "
-            "it another name: it is then a new column, and the old one ends"
+            f"columns.{_as_written(new)}: this is another kind of column than before, and old values have no place in "
+            "it. Give it another name: it is then a new column, and the old one ends"
         )
     unknown = [label for label in said if label not in old.labels]
     if unknown:
@@ -164,6 +164,13 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     for code, label in enumerate(old.labels):
         found[code, _new_code(old, new, code, said.get(label))] = 1.0
     return found
+
+
+def _as_written(column: Column) -> str:
+    """What settings call it: columns of a place are made from one section."""
+    if isinstance(column, Districts):
+        return f"{column.finest.place}.regions"
+    return column.place if isinstance(column, View) else column.name
 
 
 def _new_code(old: Column, new: Column, code: int, said: str | None) -> int:

@@ -24,6 +24,9 @@ _TOGETHER = re.compile(
 # Words at the end of a name that say what sort of person it is, not who.
 _SORTS = frozenset({"type", "class", "casual", "kind", "category", "status", "group", "level"})
 
+# Words of moments.
+_MOMENT = frozenset({"time", "date", "datetime", "timestamp", "day", "when"})
+
 # Words of coordinates in degrees.
 LATITUDE = frozenset({"lat", "latitude"})
 LONGITUDE = frozenset({"lon", "lng", "long", "longitude"})
@@ -56,6 +59,16 @@ def identifies(column: str) -> bool:
         return False
     together = " ".join(words)
     return names_a_person(column) or not _TOLD.isdisjoint(words) or _TOGETHER.search(together) is not None
+
+
+def names_a_moment(column: str) -> bool:
+    """Whether a column's name says that it holds times.
+
+    Example:
+        >>> [names_a_moment(name) for name in ("pickup_time", "eventDate", "lifetime")]
+        [True, True, False]
+    """
+    return not _MOMENT.isdisjoint(_words(column))
 
 
 def coordinates_of(names: Iterable[str]) -> list[tuple[str, str, str]]:

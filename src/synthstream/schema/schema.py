@@ -89,6 +89,16 @@ class Schema:
         """One label per code of each column."""
         return tuple(column.labels for column in self.columns)
 
+    @cached_property
+    def texts(self) -> dict[str, tuple[str, ...]]:
+        """Of each column of texts, all that published cells may hold."""
+        return {column.name: column.texts for column in self.columns if column.texts}
+
+    @cached_property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Of columns of published rows that hold numbers or times: see :attr:`Column.ranges`."""
+        return {name: ends for column in self.columns for name, ends in column.ranges.items()}
+
     def encode(self, frame: Frame) -> CodeArray:
         """Codes of private rows, int32, shape ``(rows, columns)``. Total: no row can raise.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.config.objects import place_of
 from synthstream.errors import ConfigError, EngineError, FileDamaged, FilesLeftOut, SourceError
 from synthstream.ingest.counting import CountsByTick, PrivateRows, columns_of, files_of
+from synthstream.ingest.files import FileSource
 from synthstream.ingest.intake import Elsewhere
 from synthstream.schema.coercion import require
 from synthstream.spark.sessions import refuse, refuse_persons, session
@@ -54,18 +56,14 @@ def total_of(counting: Counting, parts: DataFrame, *, tasks: int | None = None) 
         FilesLeftOut: some files cannot be counted; ask again for the others.
         EngineError: Spark fails.
     """
-    from pyspark.errors import PySparkException
-
     width = tasks or parts.sparkSession.sparkContext.defaultParallelism
     while True:
         width = -(-width // _FAN_IN)
         parts = parts.repartition(width).mapInArrow(merge, RESULT)
         if width <= _FAN_IN:
             break
-    try:
+    with _without_rows():
         found = parts.collect()
-    except PySparkException:  # its text may quote a row, and a traceback would show it
-        raise EngineError(_FAILED) from None
     left = dict[str, str]()
     total = merged(found, left)
     if left:
@@ -96,14 +94,10 @@ def of_persons(frame: DataFrame, config: StreamConfig) -> PrivateRows:
 
     Memory: all rows of the frame, 4 bytes a cell, and the keys of their persons.
     """
-    from pyspark.errors import PySparkException
-
     columns = len(config.schema.columns)
     parts = selected(frame, config).mapInArrow(partial(encode_rows, Job.of(config)), encoded(columns))
-    try:
+    with _without_rows():
         table = parts.toArrow()
-    except PySparkException:  # its text may quote a row
-        raise EngineError(_FAILED) from None
     return rows_of(table, signed=config.op is not None)
 
 
@@ -142,37 +136,52 @@ def ingest(stream: Stream, spark: SparkSession | None = None, *, new_files: bool
             "source: Spark counts files here, of kind parquet or csv. Leave --engine out; or feed the stream from "
             "Spark's own sources, by synthstream.spark.attach"
         )
-    job = Job.of(config)
+    elsewhere = Elsewhere(partial(_counted, config, source, spark), partial(_fingerprints, config, spark))
+    return stream.ingest(elsewhere=elsewhere, new_files=new_files)
 
-    def counted(paths: Sequence[Path]) -> CountsByTick:
-        tasks, left = [], dict[Path, str]()
-        for path in paths:
-            try:
-                tasks += [(str(path), part) for part in range(source.parts(path))]
-            except FileDamaged as error:
-                left[path] = str(error)
-        if left:
-            raise FilesLeftOut(left)
-        return total_of(Counting(config), spread(tasks).mapInArrow(partial(count_files, job), RESULT))
 
-    def spread(tasks: Sequence[tuple[str, int]]) -> DataFrame:
-        running = spark or session(f"synthstream {config.name}")
-        most = 4 * running.sparkContext.defaultParallelism
-        return running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
-
-    def fingerprints(paths: Sequence[Path]) -> Iterator[str]:
-        from pyspark.errors import PySparkException
-
-        if not paths:
-            return
-        frame = spread([(str(path), 0) for path in paths]).mapInArrow(partial(fingerprint_files, job), FINGERPRINTS)
+def _counted(
+    config: StreamConfig, source: FileSource, spark: SparkSession | None, paths: Sequence[Path]
+) -> CountsByTick:
+    """Counts of files. Raises ``FilesLeftOut`` if some cannot be counted."""
+    tasks, left = [], dict[Path, str]()
+    for path in paths:
         try:
-            found = {row["path"]: row for row in frame.toArrow().to_pylist()}
-        except PySparkException:
-            raise EngineError(_FAILED) from None
-        for path in paths:
-            if (why := found[str(path)]["error"]) is not None:
-                raise SourceError(why)
-            yield found[str(path)]["fingerprint"]
+            tasks += [(str(path), part) for part in range(source.parts(path))]
+        except FileDamaged as error:
+            left[path] = str(error)
+    if left:
+        raise FilesLeftOut(left)
+    parts = _spread(tasks, config, spark).mapInArrow(partial(count_files, Job.of(config)), RESULT)
+    return total_of(Counting(config), parts)
 
-    return stream.ingest(elsewhere=Elsewhere(counted, fingerprints), new_files=new_files)
+
+def _fingerprints(config: StreamConfig, spark: SparkSession | None, paths: Sequence[Path]) -> Iterator[str]:
+    if not paths:
+        return
+    tasks = _spread([(str(path), 0) for path in paths], config, spark)
+    with _without_rows():
+        told = tasks.mapInArrow(partial(fingerprint_files, Job.of(config)), FINGERPRINTS).toArrow()
+    found = {row["path"]: row for row in told.to_pylist()}
+    for path in paths:
+        if (why := found[str(path)]["error"]) is not None:
+            raise SourceError(why)
+        yield found[str(path)]["fingerprint"]
+
+
+def _spread(tasks: Sequence[tuple[str, int]], config: StreamConfig, spark: SparkSession | None) -> DataFrame:
+    """Tasks, each to a part of its own while there are few."""
+    running = spark or session(f"synthstream {config.name}")
+    most = 4 * running.sparkContext.defaultParallelism
+    return running.createDataFrame(tasks, TASK).repartition(max(1, min(len(tasks), most)))
+
+
+@contextmanager
+def _without_rows() -> Iterator[None]:
+    """Spark's errors in our words: its text may quote a row, and a traceback would show it."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException:
+        raise EngineError(_FAILED) from None

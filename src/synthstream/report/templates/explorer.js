@@ -198,12 +198,13 @@ const synthstream = (() => {
     table(section, differences(windows, drawn, r => ({ value: r.value })));
     const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
+    const scale = shades([1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true);
     if (grid) return beside(section, note, windows, (w, room) =>
-      onGrid(room, drawn[windows.indexOf(w)], grid, shades([1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true), tooltip), name);
+      onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip), name);
     drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
     await beside(section, note, windows, (w, room) => ({ width: Math.min(room - 12, 520), height: Math.min(room - 12, 420), projection: { type: "identity" },
       data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
-      encoding: { color: shades([1, 2, 3, 4, 5, 6].map(k => high * k / 7), "bar", true), tooltip } }), name);
+      encoding: { color: scale, tooltip } }), name);
   }
   const shades = (domain, field, legend) => ({ condition: { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, field, type: "quantitative", title: "events",
     scale: { type: "threshold", domain, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) }, legend: legend ? { format: ",.0f" } : null });
