@@ -1,25 +1,28 @@
-"""Places in releases: tables of grids, rows that lie in their cells, and how many events lie in a box."""
+"""Places in releases: tables of grids, rows that lie in their cells, how many events lie in a box, or in a polygon."""
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import shapely
 from benchmarks.places import released as in_memory
 
 from synthstream import Releases, Stream, StreamConfig
-from synthstream.errors import SchemaError
+from synthstream.errors import ConfigError, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.release.release import TableRelease
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.command import synthstream
 from tests.support.configs import SINK, source, stream_toml
 from tests.support.gates import ExactGate
+from tests.support.polygons import feature, geojson, rectangle
 
 _FLAG = '[[columns]]\nname = "new"\ntype = "boolean"\nmissing = false\n'
 _KIND = '[[columns]]\nname = "kind"\ntype = "category"\nvalues = ["a", "b"]\n'
@@ -61,12 +64,12 @@ def _seeded(seed: int, tick: int) -> Gate:
     return SeededGate(f"{seed}/{tick}")
 
 
-def made(folder: Path, gates: Any = exact) -> StreamConfig:
-    text = stream_toml(_KIND, _FLAG, _PLACE, source("rows.parquet"), SINK, until="2026-01-09")
+def made(folder: Path, gates: Any = exact, *, place: str = _PLACE) -> StreamConfig:
+    text = stream_toml(_KIND, _FLAG, place, source("rows.parquet"), SINK, until="2026-01-09")
     folder.mkdir(exist_ok=True)
     (folder / "stream.toml").write_text(text)
     config = StreamConfig.from_toml(text, base=folder)
-    events().write_parquet(folder / "rows.parquet")
+    events().with_columns(lat="y", lon="x").write_parquet(folder / "rows.parquet")
     with Stream(config, gates=gates) as stream:
         list(stream.run())
     return config
@@ -219,6 +222,7 @@ def test_errors_of_boxes_hold(tmp_path: Path) -> None:
     assert np.std(off) > 0.4  # errors that are far too large would hold, too
 
 
+@cache
 def young(seed: int) -> tuple[TableRelease, pl.DataFrame]:
     """The sixth release of many to come, of 8,000 events in three clusters near a corner of cells, and the events."""
     rng, number, ticks = np.random.default_rng(seed), 8000, 6
@@ -268,3 +272,152 @@ def test_errors_of_boxes_hold_where_events_crowd_and_the_stream_is_young() -> No
     assert np.mean(np.abs(off) <= 2) >= 0.88, off
     assert np.std(off) > 0.4
     assert np.mean(same) < 0.1
+
+
+# -- polygons ------------------------------------------------------------------------------------------------
+
+# A wedge across cells, two rectangles of which one is the cell "1" of four, and one that leaves the box.
+_WEDGE = [(1.0, 3.5), (5.5, 4.5), (2.0, 7.0), (1.0, 3.5)]
+_FEATURES = (
+    feature(_WEDGE, name="wedge", ward=1),
+    feature(rectangle(4, 0, 8, 4), name="cell", ward=2),
+    feature(rectangle(6, 6, 10, 7), name="far", ward=2, rank=1),
+)
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamConfig, TableRelease]:
+    """The same events on latitudes and longitudes, and a file of polygons beside them."""
+    folder = tmp_path_factory.mktemp("mapped")
+    config = made(folder, place=_PLACE.replace('["x", "y"]', '["lat", "lon"]'))
+    geojson(folder, *_FEATURES)
+    found = Releases(config).last
+    assert isinstance(found, TableRelease)
+    return config, found
+
+
+def of_shape(shape: Any, where: pl.Expr = EVERY) -> int:
+    rows = events().filter(where, pl.col("x").is_between(0, 8))
+    return int(shapely.intersects_xy(shape, rows["x"].to_numpy(), rows["y"].to_numpy()).sum())
+
+
+@pytest.mark.parametrize("ends", [(0.0, 4.0, 4.0, 8.0), (0.3, 1.0, 3.7, 7.7), (-5.0, 2.2, 2.4, 99.0)])
+@pytest.mark.parametrize("where", [None, "kind = 'a'"])
+def test_a_polygon_that_is_a_box_is_answered_as_one(
+    mapped: tuple[StreamConfig, TableRelease], ends: tuple[float, ...], where: str | None
+) -> None:
+    (_, release), (west, south, east, north) = mapped, ends
+    box = release.mass({"lat": south, "lon": west}, {"lat": north, "lon": east}, where=where)
+    turned = shapely.geometry.mapping(shapely.box(west, south, east, min(north, 89)))
+    assert release.mass(json.dumps(turned), where=where) == pytest.approx(box)
+
+
+def test_polygons_are_answered_with_holes_windows_and_conditions(mapped: tuple[StreamConfig, TableRelease]) -> None:
+    config, release = mapped
+    path = config.base / "city.geojson"
+    wedge, cell = shapely.Polygon(_WEDGE), release.polygon(path, feature="cell")
+    told = release.mass(release.polygon(path, feature="name=wedge"), where="kind = 'a'")
+    assert abs(told["measured"] - of_shape(wedge, pl.col("kind") == "a")) < 2 * told["stderr"]
+    assert told["count"] == pytest.approx(of_shape(wedge, pl.col("kind") == "a"), rel=0.2)
+    holed = shapely.Polygon(rectangle(0, 0, 8, 8), [rectangle(2, 4, 4, 6)])
+    rest = release.mass(json.dumps(shapely.geometry.mapping(holed)))
+    assert rest["measured"] == pytest.approx(of_shape(holed), abs=8)
+    assert release.mass(cell)["measured"] == pytest.approx(of_shape(shapely.box(4, 0, 8, 4)), abs=3)
+    both = release.mass(release.polygon(path, feature="ward=2"))["measured"]
+    far = release.mass(release.polygon(path, feature="far"))["measured"]
+    assert both == pytest.approx(release.mass(cell)["measured"] + far, abs=20)
+    start = datetime(2026, 1, 2)
+    window = Releases(config).between(start, start + timedelta(days=4))
+    assert isinstance(window, TableRelease)
+    found = window.mass(cell)
+    first, last = (datetime(2026, 1, 1) + timedelta(days=day) for day in (found["since"], found["measured_at"] + 1))
+    counted = pl.col("when").is_between(first, last, closed="left")
+    assert found["measured"] == pytest.approx(of_shape(shapely.box(4, 0, 8, 4), counted), abs=20)
+
+
+@pytest.mark.parametrize(
+    ("polygon", "said"),
+    [
+        (rectangle(20, 20, 30, 30), "'lon' has 0 to 8, and 'lat' 0 to 8. Widen the box, or name another file"),
+        (rectangle(3, 100, 5, 120), "feature 1 has the latitude first, and GeoJSON the longitude: exchange them"),
+        ([(0, 0), (4, 4), (4, 0), (0, 4), (0, 0)], "not valid: Self-intersection"),
+        (rectangle(300, 300, 400, 400), "no Polygon or MultiPolygon of degrees"),
+    ],
+)
+def test_polygons_that_cannot_be_are_told(
+    mapped: tuple[StreamConfig, TableRelease], tmp_path: Path, polygon: Any, said: str
+) -> None:
+    with pytest.raises(ConfigError) as error:
+        mapped[1].mass(geojson(tmp_path, feature(polygon)))
+    assert said in str(error.value)
+
+
+def test_coordinates_that_have_changed_places_are_told() -> None:
+    """Both fit degrees: neither the file nor the stream is known to be right."""
+    with pytest.raises(ConfigError, match=r"They would meet if longitude and latitude changed places: in the file"):
+        young(0)[0].mass(json.dumps(shapely.geometry.mapping(shapely.box(47.3, 8.4, 47.4, 8.5))))
+
+
+@pytest.mark.parametrize(
+    ("feature_", "said"),
+    [
+        ("Wedge", "has no feature 'Wedge'. Did you mean 'wedge'? Its properties are ['name', 'rank', 'ward']"),
+        ("1", "'1' is several features by different properties. Say 'ward=1' or 'rank=1'"),
+        ("ward=7", "has no feature 'ward=7'."),
+    ],
+)
+def test_features_that_there_are_not_are_told(
+    mapped: tuple[StreamConfig, TableRelease], feature_: str, said: str
+) -> None:
+    config, release = mapped
+    with pytest.raises(ConfigError) as error:
+        release.polygon(config.base / "city.geojson", feature=feature_)
+    assert said in str(error.value)
+
+
+def test_places_without_degrees_have_boxes_alone(release: TableRelease) -> None:
+    with pytest.raises(ConfigError, match=r"found 'x', 'y'\. Ask for a box"):
+        release.mass(json.dumps(shapely.geometry.mapping(shapely.box(0, 0, 1, 1))))
+    with pytest.raises(SchemaError, match=r"'spt' is not a place\. Did you mean 'spot'"):
+        release.mass({}, place="spt")
+
+
+def test_the_command_answers_about_polygons(mapped: tuple[StreamConfig, TableRelease]) -> None:
+    (config, release), path = mapped, "city.geojson"
+    table = ("table", str(config.base / "stream.toml"))
+    done = synthstream(*table, "--polygon", path, "--feature", "far", "--where", "kind = 'a'", "--csv", cwd=config.base)
+    assert done.returncode == 0, done.stderr
+    assert "50 % of the polygons' area lies outside" in done.stderr
+    found = pl.read_csv(done.stdout.encode()).row(0, named=True)
+    told = release.mass(release.polygon(config.base / path, feature="far"), where="kind = 'a'")
+    assert {key: found[key] for key in told} == pytest.approx(told)
+    for more, said in (
+        (("--polygon", path, "--box", "lat 0 4"), "--polygon: counts all events in it; leave out --box and columns"),
+        (("--feature", "far"), "name the polygons, too: --polygon districts.geojson"),
+        (("--polygon", "none.geojson"), "No such file"),
+    ):
+        refused = synthstream(*table, *more, cwd=config.base)
+        assert refused.returncode == 2
+        assert said in refused.stderr
+
+
+def star(rng: np.random.Generator, radius: float) -> Any:
+    """A polygon of many corners, concave, around a place where events crowd."""
+    turn = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(6, 40)))
+    far = radius * rng.uniform(0.4, 1, turn.size)[:, None] * np.stack([1.5 * np.cos(turn), np.sin(turn)], axis=1)
+    return shapely.make_valid(shapely.Polygon(far + rng.uniform((8.48, 47.35), (8.56, 47.41))))
+
+
+@pytest.mark.parametrize("radius", [0.01, 0.03, 0.08])
+def test_errors_of_polygons_hold(radius: float) -> None:
+    """Of several sizes, over several draws of the noise: the releases are those of the boxes above, and kept."""
+    off = []
+    for seed in range(5):
+        (release, rows), rng = young(seed), np.random.default_rng(seed)
+        for _ in range(40):
+            shape = star(rng, radius)
+            told = release.mass(json.dumps(shapely.geometry.mapping(shape)))
+            true = shapely.intersects_xy(shape, rows["lon"].to_numpy(), rows["lat"].to_numpy()).sum()
+            off.append((told["measured"] - true) / told["stderr"])
+    assert np.mean(np.abs(off) <= 2) >= 0.88, off
+    assert np.std(off) > 0.4

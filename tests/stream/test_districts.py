@@ -178,6 +178,16 @@ def test_what_everybody_knows_is_said_before_a_stream_begins(folder: Path) -> No
     assert "lie in no region" in " ".join(told.output.split())
     geojson(folder, feature(rectangle(0, 0, 0.1, 0.1), name="Spot"), name="districts.geojson")
     assert "at_region: 1 region; 100 % of the box lies in none" in words_of(configured(folder).schema)
+    assert "reach out" not in words
+    geojson(folder, feature(rectangle(-1, 0, 3, 8), name="Sea"), *FEATURES, name="districts.geojson")
+    assert "1 of them reach out of bounds ('Sea' by 25 %)" in words_of(configured(folder).schema)
+
+
+def test_ends_of_a_box_that_have_changed_places_are_told(folder: Path) -> None:
+    geojson(folder, feature(rectangle(-120, 33, -118, 35), name="County"), name="districts.geojson")
+    text = TOML.replace("bounds = [[0, 8], [0, 8]]", "bounds = [[-122, -114], [32, 37]]")
+    with pytest.raises(ConfigError, match="No latitude is beyond 90: the ends of the box have changed places"):
+        StreamConfig.from_toml(text, base=folder)
 
 
 def test_maps_draw_districts_and_readers_need_no_file(folder: Path) -> None:
@@ -219,6 +229,7 @@ BOW = [(1, 1), (3, 3), (3, 1), (1, 3), (1, 1)]
         ((feature(BOW, name="Bow"),), "'Bow': holds a polygon that is not valid: Self-intersection"),
         ((*FEATURES[:2], feature(WEST, title="x")), "feature 3 has no property 'name'. Set region_key to the property"),
         ((feature(rectangle(20, 20, 21, 21), name="Far"),), "'Far' lies outside of bounds, so no event could be there"),
+        ((feature(rectangle(0, 91, 8, 99), name="Up"),), "feature 1 has the latitude first, and GeoJSON the longitude"),
         ((feature(WEST, name="other"),), "feature 1 is named 'other', which has another meaning. Rename it"),
         ((*FEATURES[:2], feature(WEST, name=None)), "feature 3 has an empty 'name'. Give it one, or take it out"),
         ((feature(WEST, title="x"), feature(EAST, title="y", code=1)), "there are 'title'$"),

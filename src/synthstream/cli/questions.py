@@ -15,7 +15,9 @@ from synthstream.cli.runtime import fail
 if TYPE_CHECKING:
     import polars as pl
 
+    from synthstream.release.areas import Bounds, Inside
     from synthstream.release.release import Release
+    from synthstream.schema.region import Domain
 
 _Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="A .csv, .parquet or .jsonl file; left out: a table to read.")
@@ -23,6 +25,18 @@ _Output = Annotated[
 _Box = Annotated[
     list[str] | None,
     typer.Option(metavar="'NAME FROM TO'", help="All events in a box: 'lat 33 34', once for each coordinate."),
+]
+_Polygon = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.geojson", help="All events in public polygons: of this GeoJSON file, in WGS 84."),
+]
+_Feature = Annotated[
+    str | None,
+    typer.Option(metavar="NAME|KEY=NAME", help="Of that file, the features that a property names so; left out: all."),
+]
+_OfPlace = Annotated[
+    str | None,
+    typer.Option("--place", metavar="NAME", help="Which place the polygons are of, if there are several."),
 ]
 _LINES = 30  # of a comparison, in a terminal
 _Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
@@ -38,6 +52,9 @@ def table_command(
         bool, typer.Option("--model-error", help="Also how far noise moves `count`, by 8 refits: some seconds.")
     ] = False,
     box: _Box = None,
+    polygon: _Polygon = None,
+    feature: _Feature = None,
+    of_place: _OfPlace = None,
     csv: _Csv = False,
     output: _Output = None,
     simulate: Simulate = False,
@@ -51,6 +68,8 @@ def table_command(
 
     In a box of a place, or of points: synthstream table stream.toml --box "lat 33 34" --box "lon -118 -117"
 
+    In a polygon: synthstream table stream.toml --polygon districts.geojson --feature Mission --where "age >= 60"
+
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
     from synthstream.publish.published import releases
@@ -58,26 +77,49 @@ def table_command(
 
     form = format_of(None, output, place=place)
     release = chosen(releases(place, simulate=simulate), at, between)
-    if box or (isinstance(release, PointRelease) and not columns):
-        found = _boxed(release, columns or [], box or [], all_of(where))
+    if polygon is None and (feature or of_place):
+        raise SystemExit(fail("--feature and --place: name the polygons, too: --polygon districts.geojson."))
+    if polygon is not None and (box or columns):
+        raise SystemExit(fail("--polygon: counts all events in it; leave out --box and columns."))
+    if polygon is not None:
+        found = _inside(release, _read(release, polygon, feature, of_place), {}, all_of(where))
+    elif box or (isinstance(release, PointRelease) and not columns):
+        if columns:
+            raise SystemExit(
+                fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
+            )
+        found = _inside(release, *_bounds(box or []), all_of(where))
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
     typer.echo(f"{release.name}: {release.about}", err=True)
     _give(found, output, form, csv=csv, stamped=not release.secure)
 
 
-def _boxed(release: Release, columns: list[str], box: list[str], where: str | None) -> pl.DataFrame:
-    """How many events lie in a box."""
+def _read(release: Release, polygon: Path, feature: str | None, place: str | None) -> Domain:
+    """Polygons of a file; what of them lies outside is told."""
+    from synthstream.release.points import PointRelease
+    from synthstream.release.release import TableRelease
+    from synthstream.schema.polygons import BEYOND
+
+    if isinstance(release, PointRelease) and place is None:
+        found = release.polygon(polygon, feature=feature)
+    elif isinstance(release, TableRelease):
+        found = release.polygon(polygon, feature=feature, place=place)
+    else:
+        raise SystemExit(fail("--place: a stream of points has one place; leave it out."))
+    if found.beyond > BEYOND:
+        share = f"{100 * found.beyond:.2g} % of the polygons' area"
+        typer.echo(f"{share} lies outside of {release.name}'s box: events there are not counted.", err=True)
+    return found
+
+
+def _inside(release: Release, lower: Inside, upper: Bounds, where: str | None) -> pl.DataFrame:
+    """How many events lie in a box, or in polygons."""
     import polars as pl
 
     from synthstream.release.points import PointRelease
     from synthstream.release.release import TableRelease
 
-    if columns:
-        raise SystemExit(
-            fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
-        )
-    lower, upper = _bounds(box)
     if isinstance(release, TableRelease):
         found = release.mass(lower, upper, where=where)
         first, last = getattr(release, "first", 0), release.tick
@@ -88,7 +130,7 @@ def _boxed(release: Release, columns: list[str], box: list[str], where: str | No
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):
-        raise SystemExit(fail("--where: a stream of points has no columns beside the box; leave it out."))
+        raise SystemExit(fail("--where: a stream of points has no columns beside its coordinates; leave it out."))
     measured, stderr = release.mass(lower, upper)
     return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
 

@@ -238,11 +238,15 @@ def words_of(schema: Schema) -> str:
 def _of_districts(column: Districts) -> str:
     """How many districts there are, where they overlap, and how much they leave out. From the file alone."""
     gap, doubled = column.gaps_and_overlaps()
-    number = f"{len(column.values):,} region{'' if len(column.values) == 1 else 's'}"
+    number = column.title.rpartition(", ")[2]
     said = f"{column.name}: {number}; {100 * gap:.3g} % of the box lies in none and counts as other."
     if doubled:
         shown = ", ".join(f"{a!r} and {b!r}" for a, b in doubled[:3]) + (", ..." if len(doubled) > 3 else "")
         said += f" Some overlap ({shown}): what lies in two counts in the first of the file."
+    if beyond := column.beyond():
+        shown = ", ".join(f"{name!r} by {100 * share:.2g} %" for name, share in list(beyond.items())[:3])
+        shown += ", ..." if len(beyond) > 3 else ""
+        said += f" {len(beyond):,} of them reach out of bounds ({shown}): events there count as other."
     return said
 
 

@@ -15,6 +15,7 @@ from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
 from synthstream.privacy import Claim
 from synthstream.schema.naming import names_a_person
+from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
 from synthstream.workload import Workload
 
@@ -247,6 +248,9 @@ def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...
             f"Region: {100 * config.schema.region.share:.3g} % of the box lies in the polygons, and all published "
             "points. Events outside count in the nearest cell inside."
         )
+        if config.schema.region.beyond > BEYOND:
+            share = f"{100 * config.schema.region.beyond:.2g} % of the polygons' area"
+            notes.append(f"Region: {share} lies outside of the box. Events there count in the nearest cell inside.")
     if config.schema.places:
         notes.append(f"Places: {words_of(config.schema)} Grids get a part of the budget of their own.")
     if allowed := config.constraints.words(config.schema):

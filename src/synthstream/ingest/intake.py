@@ -202,11 +202,12 @@ class Intake:
         fingerprints: Callable[[Sequence[Path]], Iterable[str]],
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
-        looked_at = [path for path in named if self._store.ingested(item_of(named[path])) != RETIRED]
+        counted = {path: self._store.ingested(item_of(name)) for path, name in named.items()}
+        looked_at = [path for path in named if counted[path] != RETIRED]
         found = iter(fingerprints(looked_at))
         for path in progress(looked_at):
-            item = item_of(named[path])
-            known, content = self._store.ingested(item), content_of(next(found), self._store.secret)
+            item, known = item_of(named[path]), counted[path]
+            content = content_of(next(found), self._store.secret)
             if known is None:
                 yield path, item, content
             elif known != content:

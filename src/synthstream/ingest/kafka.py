@@ -130,9 +130,7 @@ class KafkaSource:
 
     def _connected(self) -> Consumer:
         if self._consumer is None:
-            found = self._settings()
-            registry = {key.removeprefix(PREFIX): found[key] for key in found if key.startswith(PREFIX)}
-            settings = {key: value for key, value in found.items() if not key.startswith(PREFIX)}
+            settings, registry = self._settings()
             if self._in_avro:
                 self._avro = AvroMessages(self.name, registry)
             self._refusals = set()
@@ -150,7 +148,8 @@ class KafkaSource:
             return list(self._columns), None
         return [name for name in self._columns if name != self._changes.op], "after"
 
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """Those of librdkafka, and those of the schema registry without their prefix."""
         found = dict(_DEFAULTS)
         if self._config_file is not None:
             try:
@@ -168,11 +167,12 @@ class KafkaSource:
                     found[key] = value
         if servers := os.environ.get("KAFKA_BOOTSTRAP_SERVERS"):
             found["bootstrap.servers"] = servers
-        if registry := os.environ.get(ADDRESS):
-            found[f"{PREFIX}url"] = registry
+        if address := os.environ.get(ADDRESS):
+            found[f"{PREFIX}url"] = address
         if not found.get("bootstrap.servers"):
             raise SourceError(f"{self.name}: no server is named. Set {_SERVERS}.")
-        return found | _OURS
+        registry = {key.removeprefix(PREFIX): found.pop(key) for key in list(found) if key.startswith(PREFIX)}
+        return found | _OURS, registry
 
     def _refused(self, error: KafkaError) -> None:
         self._refusals.add(error.code())
@@ -193,11 +193,7 @@ class KafkaSource:
     def _topic_id(self) -> str:
         """Of a topic that is deleted and made again it is another one. Old brokers give none."""
         consumers_own = {*_OURS, *_DEFAULTS} - {"receive.message.max.bytes"}
-        settings = {
-            key: value
-            for key, value in self._settings().items()
-            if key not in consumers_own and not key.startswith(PREFIX)
-        }
+        settings = {key: value for key, value in self._settings()[0].items() if key not in consumers_own}
         try:
             self._admin = self._admin or AdminClient(settings, logger=_SILENT)
             found = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=_SHORT)

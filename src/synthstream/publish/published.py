@@ -24,8 +24,8 @@ from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import ParquetSink, as_published
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
 from synthstream.publish.windows import masses_by_step, window
+from synthstream.release.areas import Bounds
 from synthstream.release.comparing import between_spans
-from synthstream.release.places import Bounds
 from synthstream.release.release import Release
 from synthstream.release.rows import weight_name
 from synthstream.release.series import Step, lines, only, steps

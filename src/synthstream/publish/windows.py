@@ -18,7 +18,7 @@ from synthstream.errors import NotReleased
 from synthstream.fit.population import Population
 from synthstream.measured import Measured
 from synthstream.publish.building import Builder
-from synthstream.release.places import Bounds
+from synthstream.release.areas import Bounds
 from synthstream.release.series import Step
 from synthstream.release.window import Moment, PointWindow, Window, ticks_between
 from synthstream.synthesizers.succession import not_recorded

@@ -1,8 +1,9 @@
-"""How many events lie in a box: from the rows, and from the cells of all grids of a place, with a standard error."""
+"""How many events lie in a box, or in polygons: from rows, and from cells of all grids of a place, with an error."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,17 +13,18 @@ from numpy.typing import NDArray
 from synthstream.errors import SchemaError
 from synthstream.measured import Measured
 from synthstream.release.answers import Sums, satisfied, sums
+from synthstream.release.areas import Area, Bounds, Box, Inside, area_of, polygon_of
+from synthstream.schema.conditions import like
 from synthstream.schema.places import View
+from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
-from synthstream.workload import CodeArray, FloatArray
+from synthstream.workload import FloatArray, IntArray
 
 # How far the share of a cell's events that lie in a box may be off, in standard deviations of one event's place: 0.5 if
 # they lie in four places, 0.1 in a hundred. Calibrated on crowded and on even streams (docs/synthesizers/places.md).
 _OFF = 0.3
-# Ends of a box and of a cell are one, if they differ by less than this share of the cell's width.
+# A share of a cell that differs from all of it, or from none, by less is rounded.
 _NEAR = 1e-9
-
-Bounds = Mapping[str, float]
 
 
 class Located:
@@ -32,11 +34,15 @@ class Located:
     measured: Measured
     listed: tuple[pl.DataFrame, NDArray[Any] | None]
 
-    def mass(self, lower: Bounds, upper: Bounds, *, where: str | None = None) -> dict[str, Any]:
-        """How many events lie in a box of a place, ends included, and satisfy a condition.
+    def mass(
+        self, lower: Inside, upper: Bounds | None = None, *, place: str | None = None, where: str | None = None
+    ) -> dict[str, Any]:
+        """How many events lie in a box of a place, or in polygons, ends included, and satisfy a condition.
 
         Args:
-            lower, upper: by coordinate, in its own units; one that is left out is not bounded.
+            lower, upper: by coordinate, in its own units; one that is left out is not bounded. In the place of both:
+                polygons, from :meth:`polygon`, or a GeoJSON file. What lies outside of the place is not counted.
+            place: which one is meant, where that does not follow from coordinates.
             where: see :meth:`rows`; it may name no coordinate.
 
         Returns:
@@ -52,24 +58,22 @@ class Located:
 
         Raises:
             SchemaError: a coordinate does not exist, a bound is no number, a lower one is not below its upper one, the
-                box lies outside of the place's bounds, or the condition cannot be read.
+                box lies outside of the place's bounds, it is not told which place is meant, or the condition cannot be
+                read.
+            ConfigError: as of :meth:`polygon`.
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0}, where="mag > 3")``
         """
-        views = _views(self.schema, [*lower, *upper])
+        views = self._views(_names(lower, upper), place)
         finest = views[-1][1]
-        check_box(finest.coordinates, lower, upper)
-        _check_inside(finest, lower, upper)
-        low, high = (
-            np.array([bounds.get(name, end[side]) for name, end in zip(finest.coordinates, finest.bounds, strict=True)])
-            for side, bounds in enumerate((lower, upper))
-        )
+        area = area_of(finest.axes, lower, upper)
+        if isinstance(area, Box):
+            _check_inside(finest, area)
         rows, weights = self.listed
         known = np.ones(rows.height) if weights is None else weights.astype(np.float64)
         if where is not None:
             known = known * satisfied(rows, where)
-        at = rows.select(finest.coordinates).to_numpy()
-        inside = known * np.all((at >= low) & (at <= high), axis=1)
+        inside = known * area.holds(rows.select(finest.coordinates).to_numpy())
         codes = finest.encode(rows[finest.name])
         tables, first = list[_Grid](), getattr(self, "first", None)
         for c, view in views:
@@ -82,7 +86,43 @@ class Located:
                 np.bincount(own, weights=part, minlength=view.size).astype(np.float64) for part in (known, inside)
             )
             tables.append(_Grid(view, found, rows_of, rows_in))
-        return {"count": round(inside.sum()), **_answer(tables, low, high)}
+        return {"count": round(inside.sum()), **_answer(tables, _shares(area, finest))}
+
+    def polygon(self, said: str | Path, *, feature: str | None = None, place: str | None = None) -> Domain:
+        """Public polygons to ask :meth:`mass` about: what any polygon of a GeoJSON file holds.
+
+        Args:
+            said: the file, or what would stand in it.
+            feature: only features that have a property of this value; or ``"key=value"``.
+            place: see :meth:`mass`.
+
+        Raises:
+            SchemaError: there is no place, or it is not told which one is meant.
+            ConfigError: the file cannot be read, has no such feature, or its polygons are not valid or lie outside of
+                the place; the place has no latitude and longitude by their names; or shapely is not installed.
+
+        Example: ``release.mass(release.polygon("districts.geojson", feature="Mission"), where="mag > 3")``
+        """
+        return polygon_of(self._views((), place)[-1][1].axes, said, feature)
+
+    def _views(self, asked: Sequence[str], place: str | None) -> list[tuple[int, View]]:
+        """The grids of the place that has the coordinates, coarsest first, and their positions."""
+        views = [(c, column) for c, column in enumerate(self.schema.columns) if isinstance(column, View)]
+        if not views:
+            raise SchemaError('mass: this stream has no place: a column of type = "place"')
+        known = {name: view.place for _, view in views for name in view.coordinates}
+        for name in asked:
+            if name not in known:
+                raise SchemaError(f"mass: {name!r} is not a coordinate; coordinates are {list(known)}")
+        all_places = list(dict.fromkeys(known.values()))
+        if place is not None and place not in all_places:
+            raise SchemaError(f"mass: {place!r} is not a place.{like(place, all_places)} Places are {all_places}")
+        places = {known[name] for name in asked} or {place or all_places[0]}
+        if len(places) > 1:
+            raise SchemaError(f"mass: {', '.join(sorted(set(asked)))}: a box lies in one place, not in {len(places)}")
+        if not asked and place is None and len(all_places) > 1:
+            raise SchemaError(f"mass: say by place which one is meant, of {all_places}")
+        return [(c, view) for c, view in views if view.place in places]
 
 
 class _Grid(NamedTuple):
@@ -94,75 +134,56 @@ class _Grid(NamedTuple):
     inside: FloatArray
 
 
-def _check_inside(view: View, lower: Bounds, upper: Bounds) -> None:
+def _names(lower: Inside, upper: Bounds | None) -> list[str]:
+    """Coordinates that a box, or polygons that were read before, are of."""
+    if isinstance(lower, Domain):
+        return [column.name for column in lower.columns]
+    return [*(lower if isinstance(lower, Mapping) else ()), *(upper or ())]
+
+
+def _check_inside(view: View, box: Box) -> None:
     """Raise ``SchemaError`` if a box lies where no event of the place can: its answer would be 0, without an error."""
     for name, (start, end) in zip(view.coordinates, view.bounds, strict=True):
-        if lower.get(name, start) >= end or upper.get(name, end) <= start:
+        if box.lower.get(name, start) >= end or box.upper.get(name, end) <= start:
             raise SchemaError(f"mass: {name}: the box lies outside of the place, which goes from {start:g} to {end:g}")
 
 
-def _views(schema: Schema, asked: Sequence[str]) -> list[tuple[int, View]]:
-    """The grids of the place that has the coordinates, coarsest first, and their positions."""
-    views = [(c, column) for c, column in enumerate(schema.columns) if isinstance(column, View)]
-    if not views:
-        raise SchemaError('mass: this stream has no place: a column of type = "place"')
-    known = {name: view.place for _, view in views for name in view.coordinates}
-    for name in asked:
-        if name not in known:
-            raise SchemaError(f"mass: {name!r} is not a coordinate; coordinates are {list(known)}")
-    places = {known[name] for name in asked} or {views[0][1].place}
-    if len(places) > 1:
-        raise SchemaError(f"mass: {', '.join(sorted(set(asked)))}: a box lies in one place, not in {len(places)}")
-    return [(c, view) for c, view in views if view.place in places]
+def _shares(area: Area, finest: View) -> FloatArray:
+    """Shares of the cells of the finest grid: ends of cells are rounded, and an area that names one must not cut it."""
+    shares = area.shares(finest.depth * len(finest.coordinates))
+    near = np.where(shares > 1 - _NEAR, 1.0, shares)
+    return np.where(near > _NEAR * near.max(), near, 0.0)
 
 
-def check_box(names: Sequence[str], lower: Bounds, upper: Bounds) -> None:
-    """Raise ``SchemaError`` unless bounds are of these coordinates, numbers, and in order."""
-    for name, bound in [*lower.items(), *upper.items()]:
-        if name not in names:
-            raise SchemaError(f"mass: {name!r} is not a column; columns are {list(names)}")
-        if not isinstance(bound, int | float | np.number) or np.isnan(bound):
-            raise SchemaError(f"mass: {name}: a bound must be a number, not {bound!r}")
-    for name in lower.keys() & upper.keys():
-        if lower[name] > upper[name]:
-            raise SchemaError(f"mass: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}")
-        if lower[name] == upper[name]:
-            raise SchemaError(f"mass: {name}: the box has no width: both bounds are {lower[name]:g}")
+def _answer(grids: Sequence[_Grid], shares: FloatArray) -> dict[str, Any]:
+    """The sum over cells with the smallest error, of all grids that may be the last.
 
-
-def _answer(grids: Sequence[_Grid], low: FloatArray, high: FloatArray) -> dict[str, Any]:
-    """The sum over cells with the smallest error, of all grids that may be the last."""
+    Args:
+        shares: of each cell of the finest grid, how much of it lies in the area that is asked for.
+    """
     value = variance = 0.0
     parent: tuple[View, NDArray[np.bool_]] | None = None
     best: tuple[float, float, Sums] | None = None
     for grid in grids:
         view, known = grid.view, grid.known
         cells = np.arange(len(view.values), dtype=np.int32)
-        at_low, at_high = view.box(cells)
-        near = _NEAR * (at_high - at_low)  # ends of cells are rounded: a box that names one must not cut the cell
-        whole = np.all((at_low >= low - near) & (at_high <= high + near), axis=1)
-        part = np.all((at_high > low + near) & (at_low < high - near), axis=1) & ~whole
-        if parent is not None:
-            whole &= ~parent[1][view.within(parent[0])[cells]]
+        share = shares.reshape(cells.size, -1).mean(axis=1)
+        taken = np.zeros(cells.size, dtype=np.bool_) if parent is None else parent[1][view.within(parent[0])[cells]]
+        whole, cut = (share == 1) & ~taken, np.flatnonzero((share > 0) & (share < 1))
         value += known.values[cells][whole].sum()
         variance += known.variance[cells][whole].sum()
-        cut = cells[part]
-        added, more = _cut(grid, cut, at_low[cut], at_high[cut], low, high)
+        added, more = _cut(grid, cut, share[cut])
         if best is None or variance + more < best[1]:
             best = (value + added, variance + more, known)
-        taken = whole if parent is None else whole | parent[1][view.within(parent[0])[cells]]
-        parent = (view, taken)
+        parent = (view, taken | whole)
     if best is None:
         return dict.fromkeys(("measured", "stderr", "since", "measured_at"))
     ticks = {"since": best[2].since, "measured_at": best[2].measured_at}
     return {"measured": float(best[0]), "stderr": float(np.sqrt(best[1])), **ticks}
 
 
-def _cut(
-    grid: _Grid, cut: CodeArray, at_low: FloatArray, at_high: FloatArray, low: FloatArray, high: FloatArray
-) -> tuple[float, float]:
-    """What cells that a box cuts hold of it, and the variance of that."""
-    area = np.prod(np.clip(np.minimum(at_high, high) - np.maximum(at_low, low), 0, None) / (at_high - at_low), axis=1)
+def _cut(grid: _Grid, cut: IntArray, area: FloatArray) -> tuple[float, float]:
+    """What cells that an area cuts hold of it, and the variance of that."""
     rows, events, noise = grid.rows[cut], grid.known.values[cut], grid.known.variance[cut]
     share = np.where(rows > 0, grid.inside[cut] / np.maximum(rows, 1), area)
     even = (grid.inside[cut] + 0.5) / (rows + 1)  # rows that lie on one side do not tell that all events do

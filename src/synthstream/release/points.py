@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,17 +15,16 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
+from synthstream.release.areas import Bounds, Box, Inside, area_of, polygon_of
 from synthstream.release.comparing import ordered
 from synthstream.release.models import Model
-from synthstream.release.places import check_box
 from synthstream.release.release import Release, seed_of
 from synthstream.schema.coordinates import Coordinate
-from synthstream.workload import CodeArray, FloatArray, IntArray
+from synthstream.schema.region import Domain
+from synthstream.workload import CodeArray, FloatArray
 
 # Nodes below this level are not listed in a release's table of nodes.
 _LISTED = 12
-# A node that the border of a region cuts is looked at in so many more halvings.
-_FINER = 12
 
 
 class Masses(Model, Protocol):
@@ -158,8 +158,8 @@ class PointRelease(Release):
         """The columns."""
         return tuple(column for column in self.schema.columns if isinstance(column, Coordinate))
 
-    def mass(self, lower: Mapping[str, float], upper: Mapping[str, float]) -> tuple[float, float]:
-        """Estimated number of events in a box, and its standard error.
+    def mass(self, lower: Inside, upper: Bounds | None = None) -> tuple[float, float]:
+        """Estimated number of events in a box, or in polygons, and its standard error.
 
         The error covers noise, events that no reading has counted yet, how far the estimate was moved towards what the
         data show elsewhere, and finest cells that lie in the box in part. In simulations 91 to 100 % of boxes were
@@ -168,44 +168,36 @@ class PointRelease(Release):
         not known. Where rows may take events away, an estimate below 0 is raised to 0, and how far counts as error.
 
         Args:
-            lower, upper: by column, in its own units; a column that is left out is not bounded.
+            lower, upper: by column, in its own units; a column that is left out is not bounded. In the place of both:
+                polygons, from :meth:`polygon`, or a GeoJSON file.
 
         Raises:
             SchemaError: a column does not exist, or a bound is no number, or a lower one is not below the upper one.
+            ConfigError: as of :meth:`polygon`.
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})``
         """
-        check_box([column.name for column in self.coordinates], lower, upper)
-        nodes = self.model.nodes
-        inside = self._inside(np.arange(nodes.cells_number), nodes, lower, upper)
-        # The finest nodes may be coarser than one cut along each coordinate.
-        inside = inside.reshape(self.model.masses.size, -1).mean(axis=1)
-        region, whole = self.model.partition.region, self.model.partition
-        if region is not None and self.model.masses.size == nodes.cells_number:
-            # Where the border of the region cuts a node, the share of what lies in the region counts.
-            depth = min(whole.depth, nodes.depth + _FINER)
-            cut = region.cut[nodes.depth]
-            cut = cut[(inside[cut] > 0) & (inside[cut] < 1)]
-            finer = cut[:, None] << depth - nodes.depth | np.arange(2 ** (depth - nodes.depth))
-            own = self._inside(finer, replace(whole, depth=depth), lower, upper)
-            for level in range(depth - 1, nodes.depth - 1, -1):
-                finer = finer[:, ::2] >> 1
-                own = region.averaged(own, level, finer)
-            inside[cut] = own[:, 0]
-        return self.model.mass(inside)
+        area, region = area_of(self.coordinates, lower, upper), self.schema.region
+        level = int(self.model.masses.size).bit_length() - 1
+        if region is None:
+            return self.model.mass(area.at(level).shares(level) if isinstance(area, Domain) else area.shares(level))
+        # Where the border of the region cuts a node, the share of what lies in the region counts.
+        held = region.shares(level)
+        both = area.on(region) if isinstance(area, Box) else region.meeting(area.shape)
+        return self.model.mass(np.minimum(both.at(level).shares(level) / np.where(held > 0, held, 1.0), 1.0))
 
-    def _inside(
-        self, cells: IntArray, partition: Partition, lower: Mapping[str, float], upper: Mapping[str, float]
-    ) -> FloatArray:
-        """Share of each cell's volume that lies in a box."""
-        codes, inside = partition.codes(cells.reshape(-1)), np.ones(cells.size)
-        for i, column in enumerate(self.coordinates):
-            edges = np.arange(2 ** partition.bits[i] + 1) / 2 ** partition.bits[i]
-            low = column.share_of(lower.get(column.name, column.min))
-            high = column.share_of(upper.get(column.name, column.max))
-            width = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
-            inside *= (np.maximum(width, 0.0) * 2 ** partition.bits[i])[codes[:, i]]
-        return inside.reshape(cells.shape)
+    def polygon(self, said: str | Path, *, feature: str | None = None) -> Domain:
+        """Public polygons to ask :meth:`mass` about: what any polygon of a GeoJSON file holds.
+
+        Args:
+            said: the file, or what would stand in it.
+            feature: only features that have a property of this value; or ``"key=value"``.
+
+        Raises:
+            ConfigError: the file cannot be read, has no such feature, or its polygons are not valid or lie outside of
+                the box; the columns are no latitude and longitude by their names; or shapely is not installed.
+        """
+        return polygon_of(self.coordinates, said, feature)
 
     def mean(self, f: Callable[[pl.DataFrame], Any], *, lipschitz: float, points: int = 100_000) -> tuple[float, float]:
         """Estimated mean of a function over all events, and how far it is expected to be off at most.

@@ -17,10 +17,12 @@ from synthstream.errors import ConfigError
 from synthstream.schema.columns import MISSING, OTHER, Category
 from synthstream.schema.places import View
 from synthstream.schema.polygons import (
+    BEYOND,
     Rings,
     features_of,
     geometry,
     in_order,
+    misplaced,
     name_of,
     properties_of,
     rings_of,
@@ -104,10 +106,12 @@ class Districts(Category):
         (west, east), (south, north) = finest.bounds[x], finest.bounds[y]
         box = geometry().box(west, south, east, north)
         for label, rings in found.items():
-            if geometry().area(geometry().intersection(union_of(rings), box)) == 0:
+            shape = union_of(rings)
+            if geometry().area(geometry().intersection(shape, box)) == 0:
+                ends = ((finest.coordinates[axis], *finest.bounds[axis]) for axis in (x, y))
                 raise ConfigError(
-                    f"{where}: {label!r} lies outside of bounds, so no event could be there. Widen bounds, or take it "
-                    "out of the file; GeoJSON has the longitude first"
+                    f"{where}: {label!r} lies outside of bounds, so no event could be there; take it out of the file, "
+                    f"if it is right. {misplaced(shape.bounds, *ends)}"
                 )
         text = written([({NAME: label}, rings) for label, rings in found.items()], where)
         return cls(name=name, finest=finest, text=text, values=tuple(found), **more)
@@ -120,7 +124,8 @@ class Districts(Category):
     @property
     @override
     def title(self) -> str:
-        return f"{self.words.label or self.finest.place}, {len(self.values):,} regions"
+        number = len(self.values)
+        return f"{self.words.label or self.finest.place}, {number:,} region{'' if number == 1 else 's'}"
 
     @property
     @override
@@ -240,9 +245,7 @@ class Districts(Category):
 
     def gaps_and_overlaps(self) -> tuple[float, list[tuple[str, str]]]:
         """The share of the box that no polygon holds, and names of polygons that overlap."""
-        shapely = geometry()
-        (west, east), (south, north) = (self.finest.bounds[axis] for axis in self._axes)
-        box = shapely.box(west, south, east, north)
+        shapely, box = geometry(), self._box
         held = shapely.area(shapely.intersection(shapely.union_all(self.shapes), box))
         first, second = shapely.STRtree(self.shapes).query(self.shapes, predicate="intersects")
         first, second = first[first < second], second[first < second]
@@ -251,3 +254,15 @@ class Districts(Category):
         over = both > _SLIVER * np.minimum(area[first], area[second])
         named = [(self.values[a], self.values[b]) for a, b in zip(first[over], second[over], strict=True)]
         return 1 - float(held / shapely.area(box)), sorted(named)
+
+    def beyond(self) -> dict[str, float]:
+        """Polygons that reach out of the box by a share of their area that is told, and that share; most first."""
+        area = geometry().area
+        shares = 1 - area(geometry().intersection(self.shapes, self._box)) / area(self.shapes)
+        found = {name: float(s) for name, s in zip(self.values, shares, strict=True) if s > BEYOND}
+        return dict(sorted(found.items(), key=lambda one: -one[1]))
+
+    @property
+    def _box(self) -> Any:
+        (west, east), (south, north) = (self.finest.bounds[axis] for axis in self._axes)
+        return geometry().box(west, south, east, north)

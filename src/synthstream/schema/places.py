@@ -19,6 +19,7 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import numbers, texts
 from synthstream.schema.columns import MISSING, OTHER, Category
+from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Bits of the finest grid, at most.
@@ -94,6 +95,14 @@ class View(Category):
     @override
     def sources(self) -> tuple[str, ...]:
         return self.coordinates
+
+    @property
+    def axes(self) -> tuple[Coordinate, ...]:
+        """The coordinates, each in as many cells as the grid has along it."""
+        return tuple(
+            Coordinate(name=name, min=low, max=high, missing=low, bits=self.depth)
+            for name, (low, high) in zip(self.coordinates, self.bounds, strict=True)
+        )
 
     @override
     def to_dict(self) -> dict[str, Any]:

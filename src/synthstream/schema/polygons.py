@@ -16,11 +16,14 @@ import numpy as np
 
 from synthstream.environment import words
 from synthstream.errors import ConfigError
+from synthstream.schema.conditions import like
 from synthstream.schema.naming import coordinates_of
 from synthstream.workload import FloatArray
 
 # Corners of all polygons together, at most: they travel with the settings of a stream.
 _MOST_CORNERS = 200_000
+# If a larger share of polygons lies outside of a box, people are told.
+BEYOND = 0.001
 _EXPORT = "Export it as GeoJSON, in UTF-8"
 
 # Rings of longitudes and latitudes, shape (corners, 2), of each polygon: the outline, then holes.
@@ -83,6 +86,33 @@ def name_of(feature: dict[str, Any], key: str) -> str | None:
     return None if value is None else str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
+def named(features: Sequence[dict[str, Any]], name: str | None, where: str) -> list[tuple[int, dict[str, Any]]]:
+    """Features of which a property is a name, and their numbers from 1; all of them without a name.
+
+    Args:
+        name: the value of a property; or ``key=value``, where several properties have such values.
+
+    Raises:
+        ConfigError: there is none, or a name is that of two properties, which tell of different features.
+    """
+    listed = list(enumerate(features, start=1))
+    if name is None:
+        return listed
+    keys = dict.fromkeys(key for one in features for key in one.get("properties") or {})
+    key, _, value = name.partition("=")
+    pairs = [(key, value)] if key in keys else [(key, name) for key in keys]
+    found = {key: [one for one in listed if name_of(one[1], key) == value] for key, value in pairs}
+    found = {key: ones for key, ones in found.items() if ones}
+    if not found:
+        known = list(dict.fromkeys(text for _, one in listed for key in keys if (text := name_of(one, key))))
+        raise ConfigError(f"{where}: has no feature {name!r}.{like(name, known)} Its properties are {sorted(keys)}")
+    first, *others = found.values()
+    if any([n for n, _ in other] != [n for n, _ in first] for other in others):
+        said = " or ".join(repr(f"{key}={name}") for key in found)
+        raise ConfigError(f"{where}: {name!r} is several features by different properties. Say {said}")
+    return first
+
+
 def properties_of(features: Sequence[dict[str, Any]]) -> str:
     """The properties that all of them have, for messages."""
     held = set.intersection(*({key for key in one.get("properties") or {} if name_of(one, key)} for one in features))
@@ -105,16 +135,47 @@ def rings_of(feature: dict[str, Any], where: str) -> Rings:
         single = {"Polygon": True, "MultiPolygon": False}[found["type"]]
         parts = [found["coordinates"]] if single else found["coordinates"]
         rings = [[np.array([point[:2] for point in ring], dtype=np.float64) for ring in part] for part in parts]
-        if not (parts and all(parts)) or not all(
-            ring.ndim == 2 and (np.abs(ring) <= (180, 90)).all() for part in rings for ring in part
-        ):
+        if not (parts and all(parts)) or any(ring.ndim != 2 for part in rings for ring in part):
+            raise ValueError
+        most = np.max([np.abs(ring).max(axis=0) for part in rings for ring in part], axis=0)
+        turned = most[0] <= 90 < most[1] <= 180
+        if not turned and not (most <= (180, 90)).all():
             raise ValueError
     except (KeyError, TypeError, ValueError, IndexError):
         raise ConfigError(
             f"{where} holds a shape that is no Polygon or MultiPolygon of degrees (longitude, latitude). Write it "
             "again in WGS 84, as GeoJSON has it"
         ) from None
+    if turned:
+        raise ConfigError(
+            f"{where} has the latitude first, and GeoJSON the longitude: exchange them, as the tool of QGIS called "
+            "Swap X and Y coordinates does"
+        )
     return rings
+
+
+def misplaced(
+    bounds: tuple[float, float, float, float], x: tuple[str, float, float], y: tuple[str, float, float]
+) -> str:
+    """Where polygons lie that miss a box, and what to do: coordinates that have changed places are told.
+
+    Args:
+        bounds: west, south, east and north of the polygons.
+        x, y: name and ends of the box's longitudes and latitudes.
+    """
+    west, south, east, north = bounds
+    said = (
+        f"Its longitudes are {west:g} to {east:g} and its latitudes {south:g} to {north:g}; {x[0]!r} has {x[1]:g} to "
+        f"{x[2]:g}, and {y[0]!r} {y[1]:g} to {y[2]:g}. "
+    )
+    if not (west < y[2] and east > y[1] and south < x[2] and north > x[1]):
+        return f"{said}Widen the box, or name another file"
+    if max(abs(y[1]), abs(y[2])) > 90:
+        return f"{said}No latitude is beyond 90: the ends of the box have changed places, not those of the file"
+    return (
+        f"{said}They would meet if longitude and latitude changed places: in the file, where GeoJSON has the longitude "
+        "first, or in the ends of the box, which stand in the order of its columns"
+    )
 
 
 def shape_of(rings: Rings, where: str) -> Any:

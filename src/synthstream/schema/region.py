@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,16 @@ from scipy.spatial import KDTree
 from synthstream.errors import ConfigError
 from synthstream.partition import Partition, Region
 from synthstream.schema.coordinates import Coordinate
-from synthstream.schema.polygons import features_of, geometry, in_order, rings_of, shape_of, written
+from synthstream.schema.polygons import (
+    features_of,
+    geometry,
+    in_order,
+    misplaced,
+    named,
+    rings_of,
+    shape_of,
+    written,
+)
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # A cell of which a smaller share lies in the polygons counts as outside of them; one of which more does, as inside.
@@ -56,39 +65,96 @@ class Domain:
         columns: the two coordinates.
         axes: positions of longitude and latitude among them.
         shape: the polygons, in longitudes and latitudes.
-
-    Raises:
-        ConfigError: nothing of them lies in the box.
+        least: a cell of which a smaller share lies in them is outside.
     """
 
     text: str
     columns: tuple[Coordinate, ...]
     axes: tuple[int, int]
     shape: Any
+    least: float = _SLIVER
 
     @classmethod
-    def read(cls, said: str, columns: Sequence[Coordinate], base: Path) -> Domain:
+    def read(
+        cls,
+        said: str,
+        columns: Sequence[Coordinate],
+        base: Path,
+        *,
+        called: str = "region",
+        fix: str = _RENAME,
+        feature: str | None = None,
+        least: float = _SLIVER,
+    ) -> Domain:
         """From a GeoJSON file, or GeoJSON itself: what any of its polygons holds.
 
+        Args:
+            called: what it is, in messages; ``fix``: what to do if names of columns do not tell which is which.
+            feature: only features of this name; see :func:`synthstream.schema.polygons.named`.
+
         Raises:
-            ConfigError: it cannot be read, a polygon is not valid, or the columns are no longitude and latitude.
+            ConfigError: it cannot be read, has no such feature, a polygon is not valid or lies outside of the box, or
+                the columns are no longitude and latitude.
         """
-        where = "region" if said.lstrip().startswith("{") else f"region = {said!r}"
-        axes = in_order([column.name for column in columns], where, _RENAME)
-        features = enumerate(features_of(base, said, where), start=1)
-        rings = [rings_of(feature, f"{where}: feature {number:,}") for number, feature in features]
+        where = called if said.lstrip().startswith("{") else f"{called} = {said!r}"
+        axes = in_order([column.name for column in columns], where, fix)
+        features = named(features_of(base, said, where), feature, where)
+        rings = [rings_of(one, f"{where}: feature {number:,}") for number, one in features]
         shape = geometry().union_all([shape_of(one, where) for one in rings])
-        text = written([({}, one) for one in rings], where)
-        found = cls(text=text, columns=tuple(columns), axes=axes, shape=shape)
-        if found.nodes.cut[0].size and not np.isfinite(found.nodes.ratios[0]).all():
-            west, south, east, north = (f"{end:g}" for end in shape.bounds)
-            x, y = (found.columns[axis] for axis in axes)
-            raise ConfigError(
-                f"{where}: lies outside of the box. Its longitudes are {west} to {east} and its latitudes {south} to "
-                f"{north}; {x.name!r} has {x.min:g} to {x.max:g}, and {y.name!r} {y.min:g} to {y.max:g}. Set min and "
-                "max, or write the file again as GeoJSON has it, with the longitude first"
-            )
+        found = cls(
+            text=written([({}, one) for one in rings], where),
+            columns=tuple(columns),
+            axes=axes,
+            shape=shape,
+            least=least,
+        )
+        if found._empty:
+            x, y = ((found.columns[axis].name, *found.ends[axis]) for axis in axes)
+            raise ConfigError(f"{where}: lies outside of the box. {misplaced(shape.bounds, x, y)}")
         return found
+
+    @property
+    def ends(self) -> tuple[tuple[float, float], ...]:
+        """Ends of the box."""
+        return tuple((column.min, column.max) for column in self.columns)
+
+    def boxed(self, ends: Sequence[tuple[float, float]]) -> Domain:
+        """What lies in a box, too: lower and upper ends in the order of the columns."""
+        (west, east), (south, north) = (ends[axis] for axis in self.axes)
+        return self.meeting(geometry().box(west, south, east, north))
+
+    def meeting(self, shape: Any) -> Domain:
+        """What lies in another shape, too."""
+        return replace(self, shape=geometry().intersection(self.shape, shape), least=0.0)
+
+    def at(self, level: int) -> Domain:
+        """The same, of a partition of so many splits."""
+        bits = Partition(dimension=2, depth=max(level, 2)).bits
+        columns = (replace(column, bits=own) for column, own in zip(self.columns, bits, strict=True))
+        return replace(self, columns=tuple(columns))
+
+    def shares(self, level: int) -> FloatArray:
+        """Share of each node of a level that lies in the polygons, shape ``(2**level,)``."""
+        if self._empty:
+            return np.zeros(2**level)
+        held = np.array([self.share])
+        for above in range(level):
+            held = self.nodes.divided(held, above)
+        return np.asarray(np.clip(held * 2**level, 0, 1))
+
+    @property
+    def _empty(self) -> bool:
+        return self.nodes.cut[0].size > 0 and not np.isfinite(self.nodes.ratios[0]).all()
+
+    def holds(self, at: FloatArray) -> NDArray[np.bool_]:
+        """Which positions lie in the polygons, their borders included; shape ``(positions, 2)``, as the columns are."""
+        geometry().prepare(self.shape)
+        return np.asarray(geometry().intersects_xy(self.shape, at[:, self.axes[0]], at[:, self.axes[1]]))
+
+    @property
+    def beyond(self) -> float:
+        """Share of the polygons that lies outside of the box."""
+        return max(1 - float(self.boxed(self.ends).shape.area / self.shape.area), 0.0)
 
     @cached_property
     def name(self) -> str:
@@ -122,7 +188,7 @@ class Domain:
             pieces = shapely.intersection(np.repeat(pieces, 2), boxes)
             share = shapely.area(pieces) / (size[0] * size[1])
             share[share > _WHOLE] = np.where(shapely.covers(inside, boxes[share > _WHOLE]), 1.0, _WHOLE)
-            share[share < (_SLIVER if level + 1 == depth else 1e-300)] = 0.0
+            share[share < (self.least if level + 1 == depth else 1e-300)] = 0.0
             cut = (share > 0) & (share < 1)
             kinds.append(np.where(cut, np.nan, share))
             nodes = (2 * np.repeat(nodes, 2) + np.tile([0, 1], nodes.size))[cut]
@@ -142,7 +208,7 @@ class Domain:
     def _live(self) -> NDArray[np.bool_]:
         return self.nodes.live(self.partition.depth)
 
-    @property
+    @cached_property
     def share(self) -> float:
         """Share of the box that lies in the polygons."""
         shapely = geometry()
@@ -200,20 +266,19 @@ class Domain:
         piece = np.minimum(np.searchsorted(cut.cells, own), cut.cells.size - 1)
         todo = np.flatnonzero(cut.cells[piece] == own)
         at = np.stack([series.to_numpy() for series in cells], axis=1)
-        shapely.prepare(self.shape)
         for _ in range(_TRIES):
             if not todo.size:
                 break
             low, high = cut.low[piece[todo]], cut.high[piece[todo]]
             at[todo] = self._positions(low + (high - low) * rng.random((todo.size, 2)))
-            todo = todo[~shapely.intersects_xy(self.shape, at[todo, self.axes[0]], at[todo, self.axes[1]])]
+            todo = todo[~self.holds(at[todo])]
         if todo.size:
             at[todo] = self._positions(shapely.get_coordinates(shapely.point_on_surface(cut.pieces[piece[todo]])))
         return [pl.Series(series.name, at[:, i]) for i, series in enumerate(cells)]
 
     def _positions(self, shares: FloatArray) -> FloatArray:
         """Shares of the way through the box in the columns' own units."""
-        ends = np.array([(column.min, column.max) for column in self.columns])
+        ends = np.array(self.ends)
         return np.asarray(np.clip(ends[:, 0] + (ends[:, 1] - ends[:, 0]) * shares, ends[:, 0], ends[:, 1]))
 
 

@@ -1,0 +1,119 @@
+"""What a question of where may name: a box, or public polygons; and which share of each cell lies in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from synthstream.errors import SchemaError
+from synthstream.partition import Partition
+from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.region import Domain
+from synthstream.workload import FloatArray
+
+Bounds = Mapping[str, float]
+# Lower ends of a box; or polygons, or the GeoJSON file that holds them.
+Inside = Bounds | Domain | str | Path
+
+_RENAME = "Ask for a box, or give the columns such names in a stream to come"
+
+
+class Area(Protocol):
+    """Some part of the plane, or of a line: a box, or polygons."""
+
+    def shares(self, level: int) -> FloatArray:
+        """Share of each node of a level of the coordinates' partition that lies in it, shape ``(2**level,)``."""
+
+    def holds(self, at: FloatArray) -> NDArray[np.bool_]:
+        """Which positions lie in it, ends included, shape ``(positions,)``. NaN lies nowhere.
+
+        Args:
+            at: shape ``(positions, coordinates)``.
+        """
+
+
+@dataclass(frozen=True)
+class Box:
+    """From lower to upper ends of coordinates; one that is left out is not bounded.
+
+    Raises:
+        SchemaError: an end is of no coordinate, or is no number, or a lower one is not below the upper one.
+    """
+
+    columns: tuple[Coordinate, ...]
+    lower: Bounds
+    upper: Bounds
+
+    def __post_init__(self) -> None:
+        names, lower, upper = [column.name for column in self.columns], self.lower, self.upper
+        for name, bound in [*lower.items(), *upper.items()]:
+            if name not in names:
+                raise SchemaError(f"mass: {name!r} is not a column; columns are {names}")
+            if not isinstance(bound, int | float | np.number) or np.isnan(bound):
+                raise SchemaError(f"mass: {name}: a bound must be a number, not {bound!r}")
+        for name in lower.keys() & upper.keys():
+            if lower[name] > upper[name]:
+                raise SchemaError(
+                    f"mass: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}"
+                )
+            if lower[name] == upper[name]:
+                raise SchemaError(f"mass: {name}: the box has no width: both bounds are {lower[name]:g}")
+
+    def shares(self, level: int) -> FloatArray:
+        """See :class:`Area`."""
+        partition = Partition(dimension=len(self.columns), depth=max(level, len(self.columns)))
+        codes = partition.codes(np.arange(partition.cells_number))
+        inside = np.ones(len(codes))
+        for i, column in enumerate(self.columns):
+            edges = np.arange(2 ** partition.bits[i] + 1) / 2 ** partition.bits[i]
+            low = column.share_of(self.lower.get(column.name, column.min))
+            high = column.share_of(self.upper.get(column.name, column.max))
+            width = np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)
+            inside *= (np.maximum(width, 0.0) * 2 ** partition.bits[i])[codes[:, i]]
+        return np.asarray(inside.reshape(2**level, -1).mean(axis=1))
+
+    def holds(self, at: FloatArray) -> NDArray[np.bool_]:
+        """See :class:`Area`."""
+        low, high = (
+            np.array([bounds.get(column.name, end) for column in self.columns])
+            for bounds, end in ((self.lower, -np.inf), (self.upper, np.inf))
+        )
+        return np.asarray(np.all((at >= low) & (at <= high), axis=1))
+
+    def on(self, region: Domain) -> Domain:
+        """As polygons, of the coordinates of a region."""
+        ends = [(self.lower.get(c.name, c.min), self.upper.get(c.name, c.max)) for c in self.columns]
+        return region.boxed(ends)
+
+
+def area_of(columns: Sequence[Coordinate], inside: Inside, upper: Bounds | None) -> Box | Domain:
+    """A box or polygons.
+
+    Raises:
+        SchemaError: see :class:`Box`; or there is an upper end beside polygons, or these are of other coordinates.
+        ConfigError: see :func:`polygon_of`.
+    """
+    if isinstance(inside, Mapping):
+        return Box(tuple(columns), inside, upper or {})
+    if upper:
+        raise SchemaError("mass: polygons have no upper ends. Leave upper out, or say a box by lower and upper")
+    found = inside if isinstance(inside, Domain) else polygon_of(columns, inside)
+    if found.columns != tuple(columns):
+        raise SchemaError(
+            "mass: these polygons were read for other coordinates; read them by polygon() of this release"
+        )
+    return found
+
+
+def polygon_of(columns: Sequence[Coordinate], said: str | Path, feature: str | None = None) -> Domain:
+    """What any polygon of a GeoJSON file holds, or of those of its features that have a name.
+
+    Raises:
+        ConfigError: see :meth:`synthstream.schema.region.Domain.read`.
+    """
+    return Domain.read(str(said), columns, Path(), called="polygon", fix=_RENAME, feature=feature, least=0.0)
