@@ -73,7 +73,7 @@ def scheduled(
         moments: numbers of points after which a release is looked at.
         neighbours: of the claim.
         each: whether there is a release at each tick, as in a stream, from which the next plan is made; otherwise only
-            at the ends of epochs, which is faster.
+            at the ends of epochs, of what a plan needs, which is faster.
         settings: of :class:`Schedule`.
     """
     number, dimension = cloud.shape
@@ -90,8 +90,10 @@ def scheduled(
         cells = partition.cells(coded(cloud[span], partition))
         state, measured, _ = made.step(state, Counts.at(cells), gate, last, {})
         history[tick] = measured
-        if measured.closing or each:
+        if each:
             last = made.fit(tick, history.__getitem__, last, {}, seed=seed)
+        elif measured.closing:
+            last = made.ahead(tick, history.__getitem__)
         history = {t: history[t] for t in (*measured.needs, tick)}
         taken += time.perf_counter() - begin
         while due and span.stop >= due[0]:

@@ -16,7 +16,8 @@ At the last tick: ``avg_we``, errors over pairs of categories (benchmarks.metric
 all flags, where they are yes, and ``w1_without_value``, that of all rows from them; ``*_box``, over 200 boxes and 200
 more with one value each: ``coverage``, share of ``measured`` of ``release.mass`` within two of its standard errors,
 ``rms`` and ``rms_rows``, errors of ``measured`` and of the rows in events, ``stderr``, the mean one, ``told``, share of
-boxes with an error. Distances are in widths of the box, on a grid of 64 x 64 cells. NOT PRIVATE.
+boxes with an error; ``*_polygon``, the same of concave polygons with radii from 0.03 to 0.4 of the box, where
+coordinates are degrees. Distances are in widths of the box, on a grid of 64 x 64 cells. NOT PRIVATE.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from typing import Any, cast
 
 import numpy as np
 import polars as pl
+import shapely
 
 from benchmarks.data import EXAMPLES, FOLDER
 from benchmarks.distances import histogram
@@ -45,6 +47,7 @@ from synthstream.synthesizers.simulation.transport import w1
 from synthstream.workload import FloatArray, Workload
 
 _GRID, _BOXES, _VALUES = 64, 200, 8
+_RADII = (0.03, 0.08, 0.2, 0.4)
 _START = datetime(2020, 1, 1)
 
 
@@ -215,26 +218,34 @@ def errors(release: TableRelease, data: Data) -> float:
     return table_errors(pairs, true=true, synthetic=release.model.counts(pairs), events=events).avg_we
 
 
-def boxes(release: TableRelease, data: Data, seed: int, *, by_value: bool) -> dict[str, float]:
-    """Errors of the numbers of events in random boxes."""
-    rng, found = np.random.default_rng((seed, by_value)), list[tuple[float, ...]]()
+def boxes(release: TableRelease, data: Data, seed: int, *, by_value: bool, polygons: bool = False) -> dict[str, float]:
+    """Errors of the numbers of events in random boxes, or polygons."""
+    rng, found = np.random.default_rng((seed, by_value, *([1] if polygons else []))), list[tuple[float, ...]]()
     clock = data.config("table", 1.0, 1e-9).clock
+    low, high = np.array(data.bounds, dtype=np.float64).T
     for number in range(_BOXES):
         rows, where = data.rows, None
         if by_value:
             column, value = data.values[number % len(data.values)]
-            rows, where = of(rows, column, value), f'"{column}" = ' + ("TRUE" if value is True else f"'{value}'")
-        lower, upper, inside = {}, {}, pl.lit(value=True)
-        for name, (low, high) in zip(data.coordinates, data.bounds, strict=True):
-            share = rng.uniform(0.05, 0.5)
-            lower[name] = low + (high - low) * rng.uniform(0, 1 - share)
-            upper[name] = lower[name] + (high - low) * share
-            inside &= pl.col(name).is_between(lower[name], upper[name])
-        told = release.mass(lower, upper, where=where)
-        boxed = rows.filter(inside)
+            rows, where = of(data.rows, column, value), f'"{column}" = ' + ("TRUE" if value is True else f"'{value}'")
+        at = rows.select(data.coordinates).to_numpy().astype(np.float64)
+        held = np.all((at >= low) & (at <= high), axis=1)
+        if polygons:
+            shape = star(rng, low, high, _RADII[number % len(_RADII)])
+            told = release.mass(json.dumps(shapely.geometry.mapping(shape)), where=where)
+            held &= shapely.intersects_xy(shape, at[:, 1], at[:, 0])
+        else:
+            lower, upper = dict[str, float](), dict[str, float]()
+            for i, name in enumerate(data.coordinates):
+                share = rng.uniform(0.05, 0.5)
+                lower[name] = low[i] + (high[i] - low[i]) * rng.uniform(0, 1 - share)
+                upper[name] = lower[name] + (high[i] - low[i]) * share
+                held &= (at[:, i] >= lower[name]) & (at[:, i] <= upper[name])
+            told = release.mass(lower, upper, where=where)
+        inside = rows.filter(pl.Series(held))
         if told["measured"] is not None:  # of the events up to the tick at which it was
-            then = int((clock.ticks_of(boxed) <= told["measured_at"]).sum())
-            found.append((told["measured"] - then, told["count"] - boxed.height, told["stderr"]))
+            then = int((clock.ticks_of(inside) <= told["measured_at"]).sum())
+            found.append((told["measured"] - then, told["count"] - inside.height, told["stderr"]))
     if not found:
         return {"told": 0.0}
     off, off_rows, stderr = np.array(found).T
@@ -245,6 +256,14 @@ def boxes(release: TableRelease, data: Data, seed: int, *, by_value: bool) -> di
         "rms_rows": float(np.sqrt(np.mean(off_rows**2))),
         "stderr": float(np.mean(stderr)),
     }
+
+
+def star(rng: np.random.Generator, low: FloatArray, high: FloatArray, radius: float) -> Any:
+    """A polygon of 5 to 40 corners, mostly concave, with its centre in the box; the radius in widths of the box."""
+    turn = np.sort(rng.uniform(0, 2 * np.pi, rng.integers(5, 41)))
+    far = radius * rng.uniform(0.4, 1, turn.size)[:, None] * np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    at = low + (high - low) * (far + rng.uniform(0.1, 0.9, 2))
+    return shapely.make_valid(shapely.Polygon(at[:, ::-1]))
 
 
 def lines(name: str, epsilon: float, delta: float, seed: int, **place: Any) -> list[dict[str, Any]]:
@@ -277,6 +296,11 @@ def lines(name: str, epsilon: float, delta: float, seed: int, **place: Any) -> l
             if hasattr(release, "mass"):
                 line |= {f"{key}_box": value for key, value in boxes(release, data, seed, by_value=False).items()}
                 line |= {f"{key}_value_box": value for key, value in boxes(release, data, seed, by_value=True).items()}
+                if "lat" in data.coordinates:
+                    told = boxes(release, data, seed, by_value=False, polygons=True)
+                    line |= {f"{key}_polygon": value for key, value in told.items()}
+                    told = boxes(release, data, seed, by_value=True, polygons=True)
+                    line |= {f"{key}_value_polygon": value for key, value in told.items()}
         found.append(line)
     return [{**facts, **line, **environment()} for line in found]
 
@@ -288,11 +312,13 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-9)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--depth", type=int, help="of the finest grid; left out: by the rule")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     for name in args.data:
         for seed in range(args.seeds):
-            for line in lines(name, args.epsilon, args.delta, seed):
+            place = {} if args.depth is None else {"depth": args.depth}
+            for line in lines(name, args.epsilon, args.delta, seed, **place):
                 print(json.dumps(line), flush=True)
                 if args.out is not None:
                     with args.out.open("a") as file:

@@ -197,25 +197,32 @@ def _separate(cells, dimension, depth):  # type: ignore[no-untyped-def]
     return out
 
 
-def differences(cells: IntArray, depth: int) -> list[IntArray]:
-    """Left minus right in every node of the first ``depth`` levels, from counts of all cells."""
-    nodes, found = cells, list[IntArray]()
-    while nodes.size > max(2**depth, 1):
-        nodes = nodes[0::2] + nodes[1::2]
-    for _ in range(depth):
-        nodes, apart = _halves(nodes)
-        found.append(apart)
-    return found[::-1]
-
-
 @numba.njit(cache=True, nogil=True)
-def _halves(nodes):  # type: ignore[no-untyped-def]
-    """Left and right together, and left minus right."""
-    both, apart = np.empty(nodes.size // 2, dtype=np.int64), np.empty(nodes.size // 2, dtype=np.int64)
-    for i in range(both.size):
-        left, right = nodes[2 * i], nodes[2 * i + 1]
-        both[i], apart[i] = left + right, left - right
-    return both, apart
+def differences(cells, depth):  # type: ignore[no-untyped-def]
+    """Left minus right in every node of the first ``depth`` levels, from counts of all cells, int64.
+
+    Node i of level j is at position 2^j + i, so that shape is ``(2**depth,)`` and position 0 is empty.
+    """
+    found, half = np.empty(2**depth, dtype=np.int64), 2**depth // 2
+    found[0] = 0
+    nodes, width = np.empty(half, dtype=np.int64), cells.size >> depth
+    for i in range(half):
+        left = right = 0
+        for k in range(2 * i * width, (2 * i + 1) * width):
+            left += cells[k]
+            right += cells[k + width]
+        nodes[i], found[half + i] = left + right, left - right
+    while half > 1:
+        half //= 2
+        for i in range(half):
+            left, right = nodes[2 * i], nodes[2 * i + 1]
+            nodes[i], found[half + i] = left + right, left - right
+    return found
+
+
+def by_level(nodes: NDArray[Any]) -> list[NDArray[Any]]:
+    """Values of nodes, node i of level j at position 2^j + i, by level: shapes ``(1,)``, ``(2,)``, ..."""
+    return [nodes[2**level : 2 ** (level + 1)] for level in range(int(nodes.size).bit_length() - 1)]
 
 
 def halves(nodes: IntArray) -> IntArray:
@@ -308,6 +315,14 @@ class Planner(Protocol):
     @property
     def by_node(self) -> bool:
         """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""
+
+    @property
+    def upper(self) -> int:
+        """Levels of a release that the plan of an open epoch looks at, at most."""
+
+    @property
+    def together(self) -> bool:
+        """Whether levels side by side that are measured equally often in an open epoch share a counter."""
 
     def facts(self) -> list[Any]:
         """Every number that decides its plans."""

@@ -16,12 +16,13 @@ from synthstream.errors import HorizonExhausted
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
 from synthstream.kernel.points import Points
-from synthstream.measured import TreeMeasured
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Region, Shape, differences
+from synthstream.kernel.turnstile import Turnstile
+from synthstream.measured import TreeMeasured, TurnstileMeasured
+from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Region, Shape, by_level, differences
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.strategies.levels import Schedule, levels_of, standing_out
 from synthstream.synthesizers.clouds import cloud
-from synthstream.synthesizers.points import FromNodes
+from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray
 from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
@@ -292,6 +293,69 @@ def test_what_is_known_to_be_empty_is_not_read_and_holds_nothing(schedule: Any) 
         assert np.min(first.blocks[0].variance) < np.min(usual.blocks[1].variance)
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_levels_that_share_a_counter_are_read_as_if_each_had_its_own(delta: float) -> None:
+    """Of the same plan: the same ticks, levels and variances, at the same cost, with fewer questions to the gate."""
+    found = []
+    for edition in (6, 7):
+        planner = Hostile(dimension=1, edition=edition)
+        object.__setattr__(planner, "opening", planned([2**17, 2**18, 2**16], [4, 4, 2]))
+        points = replace(mechanism(0.1, delta, neighbours="replace-one", horizon=None), schedule=planner)
+        batches = [[(k % 8, 1)] for k in range(12)]  # the first epoch ends with 14
+        other = [*batches[:3], [(7, 1)], *batches[4:]]
+        traced = TracingGate(SeededGate(0))
+        history = drawn(points, batches, traced)
+        assert not any(measured.closing for measured in history)
+        read = [[(b.level, b.values.shape, b.variance) for b in measured.blocks] for measured in history]
+        found.append((read, cost(points, batches, other, seed=0), len(traced.trace)))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Points, "scale", lambda *_: 1e-3)  # noise that is nearly always 0
+            exact = drawn(points, batches, SeededGate(0))[-1]
+        for block in exact.blocks:
+            nodes = by_level(differences(np.bincount([c for b in batches for c, _ in b], minlength=8), 3))[block.level]
+            assert block.values == pytest.approx(nodes, abs=0.2)
+    (one, dear, many), (two, same, fewer) = found
+    assert one == two
+    assert dear == same
+    assert fewer < many
+    assert [level for level, _, _ in max(one, key=len)] == [0, 1, 2]
+
+
+def test_plans_of_open_epochs_look_at_upper_levels_alone() -> None:
+    shape, rng = Shape(np.random.default_rng(0).random(2**18) ** 9, 0.1), np.random.default_rng(1)
+    old, new = Schedule(dimension=2, edition=6), Schedule(dimension=2)
+    assert old.within(shape, 1e8, 18, 1.0).steps.size == 18
+    plan = new.within(shape, 1e8, 18, 1.0)
+    assert plan.steps.size == 16
+    assert set(plan.steps.tolist()) <= {1, *new.possible_steps(18)} == {2**i for i in range(7)}
+    # What was released further down changes nothing.
+    upper = levels_of(shape.masses, shape.masses.sum(), 17)[16]
+    parts = rng.random(upper.size)
+    finer = np.stack([upper * parts, upper * (1 - parts)], axis=1).reshape(-1)
+    assert new.within(Shape(finer, 0.1), 1e8, 18, 1.0).steps.tolist() == plan.steps.tolist()
+
+
+def test_what_is_fitted_ahead_is_what_a_release_says_of_upper_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("synthstream.strategies.levels._UPPER", 4)
+    partition, rng = Partition(dimension=2, depth=8), np.random.default_rng(4)
+    batches = [[(int(c), 1) for c in rng.integers(0, 256, 300) ** 2 // 256] for _ in range(9)]
+    plain = mechanism(2.0, partition=partition, horizon=None, unit=Unit(signed=True))
+    one = drawn(plain, batches, SeededGate(3))
+    for edition, level in ((6, None), (7, 4)):
+        how = replace(plain, schedule=Schedule(dimension=2, edition=edition))  # type: ignore[arg-type]
+        made = FromNodes(mechanism=how)
+        whole, ahead = made.fit(8, one.__getitem__, None, {}, seed=0), made.ahead(8, one.__getitem__)
+        upper = whole.masses if level is None else whole.levels()[level]
+        assert whole.level > 4
+        assert ahead.masses == pytest.approx(upper, rel=1e-9)
+        assert np.isnan(ahead.plain).all()
+        assert level or ahead.moving == whole.moving
+        both = FromBothSides(mechanism=Turnstile(side=how))
+        gone = [replace(measured, blocks=(), total=0.0, begun=0.0, needs=()) for measured in one]
+        sides = [TurnstileMeasured(tick=m.tick, came=m, gone=g) for m, g in zip(one, gone, strict=True)]
+        assert both.ahead(8, sides.__getitem__).masses == pytest.approx(upper, rel=1e-9)
+
+
 def test_a_planner_may_use_its_arrays_again() -> None:
     plan = planned([2**10, 2**10], [2, 2])
     planner = Hostile(dimension=1)
@@ -318,9 +382,9 @@ def test_without_noise_the_cells_come_back() -> None:
 
 def test_differences_are_left_minus_right() -> None:
     cells = np.arange(8)
-    assert [d.tolist() for d in differences(cells, 3)] == [[6 - 22], [1 - 5, 9 - 13], [-1, -1, -1, -1]]
-    assert [d.tolist() for d in differences(cells, 1)] == [[6 - 22]]
-    assert differences(cells, 0) == []
+    assert [d.tolist() for d in by_level(differences(cells, 3))] == [[6 - 22], [1 - 5, 9 - 13], [-1, -1, -1, -1]]
+    assert differences(cells, 2).tolist() == [0, 6 - 22, 1 - 5, 9 - 13]
+    assert differences(cells, 0).tolist() == [0]
 
 
 def test_nodes_that_stand_out() -> None:
@@ -348,7 +412,7 @@ def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, s
     history = drawn(points, [[(int(c), 1) for c in batch] for batch in cells], SeededGate(11))
     start = 0
     for measured in history:
-        exact = differences(np.bincount(cells[start : measured.tick + 1].ravel(), minlength=256), 8)
+        exact = by_level(differences(np.bincount(cells[start : measured.tick + 1].ravel(), minlength=256), 8))
         for block in measured.blocks:
             nodes = slice(None) if block.nodes is None else block.nodes
             z.append((block.values - exact[block.level][nodes]) / np.sqrt(block.variance))

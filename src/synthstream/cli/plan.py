@@ -118,11 +118,14 @@ def _table(found: Plan, title: str, headings: Sequence[str], errors: Callable[[F
     from rich import box
     from rich.table import Table
 
+    from synthstream.report.page import moment
+
     table = Table(title=title, title_justify="left", box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("after", "eps", *headings):
         table.add_column(heading, justify="right", no_wrap=True)
     for i, mine in enumerate(found.forecasts):
-        labels = [mine.asked, f"tick {mine.ticks:,}" if "tick" not in mine.asked else "", _date(mine)]
+        labels = [mine.asked, f"tick {mine.ticks:,}" if "tick" not in mine.asked else ""]
+        labels += [] if mine.until is None else [moment(mine.until)]
         labels = [label for label in labels if label] + ["", ""]
         for k, budgeted in enumerate(found.budgets):
             table.add_row(
@@ -194,13 +197,6 @@ def _said(found: Plan, forecast: Forecast, value: float | None) -> str:
 
 def _events(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def _date(forecast: Forecast) -> str:
-    if forecast.until is None:
-        return ""
-    midnight = (forecast.until.hour, forecast.until.minute) == (0, 0)
-    return forecast.until.strftime("%Y-%m-%d" if midnight else "%Y-%m-%d %H:%M")
 
 
 def _print_rest(shown: Console, found: Plan) -> None:

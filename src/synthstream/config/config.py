@@ -31,6 +31,7 @@ from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
 from synthstream.schema.districts import Districts
+from synthstream.schema.mapping import as_written
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -306,20 +307,10 @@ class StreamConfig:
         changed = {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
         if "synthesizer.measure" in changed:  # which decides how fast a stream grows from one measurement to the next
             changed -= {"synthesizer.growth"}
-        named = {key: now.get(key) or _as_written(key, ours.get(key), theirs.get(key)) for key in changed}
+        named = {key: now.get(key) or as_written(key, ours.get(key), theirs.get(key)) for key in changed}
         if any(key.endswith(".regions") for key in named.values()):
             named.pop("constraints", None)  # which districts lie where: they follow from the file
         return sorted({*named.values()})
-
-
-def _as_written(key: str, ours: Any, theirs: Any) -> str:
-    """A public key that differs, as settings call it: columns of a place are made from one section."""
-    one = ours or theirs
-    kind = one.get("type") if key.startswith("columns.") and isinstance(one, dict) else None
-    if kind == "districts":
-        same = ours is not None and theirs is not None and ours["regions"] == theirs["regions"]
-        return f"columns.{one['finest']['place']}" + ("" if same else ".regions")
-    return f"columns.{one['place']}" if kind == "place" else key
 
 
 def load(path: Path) -> StreamConfig:

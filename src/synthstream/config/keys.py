@@ -10,6 +10,7 @@ from typing import Annotated, Self, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticKnownError
 
+from synthstream.config.objects import ObjectPath
 from synthstream.schema.columns import Words as Told
 
 
@@ -19,8 +20,9 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     def within(self, base: Path) -> Self:
-        """The same, with paths that start from a folder."""
-        return self.model_copy(update={name: base / value for name, value in self if isinstance(value, Path)})
+        """The same, with paths that start from a folder; what lies in an object store stays there."""
+        here = {name: value for name, value in self if isinstance(value, Path) and not isinstance(value, ObjectPath)}
+        return self.model_copy(update={name: base / value for name, value in here.items()})
 
 
 def keys_by_section(section: type[Section], name: str = "") -> dict[str, tuple[str, ...]]:

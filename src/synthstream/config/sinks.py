@@ -98,10 +98,6 @@ class FilesMirror(Section):
         """The address."""
         return str(self.path)
 
-    @override
-    def within(self, base: Path) -> Self:
-        return self
-
 
 AnyMirror = DeltaMirror | PostgresMirror | FilesMirror
 MirrorConfig = Annotated[AnyMirror, Field(discriminator="kind")]

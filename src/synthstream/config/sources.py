@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr
 from pydantic_core import PydanticCustomError
@@ -119,10 +119,6 @@ class Files(Section):
     @override
     def model_post_init(self, context: Path | None, /) -> None:
         self._root = None if self.path.is_absolute() or isinstance(self.path, ObjectPath) else context
-
-    @override
-    def within(self, base: Path) -> Self:
-        return self if isinstance(self.path, ObjectPath) else super().within(base)
 
     @property
     def root(self) -> Path | None:
@@ -250,10 +246,6 @@ class DeltaConfig(Section):
     def name(self) -> str:
         """What it is called in messages."""
         return f"delta {self.path.name}"
-
-    @override
-    def within(self, base: Path) -> Self:
-        return self if isinstance(self.path, ObjectPath) else super().within(base)
 
     @property
     def of_changes(self) -> bool:

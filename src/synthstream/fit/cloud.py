@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.partition import Partition, Region, sums
+from synthstream.partition import Partition, Region, by_level, sums
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
@@ -166,7 +166,7 @@ class Cloud:
         """
         variance, found = np.array([self.total_variance]), list[tuple[FloatArray, FloatArray]]()
         region = self.partition.region
-        errors = [*_by_level(self.plain_errors), np.zeros(self.plain.size)]
+        errors = [*by_level(self.plain_errors), np.zeros(self.plain.size)]
         for level, (mass, error) in enumerate(zip(sums(self.plain)[:levels], errors, strict=False)):
             found.append((mass, np.sqrt(variance)))
             before, variance = variance, np.repeat((variance + error) / 4, 2)
@@ -194,8 +194,8 @@ class Cloud:
         found = float(held @ share)
         variance = (found - float(plain @ share)) ** 2
         variance += float(held @ (share * (1 - share))) ** 2 * 4 / 3
-        region, by_level = self.partition.region, _by_level(self.plain_errors[: share.size])
-        for level, error in reversed([*enumerate(by_level)]):
+        region, errors = self.partition.region, by_level(self.plain_errors[: share.size])
+        for level, error in reversed([*enumerate(errors)]):
             left, right = share[0::2], share[1::2]
             variance += float(error @ ((left - right) / 2) ** 2)
             share = (left + right) / 2 if region is None else region.averaged(share, level, np.arange(2**level))
@@ -212,7 +212,7 @@ class Cloud:
         if total <= 0:
             return 1.0
         moved = 0.0
-        for level, (mass, error) in enumerate(zip(self.levels(), _by_level(self.errors), strict=False)):
+        for level, (mass, error) in enumerate(zip(self.levels(), by_level(self.errors), strict=False)):
             size = np.sqrt(2 / np.pi * error)
             moved += self.partition.diameter(level) * float(np.minimum(mass, size).sum()) / 2
         return min(1.0, moved / total + self.partition.diameter(self.level) / 2)
@@ -230,8 +230,3 @@ def _spread(masses: FloatArray, size: int, region: Region | None) -> FloatArray:
     while masses.size < size:
         masses = _halved(masses, region)
     return masses
-
-
-def _by_level(nodes: FloatArray) -> list[FloatArray]:
-    """Values of nodes in the order of :attr:`Cloud.errors`, by level: shapes ``(1,)``, ``(2,)``, ..."""
-    return [nodes[2**level : 2 ** (level + 1)] for level in range(int(nodes.size).bit_length() - 1)]

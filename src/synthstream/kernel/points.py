@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
-from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, differences, halved
+from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, by_level, differences, halved
 from synthstream.privacy import WIDER, Claim, least_of
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
@@ -241,39 +241,41 @@ class Points(Mechanism):
         after = state | {"planned": np.array(True), "plan.units": units, "plan.steps": often}
         after |= {"plan.done": np.zeros_like(often), "plan.ticks": np.full_like(often, -1)}
         after["plan.nodes"] = np.zeros(2**often.size, dtype=np.int64)
-        for level, steps in enumerate(often.tolist()):
-            if steps > 1:
-                after |= outer(self._levels[steps].init(2**level), f"level{level}.")
-                after[f"level{level}.seen"] = np.zeros(2**level, dtype=np.int64)
+        for first, end in self._counted(often):
+            fresh = self._levels[int(often[first])].init(2**end - 2**first)
+            after |= outer(fresh | {"seen": np.zeros(2**end - 2**first, dtype=np.int64)}, f"level{first}.")
         return after
+
+    def _counted(self, often: IntArray) -> list[tuple[int, int]]:
+        """First level of each counter of an open epoch, and the one after its last."""
+        apart = np.flatnonzero((np.diff(often) != 0) | (not self.schedule.together)) + 1
+        return [(a, b) for a, b in pairwise([0, *apart.tolist(), often.size]) if a < b and often[a] > 1]
 
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
-        units, often = after["plan.units"], after["plan.steps"]
+        units, often, upper = (after[f"plan.{name}"] for name in ("units", "steps", "nodes"))
         # These sums are not clipped: otherwise an event could be counted at one reading and taken out at another. If
         # they leave 64 bits they wrap around, and their differences are right all the same.
-        upper = after["plan.nodes"]
         counts.add_to(upper, finer=self.partition.depth - often.size)
         length = self.times.length(float(after["begun"]))
         due = np.minimum(np.floor(max(events, 0.0) / length * often), often - 1).astype(np.int64)
-        levels = np.flatnonzero((due > after["plan.done"]) & (often > 1)).tolist()
-        if not levels:
+        read = [(first, end) for first, end in self._counted(often) if due[first] > after["plan.done"][first]]
+        if not read:
             return ()
-        exact = differences(upper, levels[-1] + 1)
-        done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), []
-        states = defaultdict[str, State](dict)
-        for name, array in after.items():
-            states[name.partition(".")[0]][name.partition(".")[2]] = array
-        for level in levels:
-            own = states[f"level{level}"]
-            seen = own.pop("seen")
-            multiplier = self.scale(self.parts[1], int(units[level]))
-            how = self._levels[int(often[level])]
-            step = int(own["t"])
-            own, values = how.step(own, exact[level] - seen, gate, multiplier=np.full(2**level, multiplier))
-            after |= outer(own | {"seen": exact[level]}, f"level{level}.")
-            done[level], ticks[level] = due[level], int(after["t"]) - 1
-            blocks.append(Block(level=level, values=values, variance=how.variance(step, multiplier=multiplier)))
+        exact = differences(upper, read[-1][1])
+        done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), list[Block]()
+        for first, end in read:
+            prefix, how, now = f"level{first}.", self._levels[int(often[first])], exact[2**first : 2**end]
+            own = inner(after, prefix)
+            seen, step = own.pop("seen"), int(own["t"])
+            each = [self.scale(self.parts[1], part) for part in units[first:end].tolist()]
+            multiplier = np.repeat(each, 2 ** np.arange(first, end))
+            own, values = how.step(own, now - seen, gate, multiplier=multiplier)
+            after |= outer(own | {"seen": now}, prefix)
+            done[first:end], ticks[first:end] = due[first:end], int(after["t"]) - 1
+            for level, one in zip(range(first, end), each, strict=True):
+                nodes = values[2**level - 2**first :][: 2**level]
+                blocks.append(Block(level=level, values=nodes, variance=how.variance(step, multiplier=one)))
         after |= {"plan.done": done, "plan.ticks": ticks}
         return tuple(blocks)
 
@@ -286,7 +288,7 @@ class Points(Mechanism):
             return self._end_by_node(cells, depth, events, left, gate)
         planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
         units, blocks = checked_parts(planned, depth, left).tolist(), list[Block]()
-        for level, exact in enumerate(differences(cells, depth)):
+        for level, exact in enumerate(by_level(differences(cells, depth))):
             noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units[level]))
             blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=self.variance(units[level])))
         return tuple(blocks)
@@ -298,7 +300,7 @@ class Points(Mechanism):
         """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
         blocks, whole, plan = list[Block](), self.scale(self.parts[1]), self.schedule.nodes
-        for level, exact in enumerate(differences(cells, depth)):
+        for level, exact in enumerate(by_level(differences(cells, depth))):
             lean, values = self.partition.leaning(level, nodes), np.zeros(nodes.size)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
             units[asked] = checked_nodes(plan(mass[asked], room[asked], depth - level, whole), room[asked])

@@ -80,7 +80,7 @@ class Builder:
         secure: bool,
         written: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self._config, self._committed, self._secure = config, committed, secure
+        self._config, self._committed, self.secure = config, committed, secure
         self.named, self._written, self._claims = named, written, dict[tuple[int, bool], dict[str, Any]]()
         self._first, self._later = synthesizer_of(config.lives[0]), list[Resumed]()
         made = {len(life.lives): synthesizer_of(life) for life in config.lives[1:]} | {1: self._first}
@@ -129,11 +129,6 @@ class Builder:
     def ledger(self) -> list[dict[str, Any]]:
         """What stands in the ledger: the claim of each of the stream's lives, the newest last."""
         return [*(self.claim_at(cut - 1) for cut in self._cuts if cut <= self.start), self.claim]
-
-    @property
-    def secure(self) -> bool:
-        """Whether the noise came from the operating system."""
-        return self._secure
 
     @property
     def start(self) -> int:
@@ -308,7 +303,7 @@ class Builder:
             start=clock.boundary(tick),
             end=clock.boundary(tick + 1),
             facts=facts,
-            secure=self._secure,
+            secure=self.secure,
             released=committed.released,
             covariance=None if config.workload is None else partial(self.covariance, at=tick),
             carried=partial(self.carried, at=tick) if config.cuts else None,

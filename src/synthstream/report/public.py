@@ -161,9 +161,8 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         if len(listed) > 1 or len(found.config.schema.columns) == 2
         else None,
         "noise_known": any(pair.chance is not None for pair in listed),
-        "map": maps[0] if maps else None,
-        "maps": maps[1:],
-        "degrees": bool(maps),
+        "maps": maps,
+        "degrees": True,
         "error_bars": bool(np.isfinite(newest.stderr).any()),
     }
 
@@ -201,8 +200,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "cards": point_cards(found, progress=progress),
         "association": None,
         "noise_known": False,
-        "map": None if grid is None else map_of(grid, found.newest),
-        "maps": [],
+        "maps": [] if grid is None else [map_of(grid, found.newest)],
         "degrees": grid is not None and grid.degrees,
         "error_bars": False,
     }

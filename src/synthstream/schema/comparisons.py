@@ -123,14 +123,13 @@ def thresholds(text: str, wide: Sequence[str]) -> list[float] | None:
     """
     tokens, found = tokenised(text), list[float]()
     parts = [Token("wide", "") if is_column(token, wide) else token for token in tokens]
-    for place, (kind, token) in enumerate(parts):
+    for place, part in enumerate(parts):
         before, after = parts[:place], parts[place + 1 :]
-        if kind == "wide" and not (_asked_for(after) or _compared(after) or _compared(before[::-1])):
+        if part.kind == "wide" and not (_asked_for(after) or _compared(after) or _compared(before[::-1])):
             return None
-        if kind == "number":
-            found.append(float(token) * (-1 if before and before[-1].text == "-" else 1))
-        elif kind in ("text", "name") and before and before[-1].text.upper() in TIMES:
-            found.append(_seconds_of(unquoted(parts[place])))
+        written = [*before[-1:], part]
+        if part.kind == "number" or written[0].text.upper() in TIMES:
+            found.append(_value(written))
     return None if wide and _computed(tokens) else found
 
 

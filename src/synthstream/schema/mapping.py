@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -153,9 +154,10 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     moved = isinstance(old, View) and isinstance(new, View) and (old.bounds, old.depth) != (new.bounds, new.depth)
     moved |= isinstance(old, Districts) and isinstance(new, Districts) and old.text != new.text
     if type(old) is not type(new) or not isinstance(old, Category | Boolean) or moved:
+        key = as_written(f"columns.{new.name}", old.to_dict(), new.to_dict())
         raise ConfigError(
-            f"columns.{_as_written(new)}: this is another kind of column than before, and old values have no place in "
-            "it. Give it another name: it is then a new column, and the old one ends"
+            f"{key}: this is another kind of column than before, and old values have no place in it. Give it another "
+            "name: it is then a new column, and the old one ends"
         )
     unknown = [label for label in said if label not in old.labels]
     if unknown:
@@ -164,13 +166,6 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     for code, label in enumerate(old.labels):
         found[code, _new_code(old, new, code, said.get(label))] = 1.0
     return found
-
-
-def _as_written(column: Column) -> str:
-    """What settings call it: columns of a place are made from one section."""
-    if isinstance(column, Districts):
-        return f"{column.finest.place}.regions"
-    return column.place if isinstance(column, View) else column.name
 
 
 def _new_code(old: Column, new: Column, code: int, said: str | None) -> int:
@@ -215,3 +210,18 @@ def _overlaps(old: Binned, new: Binned) -> FloatArray:
     if MISSING in old.own_cells:
         found[-1, _missing(new)] = 1.0
     return found
+
+
+def as_written(key: str, ours: Any, theirs: Any) -> str:
+    """A public key that differs, as settings call it: columns of a place are made from one section.
+
+    Args:
+        key: such as ``columns.at_3``.
+        ours, theirs: the values; of a column, its :meth:`Column.to_dict`. ``None`` where there is none.
+    """
+    one = ours or theirs
+    kind = one.get("type") if key.startswith("columns.") and isinstance(one, dict) else None
+    if kind == "districts":
+        same = ours is not None and theirs is not None and ours["regions"] == theirs["regions"]
+        return f"columns.{one['finest']['place']}" + ("" if same else ".regions")
+    return f"columns.{one['place']}" if kind == "place" else key

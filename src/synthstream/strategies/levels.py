@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from synthstream.kinds import NEWEST, Edition
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Shape, sums
+from synthstream.partition import DEEPEST, LEAST, WHOLE, EpochPlan, Shape, sums
 from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
@@ -31,6 +31,8 @@ _WORTH = 2.0
 _CALM, _MOVING = 0.08, 0.45
 # The least where the end is planned by node: epochs are shorter and their ends sharper, so that more can be spared.
 _CALM_BY_NODE = 0.15
+# Levels that are read while an epoch is open, at most, from edition 7 on: those below move points by little.
+_UPPER = 16
 # Numbers in a block of a sum: blocks are added up pair by pair.
 _BLOCK = 128
 # On average a quarter of an epoch's move counts: half of the move, for half of the time. So the move is compared with
@@ -44,8 +46,8 @@ class Schedule:
 
     ``adaptive`` keeps the expected misplaced mass, times its distance, small: a level with A nodes above the noise,
     each w wide, gets a part in proportion to sqrt(A w). From edition 3 on the end of an epoch is planned node by node:
-    see :meth:`nodes`. ``fixed`` is the schedule of theorem ``points-accuracy``: parts
-    fall by a = 2^((1 - 1/d) / 2) from a level to the one above it.
+    see :meth:`nodes`; from edition 7 on upper levels alone are read while it is open, 2, 4, ... or 64 times. ``fixed``
+    is the schedule of theorem ``points-accuracy``: parts fall by a = 2^((1 - 1/d) / 2) from a level to that above it.
 
     Args:
         dimension: number of coordinates.
@@ -67,6 +69,16 @@ class Schedule:
         return _EPOCHS if self.by_node else 1
 
     @property
+    def together(self) -> bool:
+        """Whether levels that are measured equally often share a counter; then few different numbers are planned."""
+        return self.by_node and self.edition > 6
+
+    @property
+    def upper(self) -> int:
+        """Levels of a release that the plan of an open epoch looks at, at most."""
+        return _UPPER if self.together else DEEPEST
+
+    @property
     def words(self) -> str:
         """How it divides, as the end of a sentence."""
         return {"adaptive": "by what was released before", "fixed": "as in the accuracy theorem"}[self.kind]
@@ -75,11 +87,12 @@ class Schedule:
         """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
         if self.kind == "fixed":
             return [2**i for i in range(1, depth + 1)]
-        return list(range(2, _MOST_STEPS + 1))
+        return [steps for steps in range(2, _MOST_STEPS + 1) if not (self.together and steps & (steps - 1))]
 
     def facts(self) -> list[Any]:
         """Every number that decides the schedule."""
         new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
+        new += [[_UPPER]] if self.together else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
@@ -105,7 +118,8 @@ class Schedule:
         if self.kind == "fixed":
             steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
             return EpochPlan(_units(self._falling(depth), WHOLE // 3), steps)
-        levels, steps, masses = depth, np.zeros(0, dtype=np.int64), levels_of(shape.masses, events, depth)
+        levels = min(depth, self.upper)
+        steps, masses = np.zeros(0, dtype=np.int64), levels_of(shape.masses, events, levels)
         calm = _CALM_BY_NODE if self.by_node else _CALM
         share, part = np.zeros(0), calm
         while levels:
@@ -121,6 +135,8 @@ class Schedule:
             levels = deepest
         if not levels:
             return EpochPlan(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        if self.together:
+            steps = np.int64(1) << np.rint(np.log2(steps)).astype(np.int64)
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
 
     def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float) -> IntArray:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from synthstream.fit.cloud import Cloud
-from synthstream.fit.tree import NodeReading, Span, masses
+from synthstream.fit.tree import Estimate, NodeReading, Span, masses
 from synthstream.fit.walk import CAUTION
 from synthstream.kernel.points import Points
 from synthstream.measured import TreeMeasured
@@ -25,6 +25,15 @@ def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
     now = history[-1]
     return _fitted([*_spans(history).values()], mechanism, now.total, now.total, now.variance)
+
+
+def upper_cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
+    """As :func:`cloud`, but only what the plan of the next epoch looks at: upper levels, without error bars."""
+    now, spans = history[-1], list[Span]()
+    for span in _spans(history).values():
+        upper = {level: reading for level, reading in span.readings.items() if level < mechanism.schedule.upper}
+        spans.append(Span(events=span.events, readings=upper))
+    return _fitted(spans, mechanism, now.total, now.total, now.variance, barred=False)
 
 
 def cloud_between(before: Sequence[TreeMeasured], now: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
@@ -79,13 +88,21 @@ def _spans(history: Sequence[TreeMeasured]) -> dict[float, Span]:
 
 
 def _fitted(
-    spans: Sequence[Span], mechanism: Points, events: float, total: float, variance: float, *, since: int = 0
+    spans: Sequence[Span],
+    mechanism: Points,
+    events: float,
+    total: float,
+    variance: float,
+    *,
+    since: int = 0,
+    barred: bool = True,
 ) -> Cloud:
     """Masses that add up to a number of events, of epochs from ``since`` on.
 
     Args:
         total: number of events up to the last epoch, which says how deep the tree is.
         variance: of the noise of ``events``.
+        barred: whether there are error bars, and the masses that they are about.
     """
     by_node = mechanism.schedule.by_node
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
@@ -99,7 +116,10 @@ def _fitted(
         fit = partial(masses, own, depth=depth, **where, shrink=False)
     else:
         fit = partial(masses, spans, depth=depth, **where, caution=caution, since=since)
-    if depth < _WORTH:
+    if not barred:
+        fitted, unknown = fit(), np.full(2**depth, np.nan)
+        plain = Estimate(unknown, unknown, 0.0)
+    elif depth < _WORTH:
         plain, fitted = unbounded(), fit()
     else:
         with ThreadPoolExecutor(1) as pool:

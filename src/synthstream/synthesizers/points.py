@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar, cast
@@ -25,12 +25,13 @@ from synthstream.partition import WHOLE, Partition, Shape
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets
-from synthstream.synthesizers.clouds import cloud, cloud_between
+from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, R, Synthesizer, Windowed
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 E = TypeVar("E", TreeMeasured, TurnstileMeasured)
+Fitted = Callable[[Sequence[TreeMeasured], Points], Cloud]
 
 
 class _OfPoints(Synthesizer[R, Cloud]):
@@ -104,6 +105,10 @@ class _OfEpochs(_OfPoints[E]):
         """What is known of the events after a tick, up to another one."""
 
     @abstractmethod
+    def ahead(self, tick: int, history: History[E]) -> Cloud:
+        """As :meth:`fit`, where nothing is released: for the plan of the next epoch alone."""
+
+    @abstractmethod
     def number(self, measured: E) -> E:
         """The number of events up to a tick, without what was read of nodes."""
 
@@ -158,6 +163,9 @@ class FromNodes(_OfEpochs[TreeMeasured]):
     def fit(self, tick: int, history: History[TreeMeasured], last: Cloud | None, models: Models, *, seed: int) -> Cloud:
         return cloud(_needed(tick, history), self.mechanism)
 
+    def ahead(self, tick: int, history: History[TreeMeasured]) -> Cloud:
+        return upper_cloud(_needed(tick, history), self.mechanism)
+
     def between(self, before: int, tick: int, history: History[TreeMeasured]) -> Windowed[TreeMeasured, Cloud]:
         then, now = _needed(before, history), _needed(tick, history)
         found = cloud_between(then, now, self.mechanism)
@@ -199,9 +207,14 @@ class FromBothSides(_OfEpochs[TurnstileMeasured]):
     def fit(
         self, tick: int, history: History[TurnstileMeasured], last: Cloud | None, models: Models, *, seed: int
     ) -> Cloud:
-        came, gone = _both(history)
-        side = self.mechanism.side
-        return cloud(_needed(tick, came), side).minus(cloud(_needed(tick, gone), side))
+        return self._left(cloud, tick, history)
+
+    def ahead(self, tick: int, history: History[TurnstileMeasured]) -> Cloud:
+        return self._left(upper_cloud, tick, history)
+
+    def _left(self, fitted: Fitted, tick: int, history: History[TurnstileMeasured]) -> Cloud:
+        came, gone = (fitted(_needed(tick, side), self.mechanism.side) for side in _both(history))
+        return came.minus(gone)
 
     def between(
         self, before: int, tick: int, history: History[TurnstileMeasured]

@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from synthstream.accounting.zcdp import delta_for
-from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
-from synthstream.synthesizers.contract import History
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import Clusters
 from synthstream.synthesizers.simulation.transport import w1
@@ -158,8 +156,10 @@ class Run:
             state = state | ({"t": np.array(tick - 1)} if made.skips_ticks else {})
             state, measured, _ = made.step(state, counts, gate, last, {})
             history[tick - 1] = measured
-            if tick in self._ticks or getattr(measured, "closing", False):
-                last = _fitted(made, tick - 1, history.__getitem__, last)
+            if tick in self._ticks:
+                last = made.fit(tick - 1, history.__getitem__, last, {}, seed=0)
+            elif getattr(measured, "closing", False):
+                last = made.ahead(tick - 1, history.__getitem__)
             self.seconds = time.perf_counter() - begin
             if tick in self._ticks and last is not None:
                 steps = int(np.asarray(state.get("total.t", state.get("came.total.t", tick))))
@@ -212,11 +212,6 @@ class Run:
         lacking = measured.variance - counters * mechanism.total.variance(steps - 1, multiplier=multiplier)
         wrong = rng.normal() * np.sqrt(max(lacking, 0.0))
         return float(max(1 + wrong / max(measured.total, 1.0), 0.0))
-
-
-def _fitted(made: Any, tick: int, history: History, last: Cloud | None) -> Cloud:
-    fitted: Cloud = made.fit(tick, history, last, {}, seed=0)
-    return fitted
 
 
 def _louder(budget: Budget, rho: Fraction, factor: float) -> Budget:
