@@ -38,6 +38,11 @@ _OfPlace = Annotated[
     str | None,
     typer.Option("--place", metavar="NAME", help="Which place the polygons are of, if there are several."),
 ]
+_HOW_SURE = "count is of the synthetic rows, without a known error. measured has one: trust it where the two are apart."
+_UNMEASURED = (
+    "measured: no table tells this. It can be told for whole values and bins of one column beside the place, if the "
+    "stream crosses it with the place (see plan). count is of the synthetic rows, without a known error."
+)
 _LINES = 30  # of a comparison, in a terminal
 _Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
 
@@ -127,6 +132,7 @@ def _inside(release: Release, lower: Inside, upper: Bounds, where: str | None) -
             typer.echo(
                 f"measured counts ticks {found['since']} to {found['measured_at']}, between refreshes.", err=True
             )
+        typer.echo(_UNMEASURED if found["measured"] is None else _HOW_SURE, err=True)
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise, takewhile
 
@@ -18,7 +19,7 @@ _MIRRORED = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": ">", ">": "<", "<
 def check_values(text: str, texts: Mapping[str, Sequence[str]], ranges: Mapping[str, tuple[float, float]]) -> None:
     """Refuse a condition that compares a column with what it can never hold: a misspelt value would count as 0.
 
-    Numbers and times are refused where no row could satisfy the comparison; beside arithmetic, nothing is.
+    Numbers and times are refused where no row could satisfy the whole: not beside arithmetic, OR or NOT, nor in lists.
 
     Args:
         text: a condition that can be read.
@@ -35,10 +36,10 @@ def check_values(text: str, texts: Mapping[str, Sequence[str]], ranges: Mapping[
 are North, South
     """
     tokens = tokenised(text)
-    ranges = {} if _computed(tokens) else ranges
+    ranges = {} if _computed(tokens) or {"OR", "NOT"} & {token.text.upper() for token in tokens} else ranges
     for name, sign, literal in _comparisons(tokens, [*texts, *ranges]):
         said = unquoted(literal[-1])
-        written = literal[0].kind in ("text", "name") and _MIRRORED[sign] in ("=", "!=")
+        written = literal[0].kind in ("text", "name") and _MIRRORED.get(sign, "=") in ("=", "!=")
         if name in texts and written and said not in texts[name]:
             null = f" Where it is missing: {quoted(name)} IS NULL." if said == "missing" else ""
             every = "; a table of it lists all" if " more" in (listed := first(texts[name])) else ""
@@ -66,7 +67,7 @@ def _comparisons(tokens: Sequence[Token], columns: Sequence[str]) -> Iterator[tu
         elif "IN" in [one.text.upper() for one in after[:2]]:
             listed = list(takewhile(lambda one: one.text != ")", after))
             commas = [k for k, one in enumerate(listed) if one.text in ("(", ",")]
-            yield from ((name, "=" if sign == "IN" else "!=", _literal(listed[k + 1 :], columns)) for k in commas)
+            yield from ((name, "IN", _literal(listed[k + 1 :], columns)) for k in commas)
         elif sign == "BETWEEN":
             end = next((k for k, one in enumerate(after) if one.text.upper() == "AND"), len(after))
             yield name, ">=", _literal(after[1:], columns)
@@ -96,14 +97,16 @@ def _value(literal: Sequence[Token]) -> float:
 def _may_hold(sign: str, value: float, low: float, high: float) -> bool:
     """Whether a number of a range may be so; also if it is not known."""
     above, below = value > high, value < low
-    return not {">": above, ">=": above, "<": below, "<=": below, "!=": False, "<>": False}.get(sign, above or below)
+    never = {">": above, ">=": above, "<": below, "<=": below, "=": above or below, "==": above or below}
+    return not never.get(sign, False)
 
 
 def _as_said(value: float, literal: Sequence[Token]) -> str:
     """A number, or a time where one was written."""
-    if literal[0].text.upper() not in TIMES:
-        return f"{value:.15g}"
-    return f"'{datetime.fromtimestamp(value, UTC).replace(tzinfo=None)}'"
+    if literal[0].text.upper() in TIMES:
+        with suppress(ValueError, OverflowError, OSError):  # a number that is no second of the calendar
+            return f"'{datetime.fromtimestamp(value, UTC).replace(tzinfo=None)}'"
+    return f"{value:.15g}"
 
 
 def thresholds(text: str, wide: Sequence[str]) -> list[float] | None:
