@@ -240,7 +240,9 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, simula
     if horizon is not None and closed >= horizon:
         console.print("The horizon is reached: this stream is complete. `synthstream succeed` goes on with more.")
     elif new == 0:
-        console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.")
+        until = loaded.clock.until
+        told = "" if until is None else f" Nothing is closed that ends after until = {until} in [clock]."
+        console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.{told}")
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""
         console.print(f"Newest release: {loaded.sink.path}/{closed - 1:06d}")

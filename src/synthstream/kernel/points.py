@@ -39,8 +39,8 @@ class Points(Mechanism):
     An epoch ends when the number of events, as released, has grown by a public factor: with one epoch a doubling, when
     it reaches ``2**e / epsilon`` for the next whole e. Either all levels are measured then, or, if the planner plans by
     node, the nodes that it finds worth it, each level planned from what was just read above it. Upper levels are also
-    measured while the epoch is open, one or several by a counter, whenever the released number has grown by another part of
-    what it should in this epoch.
+    measured while the epoch is open, one or several by a counter, whenever the released number has grown by another
+    part of what it should in this epoch.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell changes by one in one tick) or replace-one (one event

@@ -198,10 +198,7 @@ class Clock:
     def ending(self, tick: int) -> str:
         """When a tick ends and is closed, in words."""
         closed = "" if self.wait is None else f" and is closed {self.wait} later, {self.closes(tick).isoformat()}"
-        end = self.boundary(tick + 1)
-        stopped = self.until is not None and end > self.moment(self.until)
-        last = f", but nothing is closed after until = {self.until} in [clock]" if stopped else ""
-        return f"ends {end.isoformat()}{closed}{last}"
+        return f"ends {self.boundary(tick + 1).isoformat()}{closed}"
 
     def over(self, now: datetime, *, until: datetime | None = None) -> int:
         """Number of ticks that may be closed: they ended before ``until``, and at least ``wait`` before ``now``.
