@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from synthstream.constraints import Group
 from synthstream.fit.aims import aims
 from synthstream.fit.ordered import Basis, Table, _along, _risk, evened, in_order, shrunk
 from synthstream.fit.population import fit
@@ -133,3 +134,16 @@ def test_streams_of_earlier_editions_have_no_order() -> None:
     assert away[7] < 0.9 * away[6]
     before, after = (fit(measured, seed=0, edition=edition) for edition in editions)
     assert np.array_equal(before.codes, after.codes)  # so far only where tables are refreshed
+
+
+def test_grids_of_a_place_have_no_order() -> None:
+    rng = np.random.default_rng(1)
+    cell = np.clip(rng.normal(30, 6, 8000), 0, 63).astype(np.int64)
+    rows = np.column_stack([cell // 16, cell, rng.random(8000) < cell / 60]).astype(np.int32)
+    workload = Workload(sizes=(4, 64, 2), marginals=((), (0,), (1,), (2,), (0, 2), (1, 2)))
+    values = workload.count(rows) + rng.normal(0, NOISE, workload.cells)
+    measured = Measured(tick=0, workload=workload, values=values, variance=np.full(6, NOISE**2))
+    group = Group.of((0, 1), np.array([[k // 16, k] for k in range(64)]), nests=[(0, 1)])
+    editions: tuple[Edition, ...] = (6, 7)
+    before, after = (fit(measured, seed=0, edition=edition, fresh=True, groups=[group]) for edition in editions)
+    assert np.array_equal(before.codes, after.codes)

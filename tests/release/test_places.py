@@ -317,7 +317,8 @@ def test_polygons_are_answered_with_holes_windows_and_conditions(mapped: tuple[S
     path = config.base / "city.geojson"
     wedge, cell = shapely.Polygon(_WEDGE), release.polygon(path, feature="cell")
     told = release.mass(release.polygon(path, feature="name=wedge"), where="kind = 'a'")
-    assert abs(told["measured"] - of_shape(wedge, pl.col("kind") == "a")) < 2 * told["stderr"]
+    # How rows lie within cells follows the chain, and with it every setting: one draw of many.
+    assert abs(told["measured"] - of_shape(wedge, pl.col("kind") == "a")) < 3 * told["stderr"]
     assert told["count"] == pytest.approx(of_shape(wedge, pl.col("kind") == "a"), rel=0.2)
     holed = shapely.Polygon(rectangle(0, 0, 8, 8), [rectangle(2, 4, 4, 6)])
     rest = release.mass(json.dumps(shapely.geometry.mapping(holed)))

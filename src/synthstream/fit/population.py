@@ -179,7 +179,8 @@ def fit(
         raise ValueError("groups: edition 1 of the fit has no constraints")
     groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
-    each, ordered = 1, edition > 6 and fresh is not None
+    # Grids of a place tell of their neighbours by each other.
+    each, ordered = 1, edition > 6 and fresh is not None and not any(group.nests for group in groups)
     if most is not None and edition > 1:
         each = max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
     if each > 1:
