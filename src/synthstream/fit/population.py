@@ -204,8 +204,7 @@ def fit(
     settle(codes, aim.joints, begin=kept if first else aim.rows, state=state)
     known = _recounted(known, before, codes, workload)
     if edition == 1:
-        residual = known - aim.cells
-        propose(codes, residual, _weights(measured), cumulative, workload, first=first, state=state)
+        propose(codes, known - aim.cells, _weights(measured), cumulative, workload, first=first, state=state)
         return Population.of(workload, codes)
     effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
