@@ -179,13 +179,10 @@ def test_a_weak_promise_is_called_weak(
 
 
 @pytest.mark.parametrize("kind", ["always", "epochs", "points", streams.PERSONS])
-def test_links_lead_to_files_with_the_hashes_of_the_manifest(
-    made: dict[str, StreamConfig], kind: str, tmp_path: Path
-) -> None:
+def test_links_lead_to_files_with_the_hashes_of_the_manifest(made: dict[str, StreamConfig], kind: str) -> None:
     config = made[kind]
     manifest = history_of(config, progress=quiet).newest.manifest
-    for place in (tmp_path, config.base / "a folder", config.base / "releases"):
-        place.mkdir(exist_ok=True)
+    for place in (config.base, config.base / "releases"):
         links = Reader(public_page(config, place / "r.html", progress=quiet)).all("a")
         files = {link["data-file"]: link["href"] or "" for link in links if "data-file" in link}
         assert set(files) == {*manifest["files"], "manifest.json"}
@@ -196,6 +193,22 @@ def test_links_lead_to_files_with_the_hashes_of_the_manifest(
                 assert hashlib.sha256(content).hexdigest() == manifest["files"][name]
             else:
                 assert json.loads(content) == manifest
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "own/a folder"])
+def test_a_page_that_lies_elsewhere_names_files_without_links(tmp_path: Path, place: str) -> None:
+    config = make(tmp_path / "own", "always", rows=500)
+    (tmp_path / place).mkdir()
+    page = tmp_path / place / "r.html"
+    said = CliRunner().invoke(app, ["report", str(config.base / "stream.toml"), "-o", str(page)])
+    shown = Reader(page.read_text())
+    names = {link["data-file"]: link.get("href") for link in shown.all("a") if "data-file" in link}
+    assert names == dict.fromkeys(
+        ["rows.parquet", "tables.parquet", "series.parquet", "measured.parquet", "manifest.json"]
+    )
+    assert "The files are not beside this page." in shown.text
+    assert "../" not in page.read_text()
+    assert "names files without links" in said.output
 
 
 def test_a_folder_with_odd_characters_is_linked(tmp_path: Path) -> None:

@@ -46,3 +46,8 @@ def report_command(
 
     write_page(output, public_page(loaded, output, progress=bar))
     shown.print(f"{output}: made from published releases alone.")
+    sink = None if loaded.sink is None else loaded.sink.path.resolve()
+    if sink is not None and not sink.is_relative_to(output.absolute().parent.resolve()):
+        shown.print(
+            f"It names files without links: they do not lie below its folder. Write it to {sink.parent} for links."
+        )

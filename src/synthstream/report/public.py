@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -326,14 +325,17 @@ def gaps(ticks: Sequence[Tick]) -> int:
 
 
 def downloads(found: History, output: Path) -> list[dict[str, str]]:
-    """Links to files of the newest release that are there, relative to the folder of the page."""
-    place = found.sink.place(found.newest.tick)
+    """Files of the newest release that are there, with links relative to the folder of the page.
+
+    What lies elsewhere has no link: it would break when the page moves, and show names of local folders.
+    """
+    place, folder = found.sink.place(found.newest.tick).resolve(), output.absolute().parent.resolve()
+    start = quote(place.relative_to(folder).as_posix()) if place.is_relative_to(folder) else None
     listed = []
     for name, what in FILES.items():
         path = place / name
         if path.exists():
-            relative = os.path.relpath(path.resolve(), output.absolute().parent.resolve())
-            href = quote(relative.replace(os.sep, "/"))
+            href = "" if start is None else f"{start}/{name}"
             listed.append({"name": name, "href": href, "what": what, "size": size_of(path.stat().st_size)})
     return listed
 
