@@ -148,7 +148,7 @@ def test_an_edited_config_shows_in_the_status(folder: Path) -> None:
     synthstream("run", "stream.toml", "--yes", cwd=folder)
     (folder / "stream.toml").write_text(TOML.replace("horizon = 8", "horizon = 80"))
     status = synthstream("status", "stream.toml", cwd=folder).stdout
-    assert "differs from the running stream in clock.horizon" in status
+    assert "differs from the running stream: clock.horizon: was" in status
     assert "8 paid for" in status
     assert "successor" in synthstream("run", "stream.toml", "--yes", cwd=folder).stderr
 

@@ -142,7 +142,58 @@ def test_what_may_change_and_what_may_not() -> None:
     same = StreamConfig.from_toml(GOOD.replace("until = 2026-01-06\n", "").replace('"releases"', '"elsewhere"'))
     assert config.differences(same.public_json()) == []
     other = StreamConfig.from_toml(GOOD.replace("epsilon = 1.0", "epsilon = 2.0").replace('"B"]', '"C"]'))
-    assert config.differences(other.public_json()) == ["columns.ward", "privacy.epsilon"]
+    assert other.differences(config.public_json()) == [
+        'columns.ward.values: was ["A", "B"], is ["A", "C"]',
+        "privacy.epsilon: was 1.0, is 2.0",
+    ]
+
+
+AT = 'name = "at"\ntype = "place"\ncoordinates = ["lat", "lon"]\nbounds = [[0, 4], [0, 4]]\nevents = 100_000\n'
+PLACE = GOOD.replace("[sink]", f"[[columns]]\n{AT}[sink]")
+# What is changed, and what is said of it alone: tables, grids and constraints follow from that.
+CHANGES = {
+    "a column that is gone": (PLACE, AT, 'name = "old"\ntype = "boolean"\n', ["columns.at", "columns.old"]),
+    "bounds of a place": (
+        PLACE,
+        "[[0, 4]",
+        "[[0, 5]",
+        ["columns.at.bounds: was [[0.0, 4.0], [0.0, 4.0]], is [[0.0, 5"],
+    ),
+    "its grids": (
+        PLACE,
+        "100_000",
+        "9_000_000",
+        ["columns.at.events or depth: was [1, 2, 3, 4, 5], is [1, 2, 3, 4, 5, 6, 7"],
+    ),
+    "its budget": (PLACE, "epsilon = 1.0", "epsilon = 9.0", ["privacy.epsilon: was 1.0, is 9.0"]),
+    "tables": (
+        GOOD,
+        "[sink]",
+        "[synthesizer]\norder = 1\n[sink]",
+        ['synthesizer.marginals: was [[], ["ward"], ["age"], '],
+    ),
+    "a way of measuring": (
+        PLACE,
+        "[sink]",
+        '[synthesizer]\nmeasure = "epochs"\n[sink]',
+        ['synthesizer.measure: was "auto", is "epochs"'],
+    ),
+    "a long list": (
+        GOOD.replace('"B"]', ", ".join(f'"{n}"' for n in range(60)) + "]"),
+        '"7"',
+        '"x7"',
+        ['columns.ward.values: without "7": with "x7"'],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_differs_is_named_with_its_values_and_not_what_follows(what: str) -> None:
+    text, old, new, said = CHANGES[what]
+    assert text.count(old) == 1
+    found = StreamConfig.from_toml(text.replace(old, new)).differences(StreamConfig.from_toml(text).public_json())
+    assert len(found) == len(said)
+    assert all(one.startswith(words) for one, words in zip(found, said, strict=True)), found
 
 
 OLD_NAMES = {
@@ -186,8 +237,8 @@ def test_a_chain_begins_with_the_old_names() -> None:
     config = StreamConfig.from_toml(f'{GOOD}[synthesizer]\nmeasure = "always"\nshares = "equal"\n')
     assert '"synthesizer.budget": "equal"' in config.public_json()
     assert config.differences(StreamConfig.from_toml(GOOD).public_json()) == [
-        "synthesizer.measure",
-        "synthesizer.shares",
+        'synthesizer.measure: was "auto", is "always"',
+        'synthesizer.shares: was "auto", is "equal"',
     ]
 
 

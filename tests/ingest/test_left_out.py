@@ -175,7 +175,7 @@ def test_the_promise_says_that_quotation_marks_must_be_closed_where_a_row_may_ha
     assert precondition in claim["trusts"]
     plan = CliRunner().invoke(app, ["plan", str(tmp_path / "stream.toml")])
     assert precondition in " ".join(plan.output.split())
-    with pytest.raises(StateMismatch, match=r"other settings: source\.multiline\."):
+    with pytest.raises(StateMismatch, match=r"other settings: source\.multiline: was true, is not set\."):
         opened(with_csv(tmp_path))
 
 

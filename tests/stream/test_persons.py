@@ -431,7 +431,7 @@ def test_the_command_line_speaks_of_persons(tmp_path: Path) -> None:
 def test_a_running_stream_keeps_its_unit(tmp_path: Path) -> None:
     Stream(configured(tmp_path)).close()
     others = {
-        TOML: "privacy.unit,",
+        TOML: 'privacy.unit: was "person", is "event"',
         with_unit("max_events = 4"): "privacy.unit.max_events",
         with_unit("max_events = 3, max_per_tick = 3"): "privacy.unit.max_per_tick",
         with_unit('max_events = 3, per = "1d"'): "privacy.unit.per",

@@ -148,8 +148,8 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if found["backup"]:
         shown.print("This state is a backup; `run` will refuse. `recover --adopt` goes on from it.", style="bold")
     if found["changed"]:
-        names = ", ".join(found["changed"])
-        shown.print(f"{config} differs from the running stream in {names}; `run` will refuse.", style="bold")
+        names = "; ".join(found["changed"])
+        shown.print(f"{config} differs from the running stream: {names}. `run` will refuse.", style="bold")
     horizon, last = found["horizon"], found["last"]
     ahead = "no end" if horizon is None else f"{horizon} paid for"
     shown.print(f"{found['name']}: {found['ticks']} release(s), {ahead}")

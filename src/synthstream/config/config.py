@@ -17,6 +17,7 @@ from synthstream.config.after import After, AfterSection, changed_for_ever
 from synthstream.config.assembling import check_sound_sections, objects
 from synthstream.config.constraints import NOTHING, Known
 from synthstream.config.declared import columns_of
+from synthstream.config.differing import differences
 from synthstream.config.keys import keys_by_section
 from synthstream.config.places import as_before
 from synthstream.config.problems import Problems
@@ -26,12 +27,11 @@ from synthstream.config.sections import File, PrivacyConfig
 from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import FilesConfig, LogConfig
-from synthstream.config.synthesis import STORED, SynthesizerConfig, workload_of
+from synthstream.config.synthesis import SynthesizerConfig, workload_of
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
 from synthstream.schema.districts import Districts
-from synthstream.schema.mapping import as_written
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
@@ -301,16 +301,8 @@ class StreamConfig:
             )
 
     def differences(self, stored: str) -> list[str]:
-        """Keys whose value differs between this configuration and the :meth:`public_json` of another."""
-        ours, theirs = json.loads(self.public_json()), json.loads(stored)
-        now = {f"synthesizer.{stored}": f"synthesizer.{name}" for name, stored in STORED.items()}
-        changed = {key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)}
-        if "synthesizer.measure" in changed:  # which decides how fast a stream grows from one measurement to the next
-            changed -= {"synthesizer.growth"}
-        named = {key: now.get(key) or as_written(key, ours.get(key), theirs.get(key)) for key in changed}
-        if any(key.endswith(".regions") for key in named.values()):
-            named.pop("constraints", None)  # which districts lie where: they follow from the file
-        return sorted({*named.values()})
+        """What differs from the :meth:`public_json` of a stream that runs, each with the old and the new value."""
+        return differences(json.loads(stored), json.loads(self.public_json()))
 
 
 def load(path: Path) -> StreamConfig:

@@ -190,16 +190,16 @@ def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[
     if changed := config.differences(stored):
         if store.untouched():
             raise StateMismatch(
-                f"{config.state} was opened with other settings: {', '.join(changed)}. Nothing has been counted or "
+                f"{config.state} was opened with other settings: {'; '.join(changed)}. Nothing has been counted or "
                 "released in it: delete that folder, and run again."
             )
         if store.meta("secure") == "False":
             raise StateMismatch(
-                f"{config.state} was simulated with other settings: {', '.join(changed)}. Delete that folder and the "
+                f"{config.state} was simulated with other settings: {'; '.join(changed)}. Delete that folder and the "
                 "releases that were simulated with it, and simulate again."
             )
         raise StateMismatch(
-            f"{config.state} belongs to a stream with other settings: {', '.join(changed)}. A running stream "
+            f"{config.state} belongs to a stream with other settings: {'; '.join(changed)}. A running stream "
             "keeps its privacy, clock, schema and synthesizer. Undo the change. Or keep the old file, and write the "
             "new settings to a successor's: with [after] in it, `synthstream succeed old.toml new.toml` goes on with "
             "them, and `synthstream plan new.toml --after old.toml` says before what that costs."

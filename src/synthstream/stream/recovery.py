@@ -173,7 +173,7 @@ def _old(config: StreamConfig, env: Env) -> Store | None:
         return None
     if store.meta("config") is not None and (changed := config.differences(store.meta("config") or "{}")):
         store.close()
-        raise StateMismatch(f"{config.state} belongs to a stream with other settings: {', '.join(changed)}.")
+        raise StateMismatch(f"{config.state} belongs to a stream with other settings: {'; '.join(changed)}.")
     return store
 
 

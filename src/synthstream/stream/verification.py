@@ -103,7 +103,7 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
     if store.meta("config") is None and store.untouched():
         return
     if changed := config.differences(store.meta("config") or "{}"):
-        say(f"belongs to other settings: {', '.join(changed)}")
+        say(f"belongs to other settings: {'; '.join(changed)}")
         return
     builder = builder_from(config, store, secure=True)
     if store.ledger() != builder.ledger:

@@ -1,0 +1,85 @@
+"""Which public settings of two configurations differ, in the words of ``stream.toml``, with the old and new value."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from synthstream.config.synthesis import STORED
+
+_ORDER, _TABLES = "columns (names or their order)", "synthesizer.marginals"
+# Of a place: its grids, and what they are counted with.
+_GRIDS, _CROSSED = "events or depth", "with"
+# What is decided by others where it is not said, by those before it here among them.
+_FOLLOWING = (_GRIDS, _CROSSED, _ORDER, _TABLES, "constraints", "synthesizer.growth")
+_HASH = re.compile("[0-9a-f]{64}")
+_LONG = 100
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Settings that differ, each with its values, as in ``privacy.epsilon: was 1.0, is 2.0``.
+
+    What follows from another one that differs, such as the tables from the columns, is left out.
+
+    Args:
+        old, new: what :meth:`StreamConfig.public_json` says.
+    """
+    before, after = _flat(old), _flat(new)
+    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    ranks = {key: _rank(key, {*changed}) for key in changed}
+    first = min(ranks.values(), default=0)
+    return [f"{key}{_values(before.get(key), after.get(key))}" for key in changed if ranks[key] == first]
+
+
+def _rank(key: str, changed: set[str]) -> int:
+    """0 for a setting that no other one decides, more for what those of lower ranks may have decided."""
+    section, _, last = key.rpartition(".")
+    if section in changed or (key.startswith("columns.") and "synthesizer.kind" in changed):
+        return len(_FOLLOWING) + 1  # another kind of column, of unit or of stream has other settings
+    name = last if section not in ("columns", "synthesizer") else key
+    return _FOLLOWING.index(name) + 1 if name in _FOLLOWING else 0
+
+
+def _flat(public: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by the names that they have in sections; a column itself has its type."""
+    names, found = public.get(_ORDER, []), dict[str, Any]()
+    called = {f"synthesizer.{stored}": f"synthesizer.{name}" for name, stored in STORED.items()}
+    for key, value in public.items():
+        if not key.startswith("columns."):
+            found[called.get(key, key)] = value
+            continue
+        view = value.get("finest", value)  # columns of a place are made of one section
+        name = f"columns.{view['place']}" if "place" in view else key
+        settings = {k: v for k, v in value.items() if k not in ("name", "type")}
+        if "edges" in settings:
+            settings = {k: v for k, v in settings.items() if k not in ("bins", "min", "max")}
+        if "place" in view:
+            depths, crossed = (found.get(f"{name}.{k}", []) for k in (_GRIDS, _CROSSED))
+            own = {"regions": value["regions"]} if "regions" in value else {_GRIDS: [*depths, view["depth"]]}
+            settings = {k: view[k] for k in ("bounds", "coordinates")} | own
+            settings[_CROSSED] = sorted({*crossed, *value["with"]})
+        found |= {name: view["type"]} | {f"{name}.{k}": v for k, v in settings.items()}
+    if found.get(_TABLES):
+        found[_TABLES] = [[names[c] for c in marginal] for marginal in found[_TABLES]]
+    return found
+
+
+def _values(old: Any, new: Any) -> str:
+    """Both values; of long lists what only one of them holds; of what stands there by its hash, nothing."""
+    both = [_said(value) for value in (old, new)]
+    if any(map(_HASH.search, both)):
+        return ": is not set" if new is None else ": was not set" if old is None else ""
+    if isinstance(old, list) and isinstance(new, list) and max(map(len, both)) > _LONG:
+        gone, come = ([x for x in one if x not in other] for one, other in ((old, new), (new, old)))
+        if gone or come:
+            return "".join(
+                f": {word} {_said(part)[1:-1]}" for word, part in (("without", gone), ("with", come)) if part
+            )
+    return f": was {both[0]}, is {both[1]}"
+
+
+def _said(value: Any) -> str:
+    text = "not set" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 4 * _LONG else f"{text[: 4 * _LONG]}..."
