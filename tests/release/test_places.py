@@ -13,8 +13,10 @@ import polars as pl
 import pytest
 import shapely
 from benchmarks.places import released as in_memory
+from typer.testing import CliRunner
 
 from synthstream import Releases, Stream, StreamConfig
+from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.release.release import TableRelease
@@ -171,6 +173,26 @@ def test_mistakes_are_told(release: TableRelease, lower: Any, upper: Any, where:
     with pytest.raises(SchemaError) as error:
         release.mass(lower, upper, where=where)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "beyond"),
+    [({}, {}, 0), ({"x": -8.0}, {}, 0.5), ({"x": -8.0}, {"y": 16.0}, 0.75), ({"x": -np.inf}, {"y": 1e300}, 1)],
+)
+def test_a_box_knows_what_of_it_lies_outside(
+    release: TableRelease, lower: dict[str, float], upper: dict[str, float], beyond: float
+) -> None:
+    assert release.box(lower, upper).beyond == pytest.approx(beyond)
+
+
+def test_what_of_a_box_lies_outside_is_told(config: StreamConfig) -> None:
+    def said(box: str) -> str:
+        path = str(config.base / "stream.toml")
+        return " ".join(CliRunner().invoke(app, ["table", path, "--box", box]).stderr.split())
+
+    assert f"50 % of the area of the box lies outside of {config.name}'s bounds: events there are" in said("x 4 12")
+    assert "of the area" not in said("x 4 8")
+    assert "of the area" not in said("x 40 80")
 
 
 @pytest.mark.parametrize("x", [(0.0, 4.0), (0.3, 3.6)])  # whole cells, and such as are cut
@@ -388,7 +410,7 @@ def test_the_command_answers_about_polygons(mapped: tuple[StreamConfig, TableRel
     table = ("table", str(config.base / "stream.toml"))
     done = synthstream(*table, "--polygon", path, "--feature", "far", "--where", "kind = 'a'", "--csv", cwd=config.base)
     assert done.returncode == 0, done.stderr
-    assert "50 % of the polygons' area lies outside" in done.stderr
+    assert "50 % of the area of the polygons lies outside" in done.stderr
     found = pl.read_csv(done.stdout.encode()).row(0, named=True)
     told = release.mass(release.polygon(config.base / path, feature="far"), where="kind = 'a'")
     assert {key: found[key] for key in told} == pytest.approx(told)

@@ -15,7 +15,7 @@ from synthstream.cli.runtime import fail
 if TYPE_CHECKING:
     import polars as pl
 
-    from synthstream.release.areas import Bounds, Inside
+    from synthstream.release.areas import Bounds
     from synthstream.release.release import Release
     from synthstream.schema.region import Domain
 
@@ -101,30 +101,31 @@ def table_command(
 
 
 def _read(release: Release, polygon: Path, feature: str | None, place: str | None) -> Domain:
-    """Polygons of a file; what of them lies outside is told."""
+    """Polygons of a file."""
     from synthstream.release.points import PointRelease
     from synthstream.release.release import TableRelease
-    from synthstream.schema.polygons import BEYOND
 
     if isinstance(release, PointRelease) and place is None:
-        found = release.polygon(polygon, feature=feature)
-    elif isinstance(release, TableRelease):
-        found = release.polygon(polygon, feature=feature, place=place)
-    else:
-        raise SystemExit(fail("--place: a stream of points has one place; leave it out."))
-    if found.beyond > BEYOND:
-        share = f"{100 * found.beyond:.2g} % of the polygons' area"
-        typer.echo(f"{share} lies outside of {release.name}'s box: events there are not counted.", err=True)
-    return found
+        return release.polygon(polygon, feature=feature)
+    if isinstance(release, TableRelease):
+        return release.polygon(polygon, feature=feature, place=place)
+    raise SystemExit(fail("--place: a stream of points has one place; leave it out."))
 
 
-def _inside(release: Release, lower: Inside, upper: Bounds, where: str | None) -> pl.DataFrame:
-    """How many events lie in a box, or in polygons."""
+def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None) -> pl.DataFrame:
+    """How many events lie in a box, or in polygons; what of these lies outside is told."""
     import polars as pl
 
     from synthstream.release.points import PointRelease
     from synthstream.release.release import TableRelease
+    from synthstream.schema.polygons import BEYOND
+    from synthstream.schema.region import Domain
 
+    if isinstance(release, PointRelease | TableRelease):
+        what, area = ("polygons", lower) if isinstance(lower, Domain) else ("box", release.box(lower, upper))
+        if area.beyond > BEYOND:
+            share = f"{100 * area.beyond:.2g} % of the area of the {what}"
+            typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
     if isinstance(release, TableRelease):
         found = release.mass(lower, upper, where=where)
         first, last = getattr(release, "first", 0), release.tick

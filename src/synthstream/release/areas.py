@@ -64,6 +64,16 @@ class Box:
             if lower[name] == upper[name]:
                 raise SchemaError(f"mass: {name}: the box has no width: both bounds are {lower[name]:g}")
 
+    @property
+    def beyond(self) -> float:
+        """Share of the box that lies outside of the coordinates' ranges; an end without bound is that of the range."""
+        inside = 1.0
+        for c in self.columns:
+            low, high = self.lower.get(c.name, c.min), self.upper.get(c.name, c.max)
+            low, high = (end if np.isfinite(end) else bound for end, bound in ((low, c.min), (high, c.max)))
+            inside *= max(min(high, c.max) - max(low, c.min), 0.0) / (high - low) if high > low else 0.0
+        return float(1 - inside)
+
     def shares(self, level: int) -> FloatArray:
         """See :class:`Area`."""
         partition = Partition(dimension=len(self.columns), depth=max(level, len(self.columns)))

@@ -88,6 +88,13 @@ class Located:
             tables.append(_Grid(view, found, rows_of, rows_in))
         return {"count": round(inside.sum()), **_answer(tables, _shares(area, finest))}
 
+    def box(self, lower: Bounds, upper: Bounds, *, place: str | None = None) -> Box:
+        """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the place."""
+        finest = self._views(_names(lower, upper), place)[-1][1]
+        box = Box(finest.axes, lower, upper)
+        _check_inside(finest, box)
+        return box
+
     def polygon(self, said: str | Path, *, feature: str | None = None, place: str | None = None) -> Domain:
         """Public polygons to ask :meth:`mass` about: what any polygon of a GeoJSON file holds.
 

@@ -186,6 +186,10 @@ class PointRelease(Release):
         both = area.on(region) if isinstance(area, Box) else region.meeting(area.shape)
         return self.model.mass(np.minimum(both.at(level).shares(level) / np.where(held > 0, held, 1.0), 1.0))
 
+    def box(self, lower: Bounds, upper: Bounds) -> Box:
+        """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the bounds."""
+        return Box(self.coordinates, lower, upper)
+
     def polygon(self, said: str | Path, *, feature: str | None = None) -> Domain:
         """Public polygons to ask :meth:`mass` about: what any polygon of a GeoJSON file holds.
 
