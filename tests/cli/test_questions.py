@@ -89,7 +89,14 @@ def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
         ("table", ["wart"], "Did you mean 'ward'"),
         ("table", ["ward", "--where", "wart = 1"], "is not a column"),
         ("table", ["ward", "--at", "1", "--between", "2026-01-01", "2026-01-03"], "give one of them"),
+        ("table", ["ward", "--between", "2026-13-01", "2026-01-03"], "--between: '2026-13-01' is no date"),
+        ("table", ["ward", "--at", "x"], "--at: 'x' is no date"),
         ("table", ["ward", "-o", "t.txt"], "must end in one of"),
+        (
+            "compare",
+            ["ward", "--now", "2026-01-05", "2027-01-07", "--then", "2026-01-01", "2026-01-02"],
+            "--now: between 2026-01-05 and 2027-01-07: releases hold events before",
+        ),
         ("compare", ["ward"], "as in --then 2026-01-01 2026-01-05 --now 2026-01-05 2026-01-09"),
         (
             "compare",

@@ -361,7 +361,7 @@ def test_polygons_are_answered_with_holes_windows_and_conditions(mapped: tuple[S
 @pytest.mark.parametrize(
     ("polygon", "said"),
     [
-        (rectangle(20, 20, 30, 30), "'lon' has 0 to 8, and 'lat' 0 to 8. Widen the box, or name another file"),
+        (rectangle(20, 20, 30, 30), "'lon' has 0 to 8, and 'lat' 0 to 8. Name another file"),
         (rectangle(3, 100, 5, 120), "feature 1 has the latitude first, and GeoJSON the longitude: exchange them"),
         ([(0, 0), (4, 4), (4, 0), (0, 4), (0, 0)], "not valid: Self-intersection"),
         (rectangle(300, 300, 400, 400), "no Polygon or MultiPolygon of degrees"),
@@ -375,6 +375,13 @@ def test_polygons_that_cannot_be_are_told(
     assert said in str(error.value)
 
 
+def test_polygons_far_away_are_told_to_who_asks_without_a_box_to_widen(
+    mapped: tuple[StreamConfig, TableRelease],
+) -> None:
+    with pytest.raises(ConfigError, match=r"polygon: lies outside of the box\. Its longitudes .*\. Name another file$"):
+        mapped[1].polygon(json.dumps(shapely.geometry.mapping(shapely.box(100, 10, 101, 11))))
+
+
 def test_coordinates_that_have_changed_places_are_told() -> None:
     """Both fit degrees: neither the file nor the stream is known to be right."""
     with pytest.raises(ConfigError, match=r"They would meet if longitude and latitude changed places: in the file"):
@@ -384,9 +391,12 @@ def test_coordinates_that_have_changed_places_are_told() -> None:
 @pytest.mark.parametrize(
     ("feature_", "said"),
     [
-        ("Wedge", "has no feature 'Wedge'. Did you mean 'wedge'? Its properties are ['name', 'rank', 'ward']"),
+        (
+            "Wedge",
+            "has no feature 'Wedge' (--feature). Did you mean 'wedge'? Its properties are ['name', 'rank', 'ward']",
+        ),
         ("1", "'1' is several features by different properties. Say 'ward=1' or 'rank=1'"),
-        ("ward=7", "has no feature 'ward=7'."),
+        ("ward=7", "city.geojson': has no feature 'ward=7' (--feature)."),
     ],
 )
 def test_features_that_there_are_not_are_told(

@@ -114,7 +114,7 @@ def test_polygons_are_answered_as_boxes_are(folder: Path, region: bool) -> None:
     true = shapely.intersects_xy(shapely.Polygon(corner), made["lon"].to_numpy(), made["lat"].to_numpy()).sum()
     assert abs(mass - true) < 3 * error
     assert error < 0.1 * true
-    with pytest.raises(ConfigError, match=r"polygon = '.*none\.geojson': No such file"):
+    with pytest.raises(ConfigError, match=r"polygon '.*none\.geojson': No such file"):
         release.mass(folder / "none.geojson")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from synthstream.cli.common import Simulate, console
-from synthstream.cli.reading import At, Between, Place, Where, all_of, chosen, format_of, write
+from synthstream.cli.reading import At, Between, Place, Where, all_of, chosen, format_of, window, write
 from synthstream.cli.runtime import fail
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def compare_command(
         first, middle, last = (clock.boundary(tick).isoformat()[:10] for tick in (0, end // 2, end))
         example = f"--then {first} {middle} --now {middle} {last}"
         raise SystemExit(fail(f"--then and --now: give both, as in {example}, the two halves of {found.config.name}."))
-    later, earlier = found.between(*now), found.between(*then)
+    later, earlier = window(found, "--now", now), window(found, "--then", then)
     if earlier.tick >= later.tick:
         raise SystemExit(fail("--then: must end before --now does."))
     cells = later.compare(earlier, columns or None)

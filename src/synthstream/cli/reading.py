@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +14,7 @@ import typer
 
 from synthstream.cli.common import check_output
 from synthstream.cli.runtime import fail
+from synthstream.errors import NotReleased
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,10 +60,26 @@ def chosen(found: Releases, at: str | None, between: tuple[str, str] | None) -> 
     if at is not None and between is not None:
         raise SystemExit(fail("--at and --between: give one of them; --between says by itself which events it means."))
     if between is not None:
-        return found.between(*between)
+        return window(found, "--between", between)
     if at is None:
         return found.last
-    return found.at(int(at) if at.isdecimal() else at)
+    with _by("--at"):
+        return found.at(int(at) if at.isdecimal() else at)
+
+
+def window(found: Releases, option: str, dates: tuple[str, str]) -> Release:
+    """The window between two dates that an option gives."""
+    with _by(option):
+        return found.between(*dates)
+
+
+@contextmanager
+def _by(option: str) -> Iterator[None]:
+    """Say of which option it is that a moment is none, or was not released."""
+    try:
+        yield
+    except NotReleased as error:
+        raise NotReleased(f"{option}: {error}") from None
 
 
 def format_of(named: str | None, output: Path | None, *, place: str) -> str:

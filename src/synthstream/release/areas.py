@@ -126,4 +126,6 @@ def polygon_of(columns: Sequence[Coordinate], said: str | Path, feature: str | N
     Raises:
         ConfigError: see :meth:`synthstream.schema.region.Domain.read`.
     """
-    return Domain.read(str(said), columns, Path(), called="polygon", fix=_RENAME, feature=feature, least=0.0)
+    text = str(said)
+    asked = "polygon" if text.lstrip().startswith("{") else f"polygon {text!r}"
+    return Domain.read(text, columns, Path(), asked=asked, fix=_RENAME, feature=feature, least=0.0)

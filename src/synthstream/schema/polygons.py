@@ -105,11 +105,13 @@ def named(features: Sequence[dict[str, Any]], name: str | None, where: str) -> l
     found = {key: ones for key, ones in found.items() if ones}
     if not found:
         known = list(dict.fromkeys(text for _, one in listed for key in keys if (text := name_of(one, key))))
-        raise ConfigError(f"{where}: has no feature {name!r}.{like(name, known)} Its properties are {sorted(keys)}")
+        raise ConfigError(
+            f"{where}: has no feature {name!r} (--feature).{like(name, known)} Its properties are {sorted(keys)}"
+        )
     first, *others = found.values()
     if any([n for n, _ in other] != [n for n, _ in first] for other in others):
         said = " or ".join(repr(f"{key}={name}") for key in found)
-        raise ConfigError(f"{where}: {name!r} is several features by different properties. Say {said}")
+        raise ConfigError(f"{where}: {name!r} is several features by different properties. Say {said} (--feature)")
     return first
 
 
@@ -155,13 +157,18 @@ def rings_of(feature: dict[str, Any], where: str) -> Rings:
 
 
 def misplaced(
-    bounds: tuple[float, float, float, float], x: tuple[str, float, float], y: tuple[str, float, float]
+    bounds: tuple[float, float, float, float],
+    x: tuple[str, float, float],
+    y: tuple[str, float, float],
+    *,
+    asked: bool = False,
 ) -> str:
     """Where polygons lie that miss a box, and what to do: coordinates that have changed places are told.
 
     Args:
         bounds: west, south, east and north of the polygons.
         x, y: name and ends of the box's longitudes and latitudes.
+        asked: whether a reader asks about them, who cannot widen the box.
     """
     west, south, east, north = bounds
     said = (
@@ -169,7 +176,7 @@ def misplaced(
         f"{x[2]:g}, and {y[0]!r} {y[1]:g} to {y[2]:g}. "
     )
     if not (west < y[2] and east > y[1] and south < x[2] and north > x[1]):
-        return f"{said}Widen the box, or name another file"
+        return f"{said}{'Name' if asked else 'Widen the box, or name'} another file"
     if max(abs(y[1]), abs(y[2])) > 90:
         return f"{said}No latitude is beyond 90: the ends of the box have changed places, not those of the file"
     return (

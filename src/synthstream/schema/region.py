@@ -81,7 +81,7 @@ class Domain:
         columns: Sequence[Coordinate],
         base: Path,
         *,
-        called: str = "region",
+        asked: str | None = None,
         fix: str = _RENAME,
         feature: str | None = None,
         least: float = _SLIVER,
@@ -89,14 +89,15 @@ class Domain:
         """From a GeoJSON file, or GeoJSON itself: what any of its polygons holds.
 
         Args:
-            called: what it is, in messages; ``fix``: what to do if names of columns do not tell which is which.
+            asked: what a reader who asks about it calls it; left out: it is the key ``region`` of settings.
+            fix: what to do if names of columns do not tell which is which.
             feature: only features of this name; see :func:`synthstream.schema.polygons.named`.
 
         Raises:
             ConfigError: it cannot be read, has no such feature, a polygon is not valid or lies outside of the box, or
                 the columns are no longitude and latitude.
         """
-        where = called if said.lstrip().startswith("{") else f"{called} = {said!r}"
+        where = asked or ("region" if said.lstrip().startswith("{") else f"region = {said!r}")
         axes = in_order([column.name for column in columns], where, fix)
         features = named(features_of(base, said, where), feature, where)
         rings = [rings_of(one, f"{where}: feature {number:,}") for number, one in features]
@@ -110,7 +111,9 @@ class Domain:
         )
         if found._empty:
             x, y = ((found.columns[axis].name, *found.ends[axis]) for axis in axes)
-            raise ConfigError(f"{where}: lies outside of the box. {misplaced(shape.bounds, x, y)}")
+            raise ConfigError(
+                f"{where}: lies outside of the box. {misplaced(shape.bounds, x, y, asked=asked is not None)}"
+            )
         return found
 
     @property
