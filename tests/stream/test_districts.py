@@ -284,3 +284,19 @@ def test_a_byte_order_mark_is_no_matter(folder: Path) -> None:
 def test_settings_that_do_not_go_with_districts_are_named(folder: Path, old: str, new: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         configured(folder, old, new)
+
+
+def test_a_polygon_that_the_stream_counts_itself_is_told_with_the_better_question(folder: Path) -> None:
+    with opened(configured(folder)) as stream:
+        for _ in stream.run():
+            pass
+    geojson(folder, feature(rectangle(5, 6, 6, 7), name="Isle"), name="other.geojson")
+
+    def said(file: str, name: str) -> str:
+        polygon = ["--polygon", str(folder / file), "--feature", name]
+        return " ".join(CliRunner().invoke(app, ["table", str(folder / "stream.toml"), *polygon]).stderr.split())
+
+    hint = "The stream counts this district itself: --where \"at_region = 'Isle'\" has the smaller error."
+    assert hint in said("districts.geojson", "Isle")
+    assert "itself" not in said("other.geojson", "Isle")
+    assert "itself" not in said("districts.geojson", "Cape"), "part of it counts as East"

@@ -126,6 +126,8 @@ def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str 
         if area.beyond > BEYOND:
             share = f"{100 * area.beyond:.2g} % of the area of the {what}"
             typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
+        if isinstance(lower, Domain):
+            _counted_itself(release, lower)
     if isinstance(release, TableRelease):
         found = release.mass(lower, upper, where=where)
         first, last = getattr(release, "first", 0), release.tick
@@ -140,6 +142,19 @@ def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str 
         raise SystemExit(fail("--where: a stream of points has no columns beside its coordinates; leave it out."))
     measured, stderr = release.mass(lower, upper)
     return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
+
+
+def _counted_itself(release: Release, polygons: Domain) -> None:
+    """Say so where the stream has a count of some polygons, which needs no sum over cells."""
+    from synthstream.schema.districts import Districts
+    from synthstream.schema.tokens import quoted
+
+    for column in release.schema.columns:
+        if isinstance(column, Districts) and (name := column.called(polygons.shape)) is not None:
+            own = column.name if column.name.isidentifier() else quoted(column.name).replace('"', '\\"')
+            told = name.replace("'", "''")
+            words = f"The stream counts this district itself: --where \"{own} = '{told}'\" has the smaller error."
+            typer.echo(words, err=True)
 
 
 def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:

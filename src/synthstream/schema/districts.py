@@ -146,6 +146,14 @@ class Districts(Category):
         geometry().prepare(shapes)
         return shapes
 
+    def called(self, shape: Any) -> str | None:
+        """The district that a shape is, if it is one, and no part of it lies in another."""
+        area = geometry().area
+        inside = area(geometry().intersection(self.shapes, shape))
+        met = np.flatnonzero(inside > BEYOND * area(shape))
+        same = met.size == 1 and inside[met[0]] > (1 - BEYOND) * max(area(shape), area(self.shapes[met[0]]))
+        return self.values[met[0]] if same else None
+
     def holding(self, at: FloatArray) -> CodeArray:
         """Codes of positions in the order of coordinates, shape ``(positions, 2)``; ``other`` where no polygon is."""
         found = np.full(len(at), len(self.values), dtype=np.int32)
