@@ -132,6 +132,9 @@ def test_the_command_says_whether_anything_changed_and_stamps_a_simulation(tmp_p
     assert "made from published releases alone" in first.output
     assert "is up to date" in again.output
     assert "latest/explorer.html: the explorer" in again.output.replace("\n", "")
+    files = [path for path in (tmp_path / "site").rglob("*") if path.is_file()]
+    assert f"{len(files)} files, {sum(path.stat().st_size for path in files) / 1e6:.1f} MB" in again.output
+    assert "keep = 12" not in again.output
     assert CliRunner().invoke(app, ["run", words[1], "--simulate", "-q"]).exit_code == 0
     refused = CliRunner().invoke(app, [*words, "--simulate"])
     assert "is another release" in refused.output
@@ -289,6 +292,15 @@ def test_older_releases_have_csv_files_where_they_are_asked_for(tmp_path: Path) 
     (tmp_path / "releases/000001/rows.parquet").unlink()
     publish_site(config, site, progress=quiet)
     assert not list((site / "releases/000001").glob("rows*"))
+
+
+def test_a_site_that_is_mostly_rows_of_old_releases_names_the_setting(tmp_path: Path) -> None:
+    config, site = begun(tmp_path, "always", ticks=2), tmp_path / "site"
+    publish_site(config, site, progress=quiet)
+    for tick in range(2):  # stands for a long stream
+        (site / f"releases/{tick:06d}/rows.csv").write_bytes(bytes(2_000_000))
+    said = CliRunner().invoke(app, ["publish", str(tmp_path / "stream.toml"), str(site)]).output
+    assert "Rows of single releases are 4.0 MB of it. From the next release on, keep = 12 in [sink]" in said
 
 
 def test_rows_that_the_publisher_drops_go(tmp_path: Path) -> None:
