@@ -14,26 +14,28 @@ from synthstream.schema.columns import Category
 from synthstream.schema.places import View
 
 STAMP = "PRIVATE: shows the data. For the custodian alone; do not publish"
-_MARKS = ("", "look at this", "DO NOT OPEN")
+_MARKS = ("fine", "look at this", "DO NOT OPEN")
 _WIDTH, _LISTED = 48, 40
 
 
 def lines_of(found: Checked) -> Iterator[str]:
     """All of it as lines, to be stamped one by one."""
     rows = found.looked.rows
-    yield f"{found.config.name}: {rows.count:,} rows in {len(found.looked.files):,} file(s)"
+    files = f"{rows.count:,} rows in {len(found.looked.files):,} file(s)" if found.looked.files else "no new file"
+    yield f"{found.config.name}: {files}"
     yield f"Verdict: {found.verdict.words}"
     for finding in found.findings:
         yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
     if found.lines:
         yield "Lines of stream.toml that would change how files are read:"
         yield from (f"    {line}" for line in found.lines)
-    by, ticks = found.by_tick()
-    yield f"{by}:"
-    most = max([number for _, number in ticks] + [1])
-    for start, number in ticks:
-        bar = "█" * round(_WIDTH * number / most) or ("▏" if number else "")
-        yield f"    {moment(start)}  {bar} {number:,}"
+    if found.looked.files:
+        by, ticks = found.by_tick()
+        yield f"{by}:"
+        most = max([number for _, number in ticks] + [1])
+        for start, number in ticks:
+            bar = "█" * round(_WIDTH * number / most) or ("▏" if number else "")
+            yield f"    {moment(start)}  {bar} {number:,}"
     yield from _columns(found)
     for name, known in _shown(found):
         if known.other:

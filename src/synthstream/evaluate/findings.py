@@ -169,8 +169,8 @@ def texts_of(odd: pl.DataFrame, number: int = _SHOWN) -> str:
 
 def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     if not looked.files and not looked.refused:
-        counted = f"All files ({looked.known:,}) are counted already; name those that you want to look at again."
-        level, words = (Level.LOOK, counted) if looked.known else (Level.STOP, "There is no file to look at.")
+        counted = f"All files ({looked.known:,}) were counted before; name those that you want to look at again."
+        level, words = (Level.FINE, counted) if looked.known else (Level.STOP, "There is no file to look at.")
         yield Finding(level=level, about="[source]", words=words)
     for path, (why, header) in looked.refused.items():
         separator = separator_of(header, columns_of(config))
