@@ -45,6 +45,7 @@ def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(line.split() for line in lines if " A " in line)
     assert float(row[4]) == pytest.approx(number, abs=0.5)
     assert next(line.split() for line in lines if " C " in line)[4] == "0.0"
+    assert "1 (from 2026-01-02)" in found.stdout
     assert "events from 2026-01-02 to before 2026-01-05" in found.stderr
     assert "NOT PRIVATE" in found.stderr
     assert "model_error" in say("table", folder, "ward", "x", "--model-error").stdout
@@ -54,7 +55,11 @@ def test_what_changed(folder: Path) -> None:
     first, second = ("2026-01-01", "2026-01-04"), ("2026-01-04", "2026-01-08")
     found = say("compare", folder, "ward", "--then", *first, "--now", *second)
     lines = [line.split()[1:-1] for line in found.stdout.splitlines() if line.startswith("| ")]
-    assert lines[0] == ["ward", "then", "now", "difference", "measured", "stderr", "z", "beyond_noise"]
+    assert lines[0] == [
+        "ward",
+        *("rows_then", "rows_now", "rows_difference"),
+        *("measured_difference", "measured_stderr", "z", "beyond_noise"),
+    ]
 
     def true(ward: str, since: str, until: str) -> int:
         dates = pl.lit(since).str.to_datetime(), pl.lit(until).str.to_datetime()
@@ -65,6 +70,9 @@ def test_what_changed(folder: Path) -> None:
     assert differences["A"] == pytest.approx(true("A", *second) - true("A", *first), abs=1)
     assert "ticks 0 to 2, beside events from 2026-01-04" in found.stderr
     assert "expected by chance" in found.stderr
+    assert "measured_...: what passed the gate, and its standard error" in found.stderr
+    plain = say("compare", folder, "ward", "--then", *first, "--now", *second, "--csv").stdout
+    assert plain.startswith("ward,then,now,difference,measured,stderr,z,beyond_noise\n")
     every = say("compare", folder, "--then", *first, "--now", *second)
     assert (every.stdout.count("\n| "), "The first 30 of 36 cells" in every.stderr) == (31, True)
 

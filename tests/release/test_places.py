@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -219,6 +220,8 @@ def test_the_command_answers_as_the_release_does(config: StreamConfig, release: 
     found = pl.read_csv(done.stdout.encode()).row(0, named=True)
     told = release.mass({"x": 0.0, "y": 4.0}, {"x": 4.0, "y": 8.0}, where="kind = 'a'")
     assert {key: found[key] for key in told} == pytest.approx(told)
+    read = synthstream("table", path, *box, "--between", "2026-01-06", "2026-01-08", cwd=config.base)
+    assert re.search(r"\d \(from 2026-01-0\d\) +\d \(before 2026-01-0\d\)", read.stdout)
     unknown = synthstream("table", path, *box, "--where", "new", cwd=config.base)
     assert (unknown.returncode, "null" in unknown.stdout) == (0, True), unknown.stderr
     refused = synthstream("table", path, "kind", *box, cwd=config.base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from synthstream.release.areas import Bounds
     from synthstream.release.release import Release
+    from synthstream.schema.clock import Clock
     from synthstream.schema.region import Domain
 
 _Output = Annotated[
@@ -42,6 +44,13 @@ _HOW_SURE = "count is of the synthetic rows, without a known error. measured has
 _UNMEASURED = (
     "measured: no table tells this. It can be told for whole values and bins of one column beside the place, if the "
     "stream crosses it with the place (see plan). count is of the synthetic rows, without a known error."
+)
+# Columns of a comparison, in a terminal.
+_CALLED = {"then": "rows_then", "now": "rows_now", "difference": "rows_difference"}
+_CALLED |= {"measured": "measured_difference", "stderr": "measured_stderr"}
+_TOLD = (
+    "rows_...: counts of the synthetic rows, without a known error. measured_...: what passed the gate, and its "
+    "standard error; z and beyond_noise are of that."
 )
 _LINES = 30  # of a comparison, in a terminal
 _Csv = Annotated[bool, typer.Option("--csv", help="CSV to standard output, for machines.")]
@@ -81,23 +90,24 @@ def table_command(
     from synthstream.release.points import PointRelease
 
     form = format_of(None, output, place=place)
-    release = chosen(releases(place, simulate=simulate), at, between)
+    published = releases(place, simulate=simulate)
+    release, clock = chosen(published, at, between), published.config.clock
     if polygon is None and (feature or of_place):
         raise SystemExit(fail("--feature and --place: name the polygons, too: --polygon districts.geojson."))
     if polygon is not None and (box or columns):
         raise SystemExit(fail("--polygon: counts all events in it; leave out --box and columns."))
     if polygon is not None:
-        found = _inside(release, _read(release, polygon, feature, of_place), {}, all_of(where))
+        found = _inside(release, _read(release, polygon, feature, of_place), {}, all_of(where), clock)
     elif box or (isinstance(release, PointRelease) and not columns):
         if columns:
             raise SystemExit(
                 fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
             )
-        found = _inside(release, *_bounds(box or []), all_of(where))
+        found = _inside(release, *_bounds(box or []), all_of(where), clock)
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
     typer.echo(f"{release.name}: {release.about}", err=True)
-    _give(found, output, form, csv=csv, stamped=not release.secure)
+    _give(found, output, form, csv=csv, stamped=not release.secure, clock=clock)
 
 
 def _read(release: Release, polygon: Path, feature: str | None, place: str | None) -> Domain:
@@ -112,12 +122,13 @@ def _read(release: Release, polygon: Path, feature: str | None, place: str | Non
     raise SystemExit(fail("--place: a stream of points has one place; leave it out."))
 
 
-def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None) -> pl.DataFrame:
+def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None, clock: Clock) -> pl.DataFrame:
     """How many events lie in a box, or in polygons; what of these lies outside is told."""
     import polars as pl
 
     from synthstream.release.points import PointRelease
     from synthstream.release.release import TableRelease
+    from synthstream.schema.clock import written
     from synthstream.schema.polygons import BEYOND
     from synthstream.schema.region import Domain
 
@@ -132,8 +143,11 @@ def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str 
         found = release.mass(lower, upper, where=where)
         first, last = getattr(release, "first", 0), release.tick
         if found["measured"] is not None and (found["since"], found["measured_at"]) != (first, last):
+            start, end = clock.boundary(found["since"]), clock.boundary(found["measured_at"] + 1)
             typer.echo(
-                f"measured counts ticks {found['since']} to {found['measured_at']}, between refreshes.", err=True
+                f"measured counts events from {written(start)} to before {written(end)}, ticks {found['since']} to "
+                f"{found['measured_at']}: such tables are measured at refreshes, not at every tick.",
+                err=True,
             )
         typer.echo(_UNMEASURED if found["measured"] is None else _HOW_SURE, err=True)
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
@@ -248,11 +262,25 @@ def compare_command(
     if not csv and output is None and len(cells) > _LINES:
         typer.echo(f"The first {_LINES} of {len(cells):,} cells; all of them: --csv, or -o changes.csv.", err=True)
         cells = cells.head(_LINES)
-    _give(cells, output, form, csv=csv, stamped=not later.secure)
+    if not csv and output is None:
+        typer.echo(_TOLD, err=True)
+    _give(cells, output, form, csv=csv, stamped=not later.secure, called=_CALLED)
 
 
-def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, stamped: bool) -> None:
+def _give(
+    found: pl.DataFrame,
+    output: Path | None,
+    form: str,
+    *,
+    csv: bool,
+    stamped: bool,
+    clock: Clock | None = None,
+    called: Mapping[str, str] | None = None,
+) -> None:
+    """Write an answer, or show it; then with dates beside ticks, by a clock, and columns as they are called there."""
     import polars as pl
+
+    from synthstream.schema.clock import written
 
     if output is not None or csv:
         write(found, output, form, stamped=stamped)
@@ -264,8 +292,14 @@ def _give(found: pl.DataFrame, output: Path | None, form: str, *, csv: bool, sta
     dates = [name for name, kind in found.schema.items() if kind == pl.Datetime]
     if all((found[name].dt.time() == time()).all() for name in dates):
         found = found.with_columns(pl.col(dates).dt.date())
+    for name, word, more in (("since", "from", 0), ("measured_at", "before", 1)):
+        if clock is not None and name in found.columns:
+            ticks = {tick: clock.boundary(tick + more) for tick in found[name].drop_nulls().unique()}
+            shown = {tick: f"{tick} ({word} {written(end)})" for tick, end in ticks.items()}
+            found = found.with_columns(pl.col(name).replace_strict(shown, return_dtype=pl.String))
     digits = {"share": 3, "measured": 1, "stderr": 1, "model_error": 1, "z": 1}
     found = found.with_columns(pl.col(name).round(n) for name, n in digits.items() if name in found.columns)
+    found = found.rename(called or {})
     # As wide as it is: a number that goes on in the next line would be another number.
     look = {"tbl_rows": -1, "tbl_cols": -1, "tbl_width_chars": -1}
     look |= {"tbl_hide_dataframe_shape": True, "tbl_hide_column_data_types": True}

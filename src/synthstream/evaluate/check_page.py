@@ -21,7 +21,8 @@ _WIDTH, _LISTED = 48, 40
 def lines_of(found: Checked) -> Iterator[str]:
     """All of it as lines, to be stamped one by one."""
     rows = found.looked.rows
-    files = f"{rows.count:,} rows in {len(found.looked.files):,} file(s)" if found.looked.files else "no new file"
+    new = found.looked.files or found.looked.refused
+    files = f"{rows.count:,} rows in {len(found.looked.files):,} file(s)" if new else "no new file"
     yield f"{found.config.name}: {files}"
     yield f"Verdict: {found.verdict.words}"
     for finding in found.findings:
@@ -29,7 +30,7 @@ def lines_of(found: Checked) -> Iterator[str]:
     if found.lines:
         yield "Lines of stream.toml that would change how files are read:"
         yield from (f"    {line}" for line in found.lines)
-    if found.looked.files:
+    if new:
         by, ticks = found.by_tick()
         yield f"{by}:"
         most = max([number for _, number in ticks] + [1])
