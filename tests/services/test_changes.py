@@ -185,5 +185,5 @@ def test_changes_need_an_op_column(tmp_path: Path) -> None:
         StreamConfig.from_toml(text, base=tmp_path)
     running = StreamConfig.from_toml('op = "op"\n' + text, base=tmp_path)
     other = StreamConfig.from_toml('op = "op"\n' + text.replace("debezium", "json"), base=tmp_path)
-    assert other.differences(running.public_json()) == ["source.format"]
+    assert other.differences(running.public_json()) == ['source.format: was "debezium", is not set']
     assert StreamConfig.from_toml(running.settings, base=tmp_path).genesis == running.genesis
