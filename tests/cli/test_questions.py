@@ -112,7 +112,7 @@ def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
             "must end before --now does",
         ),
         ("series", ["Ward"], "Did you mean 'ward'"),
-        ("series", ["--box", "x 1 2"], "table --box ... --between FROM TO"),
+        ("series", ["--box", "x 1 2"], "this stream has no place"),
         ("series", ["ward", "--every", "1h"], "shorter than a tick"),
         ("series", ["ward", "--every", "month"], "use a number and"),
     ],

@@ -231,20 +231,47 @@ def test_the_command_answers_as_the_release_does(config: StreamConfig, release: 
     assert "say a coordinate and two numbers" in refused.stderr
 
 
-def test_errors_of_boxes_hold(tmp_path: Path) -> None:
-    """About 95 % of boxes lie within two standard errors, over several draws of the noise; whole streams, so slow."""
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> list[Releases]:
+    """Several draws of the noise; whole streams, so slow."""
+    folder = tmp_path_factory.mktemp("noisy")
+    return [Releases(made(folder / str(seed), partial(_seeded, seed))) for seed in range(4)]
+
+
+def box_of(rng: np.random.Generator) -> tuple[dict[str, float], dict[str, float]]:
+    (x, y), (across, up) = rng.uniform(0, 5, 2), rng.uniform(0.5, 3, 2)
+    return {"x": x, "y": y}, {"x": x + across, "y": y + up}
+
+
+def test_errors_of_boxes_hold(noisy: list[Releases]) -> None:
+    """About 95 % of boxes lie within two standard errors, over several draws of the noise."""
     off = []
-    for seed in range(4):
-        config = made(tmp_path / str(seed), partial(_seeded, seed))
-        found, rng = Releases(config).last, np.random.default_rng(seed)
+    for seed, releases in enumerate(noisy):
+        found, rng = releases.last, np.random.default_rng(seed)
         assert isinstance(found, TableRelease)
         for _ in range(40):
-            (x, y), (across, up) = rng.uniform(0, 5, 2), rng.uniform(0.5, 3, 2)
-            told = found.mass({"x": x, "y": y}, {"x": x + across, "y": y + up})
-            off.append((told["measured"] - true(x=(x, x + across), y=(y, y + up))) / told["stderr"])
+            lower, upper = box_of(rng)
+            told = found.mass(lower, upper)
+            off.append((told["measured"] - true(**{c: (lower[c], upper[c]) for c in "xy"})) / told["stderr"])
     within = np.mean(np.abs(off) <= 2)
     assert within >= 0.88, off
     assert np.std(off) > 0.4  # errors that are far too large would hold, too
+
+
+def test_errors_of_series_hold(noisy: list[Releases]) -> None:
+    """The same of single days."""
+    off = list[float]()
+    for seed, releases in enumerate(noisy):
+        rng = np.random.default_rng(seed)
+        for _ in range(5):
+            lower, upper = box_of(rng)
+            inside = events().filter(*(pl.col(c).is_between(lower[c], upper[c]) for c in "xy"))
+            days = (inside["when"] - datetime(2026, 1, 1)).dt.total_days().to_numpy()
+            told = releases.series(lower=lower, upper=upper)
+            counted = np.bincount(days, minlength=len(told))
+            off += ((told["measured"].to_numpy() - counted) / told["stderr"].to_numpy()).tolist()
+    assert np.mean(np.abs(off) <= 2) >= 0.9, off
+    assert np.std(off) > 0.4
 
 
 @cache
@@ -457,3 +484,36 @@ def test_errors_of_polygons_hold(radius: float) -> None:
             off.append((told["measured"] - true) / told["stderr"])
     assert np.mean(np.abs(off) <= 2) >= 0.88, off
     assert np.std(off) > 0.4
+
+
+# -- series --------------------------------------------------------------------------------------------------
+
+
+def came(shape: Any, first: int, last: int) -> int:
+    """Events of some days in a polygon."""
+    start, end = (datetime(2026, 1, 1) + timedelta(days=day) for day in (first, last + 1))
+    return of_shape(shape, pl.col("when").is_between(start, end, closed="left"))
+
+
+def test_a_series_counts_the_events_of_an_area_in_each_step(mapped: tuple[StreamConfig, TableRelease]) -> None:
+    config, release = mapped
+    found, cell, path = Releases(config), shapely.box(4, 0, 8, 4), config.base / "city.geojson"
+    each = found.series(lower=release.polygon(path, feature="cell"))
+    assert each.columns == ["start", "end", "measured", "stderr"]
+    assert each["start"].to_list() == [datetime(2026, 1, 1 + day) for day in range(8)]
+    assert each["measured"].to_list() == pytest.approx([came(cell, day, day) for day in range(8)], abs=2)
+    longer = found.series(lower={"lat": 0, "lon": 4}, upper={"lat": 4, "lon": 8}, every="4d")
+    assert longer["measured"].to_list() == pytest.approx([came(cell, 0, 3), came(cell, 4, 7)], abs=2)
+    assert longer["whole"].all()
+    all_of = found.series(lower=path, every="8d")  # what it cuts is a share of what was measured
+    whole = release.mass(path)
+    assert all_of.select("measured", "stderr").row(0) == pytest.approx((whole["measured"], whole["stderr"]))
+    with pytest.raises(SchemaError, match="leave the column out"):
+        found.series("kind", lower=path)
+    command = ("series", str(config.base / "stream.toml"), "--every", "4d", "--csv")
+    done = synthstream(*command, "--polygon", "city.geojson", "--feature", "cell", cwd=config.base)
+    assert done.returncode == 0, done.stderr
+    assert pl.read_csv(done.stdout.encode())["measured"].to_list() == pytest.approx(longer["measured"].to_list())
+    refused = synthstream(*command, "--feature", "cell", cwd=config.base)
+    assert refused.returncode == 2
+    assert "name the polygons, too" in refused.stderr

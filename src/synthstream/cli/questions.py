@@ -92,10 +92,7 @@ def table_command(
     form = format_of(None, output, place=place)
     published = releases(place, simulate=simulate)
     release, clock = chosen(published, at, between), published.config.clock
-    if polygon is None and (feature or of_place):
-        raise SystemExit(fail("--feature and --place: name the polygons, too: --polygon districts.geojson."))
-    if polygon is not None and (box or columns):
-        raise SystemExit(fail("--polygon: counts all events in it; leave out --box and columns."))
+    _refuse_both(polygon, box, columns, feature or of_place)
     if polygon is not None:
         found = _inside(release, _read(release, polygon, feature, of_place), {}, all_of(where), clock)
     elif box or (isinstance(release, PointRelease) and not columns):
@@ -108,6 +105,14 @@ def table_command(
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
     typer.echo(f"{release.name}: {release.about}", err=True)
     _give(found, output, form, csv=csv, stamped=not release.secure, clock=clock)
+
+
+def _refuse_both(polygon: Path | None, box: object, columns: object, said: str | None) -> None:
+    """End here if polygons are named beside a box or columns, or are not named at all."""
+    if polygon is None and said:
+        raise SystemExit(fail("--feature and --place: name the polygons, too: --polygon districts.geojson."))
+    if polygon is not None and (box or columns):
+        raise SystemExit(fail("--polygon: counts all events in it; leave out --box and columns."))
 
 
 def _read(release: Release, polygon: Path, feature: str | None, place: str | None) -> Domain:
@@ -123,22 +128,14 @@ def _read(release: Release, polygon: Path, feature: str | None, place: str | Non
 
 
 def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str | None, clock: Clock) -> pl.DataFrame:
-    """How many events lie in a box, or in polygons; what of these lies outside is told."""
+    """How many events lie in a box, or in polygons."""
     import polars as pl
 
     from synthstream.release.points import PointRelease
     from synthstream.release.release import TableRelease
     from synthstream.schema.clock import written
-    from synthstream.schema.polygons import BEYOND
-    from synthstream.schema.region import Domain
 
-    if isinstance(release, PointRelease | TableRelease):
-        what, area = ("polygons", lower) if isinstance(lower, Domain) else ("box", release.box(lower, upper))
-        if area.beyond > BEYOND:
-            share = f"{100 * area.beyond:.2g} % of the area of the {what}"
-            typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
-        if isinstance(lower, Domain):
-            _counted_itself(release, lower)
+    _tell_of(release, lower, upper)
     if isinstance(release, TableRelease):
         found = release.mass(lower, upper, where=where)
         first, last = getattr(release, "first", 0), release.tick
@@ -156,6 +153,22 @@ def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str 
         raise SystemExit(fail("--where: a stream of points has no columns beside its coordinates; leave it out."))
     measured, stderr = release.mass(lower, upper)
     return pl.DataFrame({"count": [round(measured)], "measured": [measured], "stderr": [stderr]})
+
+
+def _tell_of(release: Release, lower: Bounds | Domain, upper: Bounds) -> None:
+    """Tell what of an area lies outside of the bounds, and where the stream counts a polygon itself."""
+    from synthstream.release.points import PointRelease
+    from synthstream.release.release import TableRelease
+    from synthstream.schema.polygons import BEYOND
+    from synthstream.schema.region import Domain
+
+    if isinstance(release, PointRelease | TableRelease):
+        what, area = ("polygons", lower) if isinstance(lower, Domain) else ("box", release.box(lower, upper))
+        if area.beyond > BEYOND:
+            share = f"{100 * area.beyond:.2g} % of the area of the {what}"
+            typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
+        if isinstance(lower, Domain):
+            _counted_itself(release, lower)
 
 
 def _counted_itself(release: Release, polygons: Domain) -> None:
@@ -192,6 +205,9 @@ def series_command(
         str | None, typer.Option(metavar="4w|1mo|1q|1y", help="Length of a step; left out: a tick.")
     ] = None,
     box: _Box = None,
+    polygon: _Polygon = None,
+    feature: _Feature = None,
+    of_place: _OfPlace = None,
     csv: _Csv = False,
     output: _Output = None,
     simulate: Simulate = False,
@@ -202,14 +218,20 @@ def series_command(
 
     Example: synthstream series stream.toml "Supervisor District" --every 4w -o districts.csv
 
-    Of a stream of points: synthstream series stream.toml --box "lat 33 34" --box "lon -118 -117" --every 1mo
+    Of points, or of a place: synthstream series stream.toml --box "lat 33 34" --box "lon -118 -117" --every 1mo
+
+    In a polygon: synthstream series stream.toml --polygon districts.geojson --feature Mission --every 1mo
     """
     from synthstream.publish.published import releases
 
     form = format_of(None, output, place=place)
     found = releases(place, simulate=simulate)
+    _refuse_both(polygon, box, column, feature or of_place)
     lower, upper = _bounds(box or [])
-    series = found.series(column, every=every, lower=lower, upper=upper)
+    area = lower if polygon is None else _read(found.last, polygon, feature, of_place)
+    if polygon is not None or box:
+        _tell_of(found.last, area, upper)
+    series = found.series(column, every=every, lower=area, upper=upper)
     _give(series, output, form, csv=csv, stamped=not found.last.secure)
 
 

@@ -23,10 +23,10 @@ from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import ParquetSink, as_published
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
-from synthstream.publish.windows import masses_by_step, window
-from synthstream.release.areas import Bounds
+from synthstream.publish.windows import located_by_step, masses_by_step, window
+from synthstream.release.areas import Bounds, Inside
 from synthstream.release.comparing import between_spans
-from synthstream.release.release import Release
+from synthstream.release.release import Release, TableRelease
 from synthstream.release.rows import weight_name
 from synthstream.release.series import Step, lines, only, steps
 from synthstream.release.window import Moment, PointWindow, Window, moment_of
@@ -172,7 +172,7 @@ class Releases:
         column: str | None = None,
         *,
         every: str | None = None,
-        lower: Bounds | None = None,
+        lower: Inside | None = None,
         upper: Bounds | None = None,
     ) -> pl.DataFrame:
         """What was counted in each step, with its error: by tick, or by week, month, quarter or year.
@@ -189,7 +189,7 @@ class Releases:
             every: length of a step, as in ``[clock]``: ``"4w"``, ``"1mo"``, ``"1y"``; left out: one tick. With
                 delta = 0 tables of one column are measured once an epoch: leave it out, and each line is an epoch, or a
                 part of one, from ``start`` to ``end``.
-            lower, upper: of a stream of points, the box whose events to count, as in ``mass``; left out: all events.
+            lower, upper: of points, or of a place: the box, or polygons, whose events to count, as in ``mass``.
 
         Returns:
             A line for each step, and value: ``start`` and ``end`` on the stream's own wall clock; ``value``, if there
@@ -203,10 +203,8 @@ class Releases:
 
         Example: ``releases.series("zone", every="1mo")``
         """
-        if self.config.workload is None:
-            return self._masses(column, every, lower or {}, upper or {})
-        if lower or upper:
-            raise SchemaError("series: a box is of points; ask table --box ... --between FROM TO, or windows: mass()")
+        if self.config.workload is None or lower or upper:
+            return self._masses(column, every, lower or {}, upper or {}).drop([] if every else "whole")
         marginal, found, recorded = self._small(column), list[pl.DataFrame](), self._recorded(column)
         for (first, _, whole), counted in self._counted(every):
             tables = counted.workload.marginals
@@ -266,13 +264,15 @@ class Releases:
         both = both.with_columns(difference=pl.col("measured") - pl.col("measured_then"), stderr_difference=error)
         return both.rename({"measured_then": "then"}).with_columns(z=pl.col("difference") / pl.col("stderr_difference"))
 
-    def _masses(self, column: str | None, every: str | None, lower: Bounds, upper: Bounds) -> pl.DataFrame:
+    def _masses(self, column: str | None, every: str | None, lower: Inside, upper: Bounds) -> pl.DataFrame:
         if column is not None:
-            raise SchemaError("series: a stream of points has no table of a column; name a box: lower, upper, or --box")
+            raise SchemaError("series: no table of a column tells events in a box or polygons; leave the column out")
+        if isinstance(release := self.last, TableRelease):
+            return located_by_step(self.config.clock, release, self._counted(every), lower, upper, every=every)
         builder, spans = self._builder(newest := self._newest()), steps(self.config.clock, every, newest=newest)
         for step in spans:
             self._check(builder, step.last)
-        return masses_by_step(self.config, builder, spans, lower, upper, newest=newest).drop([] if every else "whole")
+        return masses_by_step(self.config, builder, spans, lower, upper, newest=newest)
 
     def _counted(self, every: str | None) -> Iterator[tuple[Step, Measured]]:
         """Each step, and what was counted in it; each release is checked."""

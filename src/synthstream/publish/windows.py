@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from synthstream.errors import NotReleased
 from synthstream.fit.population import Population
 from synthstream.measured import Measured
 from synthstream.publish.building import Builder
-from synthstream.release.areas import Bounds
+from synthstream.release.areas import Bounds, Inside
+from synthstream.release.release import TableRelease
 from synthstream.release.series import Step
 from synthstream.release.window import Moment, PointWindow, Window, ticks_between
+from synthstream.schema.clock import Clock
 from synthstream.synthesizers.succession import not_recorded
 
 
@@ -70,19 +73,55 @@ def window_of(config: StreamConfig, builder: Builder, first: int, last: int, *, 
 
 
 def masses_by_step(
-    config: StreamConfig, builder: Builder, spans: Iterable[Step], lower: Bounds, upper: Bounds, *, newest: int
+    config: StreamConfig, builder: Builder, spans: Iterable[Step], lower: Inside, upper: Bounds, *, newest: int
 ) -> pl.DataFrame:
-    """Events of a stream of points that came into a box in each step: ``start``, ``end``, ``measured``, ``stderr`` and
-    ``whole``.
+    """Events of a stream of points that came into a box, or polygons, in each step: ``start``, ``end``, ``measured``,
+    ``stderr`` and ``whole``.
     """
     found = []
     for first, last, whole in spans:
         of_step = window_of(config, builder, first, last, newest=newest)
         if not isinstance(of_step, PointWindow):
             raise TypeError("masses in each step are those of a stream of points")
-        mass, stderr = of_step.mass(lower, upper)
-        ends = of_step.start.replace(tzinfo=None), of_step.end.replace(tzinfo=None)
-        found.append((*ends, mass, stderr, whole))
+        lower = of_step.polygon(lower) if isinstance(lower, str | Path) else lower
+        found.append((of_step.start, of_step.end, *of_step.mass(lower, upper), whole))
+    return _by_step(found)
+
+
+def located_by_step(
+    clock: Clock,
+    release: TableRelease,
+    counted: Iterable[tuple[Step, Measured]],
+    lower: Inside,
+    upper: Bounds,
+    *,
+    every: str | None,
+) -> pl.DataFrame:
+    """The same of a place, from what was counted in each step. Steps before the place was recorded are left out.
+
+    Args:
+        release: its rows say where in a cell events lie.
+        every: length of a step; ``None``: a tick, or what was measured together with it.
+
+    Raises:
+        NotReleased: a step is not known from its first tick on.
+    """
+    spans, each = zip(*counted, strict=True)
+    found = list[tuple[Any, ...]]()
+    for (first, last, whole), told in zip(spans, release.masses(each, lower, upper), strict=True):
+        if every is not None and told["since"] != first and (found or told["since"] is not None):
+            raise NotReleased(
+                f"series: the place is not known at the end of every tick, so not for every {every}. Leave 'every' "
+                "out: each line then says from when to when it counts."
+            )
+        if told["measured"] is not None:
+            ends = clock.boundary(told["since"]), clock.boundary(last + 1)
+            found.append((*ends, told["measured"], told["stderr"], whole))
+    return _by_step(found)
+
+
+def _by_step(found: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
+    lines = [(*(end.replace(tzinfo=None) for end in line[:2]), *line[2:]) for line in found]
     columns = ["start", "end", "measured", "stderr", "whole"]
     kinds = [pl.Datetime("us"), pl.Datetime("us"), pl.Float64(), pl.Float64(), pl.Boolean()]
-    return pl.DataFrame(found, schema=list(zip(columns, kinds, strict=True)), orient="row")
+    return pl.DataFrame(lines, schema=list(zip(columns, kinds, strict=True)), orient="row")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,6 +64,28 @@ class Located:
 
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0}, where="mag > 3")``
         """
+        asked = self._asked(lower, upper, place, where)
+        running = getattr(self, "first", None) is None
+        told = self._told(asked, self.measured, where, running=running)
+        return {"count": round(asked.mass), **_answer(told, asked.shares)}
+
+    def masses(
+        self, counted: Iterable[Measured], lower: Inside, upper: Bounds | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """As :meth:`mass`, of what was counted in each of several steps: ``measured``, ``stderr``, ``since`` and
+        ``measured_at``, null where nothing is known.
+
+        The rows of this release say which share of a cell that the area cuts lies in it, at all steps.
+
+        Args:
+            counted: of each step: see :meth:`synthstream.publish.building.Builder.counted`.
+        """
+        asked = self._asked(lower, upper, None, None)
+        for own in counted:
+            yield _answer(self._told(asked, own, None, running=False), asked.shares)
+
+    def _asked(self, lower: Inside, upper: Bounds | None, place: str | None, where: str | None) -> _Asked:
+        """Grids of the place that an area lies in, and where the rows lie that satisfy a condition."""
         views = self._views(_names(lower, upper), place)
         finest = views[-1][1]
         area = area_of(finest.axes, lower, upper)
@@ -74,19 +96,23 @@ class Located:
         if where is not None:
             known = known * satisfied(rows, where)
         inside = known * area.holds(rows.select(finest.coordinates).to_numpy())
-        codes = finest.encode(rows[finest.name])
-        tables, first = list[_Grid](), getattr(self, "first", None)
+        codes, grids = finest.encode(rows[finest.name]), list[_Held]()
         for c, view in views:
-            found = sums(self.schema, self.measured, (c,), where)
-            # Tables that count an epoch alone, and such as count other ticks than the coarsest grid, are of no use.
-            if found is None or (first is None and found.since) or (tables and found[2:] != tables[0].known[2:]):
-                continue
             own = finest.within(view)[codes]
-            rows_of, rows_in = (
-                np.bincount(own, weights=part, minlength=view.size).astype(np.float64) for part in (known, inside)
-            )
-            tables.append(_Grid(view, found, rows_of, rows_in))
-        return {"count": round(inside.sum()), **_answer(tables, _shares(area, finest))}
+            each = (np.bincount(own, weights=part, minlength=view.size) for part in (known, inside))
+            grids.append(_Held(c, view, *(part.astype(np.float64) for part in each)))
+        return _Asked(grids, _shares(area, finest), float(inside.sum()))
+
+    def _told(self, asked: _Asked, measured: Measured, where: str | None, *, running: bool) -> list[_Grid]:
+        """What was measured of each grid, where it counts the same ticks as the coarsest one: all, if ``running``."""
+        tables = list[_Grid]()
+        for held in asked.grids:
+            found = sums(self.schema, measured, (held.column,), where)
+            # Tables that count an epoch alone, and such as count other ticks than the coarsest grid, are of no use.
+            if found is None or (running and found.since) or (tables and found[2:] != tables[0].known[2:]):
+                continue
+            tables.append(_Grid(held.view, found, held.rows, held.inside))
+        return tables
 
     def box(self, lower: Bounds, upper: Bounds, *, place: str | None = None) -> Box:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the place."""
@@ -132,8 +158,25 @@ class Located:
         return [(c, view) for c, view in views if view.place in places]
 
 
+class _Held(NamedTuple):
+    """A grid, by its place among the columns, and how many rows each of its cells has, in all and in the area."""
+
+    column: int
+    view: View
+    rows: FloatArray
+    inside: FloatArray
+
+
+class _Asked(NamedTuple):
+    """What is asked: grids, coarsest first; the area's share of each cell of the finest one; and rows in the area."""
+
+    grids: list[_Held]
+    shares: FloatArray
+    mass: float
+
+
 class _Grid(NamedTuple):
-    """A grid, what was measured of its cells, and how many rows each has, in all and in the box."""
+    """What was measured of a grid's cells, and the rest as in :class:`_Held`."""
 
     view: View
     known: Sums
