@@ -27,6 +27,7 @@ from synthstream.synthesizers.contract import Windowed
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.gates import ExactGate
+from tests.support.polygons import feature, geojson, rectangle
 from tests.support.towns import TOML, rows
 
 WEST = pl.col("lon") < -110
@@ -92,9 +93,14 @@ def test_a_series_of_a_box_and_what_has_changed(released: Releases) -> None:
     with pytest.raises(SchemaError, match="no table of a column"):
         released.series("lat")
     place = str(released.config.base / "stream.toml")
-    told = CliRunner().invoke(app, ["series", place, "--every", "5d", "--box", "lon -120 -110", "--csv"])
-    assert told.exit_code == 0, told.output
-    assert f"{each['measured'][0]}"[:6] in told.output
+    west = str(geojson(released.config.base, feature(rectangle(-120, 30, -110, 40), name="west")))
+    for area in (["--box", "lon -120 -110"], ["--polygon", west, "--feature", "west"]):
+        told = CliRunner().invoke(app, ["series", place, "--every", "5d", *area, "--csv"])
+        assert told.exit_code == 0, told.output
+        read = pl.read_csv(told.stdout.encode())
+        assert read["measured"].to_list() == pytest.approx(each["measured"].to_list(), rel=1e-6, abs=1e-6)
+        assert read["stderr"].to_list() == pytest.approx(each["stderr"].to_list(), rel=1e-6)
+    assert released.series(lower=west, every="5d")["stderr"].to_list() == pytest.approx(each["stderr"].to_list())
     told = CliRunner().invoke(
         app, ["table", place, "--between", "2026-01-01", "2026-01-11", "--box", "lat 30 35", "--csv"]
     )
