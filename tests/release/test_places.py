@@ -252,7 +252,8 @@ def test_errors_of_boxes_hold(noisy: list[Releases]) -> None:
         for _ in range(40):
             lower, upper = box_of(rng)
             told = found.mass(lower, upper)
-            off.append((told["measured"] - true(**{c: (lower[c], upper[c]) for c in "xy"})) / told["stderr"])
+            expected = true(x=(lower["x"], upper["x"]), y=(lower["y"], upper["y"]))
+            off.append((told["measured"] - expected) / told["stderr"])
     within = np.mean(np.abs(off) <= 2)
     assert within >= 0.88, off
     assert np.std(off) > 0.4  # errors that are far too large would hold, too
