@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
-from synthstream.errors import ConfigError, SchemaError
+from synthstream.errors import ConfigError, NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.release.release import TableRelease
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -67,8 +67,8 @@ def _seeded(seed: int, tick: int) -> Gate:
     return SeededGate(f"{seed}/{tick}")
 
 
-def made(folder: Path, gates: Any = exact, *, place: str = _PLACE) -> StreamConfig:
-    text = stream_toml(_KIND, _FLAG, place, source("rows.parquet"), SINK, until="2026-01-09")
+def made(folder: Path, gates: Any = exact, *, place: str = _PLACE, delta: float = 1e-9) -> StreamConfig:
+    text = stream_toml(_KIND, _FLAG, place, source("rows.parquet"), SINK, until="2026-01-09", delta=delta)
     folder.mkdir(exist_ok=True)
     (folder / "stream.toml").write_text(text)
     config = StreamConfig.from_toml(text, base=folder)
@@ -518,3 +518,14 @@ def test_a_series_counts_the_events_of_an_area_in_each_step(mapped: tuple[Stream
     refused = synthstream(*command, "--feature", "cell", cwd=config.base)
     assert refused.returncode == 2
     assert "name the polygons, too" in refused.stderr
+
+
+def test_a_series_of_what_is_measured_once_an_epoch_says_which_days_it_counts(tmp_path: Path) -> None:
+    found, (lower, upper) = Releases(made(tmp_path, delta=0)), ({"x": 0, "y": 4}, {"x": 4, "y": 8})
+    each = found.series(lower=lower, upper=upper)
+    assert each["start"].to_list() == [datetime(2026, 1, 1), *each["end"].to_list()[:-1]]
+    assert 1 < each.height < 8
+    spans = [pl.col("when").is_between(a, b, closed="left") for a, b in each.select("start", "end").iter_rows()]
+    assert each["measured"].to_list() == pytest.approx([true(span, x=(0, 4), y=(4, 8)) for span in spans])
+    with pytest.raises(NotReleased, match="Leave 'every' out"):
+        found.series(lower=lower, upper=upper, every="2d")
