@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,56 @@ def test_a_stream_that_runs_keeps_its_tables() -> None:
     assert [len(tables(one)) for one in (before, config)] == [320, 300]
     assert before.begun_as({"edition": 4}) == before
     assert config.begun_as({"edition": 5}).schema == config.schema
+
+
+def depth_of(config: StreamConfig) -> int:
+    return max(column.depth for column in config.schema.columns if isinstance(column, View))
+
+
+def test_with_delta_0_grids_are_planned_with_laplace_noise() -> None:
+    """A standard error of a cell is 2.2 sqrt(2) / (.07 epsilon) = 44: 1,024 cells take 36,000 events."""
+    found = [depth_of(read(KIND, place(f"events = {n}"), delta=0)) for n in (36_000, 37_000)]
+    assert found == [4, 5]
+    assert depth_of(read(KIND, place("events = 37_000"), delta=0, epsilon=0.9)) == 4
+    epochs = '[synthesizer]\nmeasure = "epochs"\n'  # spends no delta
+    assert depth_of(read(KIND, place("events = 37_000"), epochs)) == 5
+    assert depth_of(read(KIND, place("depth = 7"), delta=0)) == 7
+
+
+def test_a_stream_that_runs_keeps_its_grids() -> None:
+    """Tables, constraints, and with them the head of its chain, as edition 7 had them."""
+    box = BOX.replace('"lat", "lon"', '"lat2", "lon2"')
+    config = read(KIND, *FLAGS, place("events = 40000"), place('with = ["at"]', box, "to"), delta=0)
+    before = config.begun_as({"edition": 7})
+    assert [depth_of(one) for one in (config, before)] == [5, 6]
+    assert before.genesis.startswith("bd6868025ba0")
+    assert before.begun_as({"edition": 8}) == config
+    readers = StreamConfig.from_toml(config.settings)  # who have no more than the settings
+    assert readers.begun_as({"edition": 7}).genesis == before.genesis
+
+
+def test_a_grid_of_the_former_rule_may_still_be_named() -> None:
+    """A stream that runs may name one; its edition is found after the text is read."""
+    tables_of = '[synthesizer]\nnear = 1\nmarginals = [["kind", "at_6"]]\n'
+    config = read(KIND, place("events = 40000"), tables_of, delta=0)
+    assert (config.edition, depth_of(config)) == (7, 6)
+    assert config.begun_as({"edition": 7}) == config
+    with pytest.raises(ConfigError, match="Did you mean 'at_5'"):
+        read(KIND, place("events = 40000"), tables_of.replace("at_6", "at_7"), delta=0)
+
+
+def test_a_successor_has_the_rule_of_its_own_edition(tmp_path: Path) -> None:
+    text = stream_toml(KIND, place("events = 40000"), delta=0)
+    (tmp_path / "old.toml").write_text(text)
+    more = StreamConfig.from_toml(text + '[after]\nconfig = "old.toml"\n', base=tmp_path)
+    later = more.begun_as({"edition": 8, "cuts": [{"tick": 4, "edition": 7}]})
+    assert later.after is not None
+    assert [depth_of(one) for one in later.lives] == [6, 5]
+    assert later.after.mapping.places == (0, 1, 2, 3, 4, 5)
+    before = more.begun_as({"edition": 7, "cuts": [{"tick": 4, "edition": 7}]})
+    assert [depth_of(one) for one in before.lives] == [6, 6]
+    assert before.after is not None
+    assert before.after.mapping.places == (0, 1, 2, 3, 4, 5, 6)
 
 
 def test_crossing_is_left_out_where_noise_would_drown_it() -> None:

@@ -27,7 +27,7 @@ from synthstream.config.sections import (
 from synthstream.config.sources import DeltaConfig, Files, KafkaConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
-from synthstream.kinds import SYNTHESIZERS
+from synthstream.kinds import SYNTHESIZERS, Edition
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
@@ -60,16 +60,24 @@ def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]
                 problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
 
 
-def objects(file: File, base: Path, problems: Problems, before: Callable[[AfterSection, Path], Any]) -> dict[str, Any]:
+def objects(
+    file: File,
+    base: Path,
+    problems: Problems,
+    before: Callable[[AfterSection, Path], Any],
+    *,
+    edition: Edition,
+) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems.
 
     Args:
         before: the configuration that [after] names, from that section and the base folder.
+        edition: of the rule of places.
     """
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema, kind = _schema(file, budget, problems, base), file.synthesizer.kind
+    schema, kind = _schema(file, budget, problems, base, edition), file.synthesizer.kind
     region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
@@ -135,7 +143,7 @@ def _after(
     return After(config=before(section, base), schema=schema, values=section.values, fill=section.fill)
 
 
-def _schema(file: File, budget: Budget | None, problems: Problems, base: Path) -> Schema | None:
+def _schema(file: File, budget: Budget | None, problems: Problems, base: Path, edition: Edition) -> Schema | None:
     """The columns; ``None``, and problems noted, if they cannot be. Those of places follow all others."""
     points, partition = file.synthesizer.points, None
     if points:
@@ -154,7 +162,8 @@ def _schema(file: File, budget: Budget | None, problems: Problems, base: Path) -
         return None
     bad = False
     for i in places:
-        views = problems.attempt(f"columns.{i}", partial(_views, file, i, columns, budget, base)) if budget else None
+        read_place = partial(_views, file, i, columns, base=base, edition=edition)
+        views = problems.attempt(f"columns.{i}", partial(read_place, budget)) if budget else None
         bad |= views is None
         columns += views or ()
     return None if bad else problems.attempt("columns", lambda: Schema(columns=tuple(columns)))
@@ -168,7 +177,9 @@ def _region(file: File, schema: Schema | None, base: Path) -> Domain | None:
     return Domain.read(file.synthesizer.region, columns, base)
 
 
-def _views(file: File, i: int, before: Sequence[Column], budget: Budget, base: Path) -> list[View | Districts]:
+def _views(
+    file: File, i: int, before: Sequence[Column], budget: Budget, *, base: Path, edition: Edition
+) -> list[View | Districts]:
     """The columns of a place; ``before``: all others, and places before it. ``ConfigError`` if the stream has none."""
     section, person = file.columns[i], file.privacy.unit
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
@@ -176,7 +187,8 @@ def _views(file: File, i: int, before: Sequence[Column], budget: Budget, base: P
     places = [column for column in before if isinstance(column, View)]
     others = [column for column in before if not isinstance(column, View | Districts)]
     events = 1 if person == "event" else person.max_events
-    return views_of(section, others, budget, events, places=places, base=base)
+    laplace = budget.pure or file.synthesizer.measures(budget) == "epochs"
+    return views_of(section, others, budget, events, laplace=laplace, places=places, base=base, edition=edition)
 
 
 def _of_its_own(file: File) -> None:

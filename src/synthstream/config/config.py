@@ -6,6 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +20,6 @@ from synthstream.config.constraints import NOTHING, Known
 from synthstream.config.declared import columns_of
 from synthstream.config.differing import differences
 from synthstream.config.keys import keys_by_section
-from synthstream.config.places import as_before
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
@@ -27,13 +27,16 @@ from synthstream.config.sections import File, PrivacyConfig
 from synthstream.config.settings import SETTINGS, settings_text, toml_of
 from synthstream.config.sinks import AnyMirror, PublicationConfig, SinkConfig, StatusConfig
 from synthstream.config.sources import FilesConfig, LogConfig
-from synthstream.config.synthesis import SynthesizerConfig, workload_of
+from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
 from synthstream.schema.districts import Districts
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
+
+# The last edition whose rule may give a place other grids than the newest.
+_BEFORE: Edition = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +85,32 @@ class StreamConfig:
     settings: str = field(default="", repr=False, compare=False)
 
     @classmethod
-    def from_toml(cls, text: str, *, base: Path | None = None, origin: str = "configuration") -> Self:
+    def from_toml(
+        cls, text: str, *, base: Path | None = None, origin: str = "configuration", edition: Edition | None = None
+    ) -> Self:
         """Read a configuration.
 
         Args:
             text: TOML.
             base: folder that relative paths start from; left out: the current one.
             origin: what to call the text in messages.
+            edition: of the rule that decides which grids a place has; left out: the newest. A text that names a grid
+                which only earlier ones gave is of the seventh.
 
         Raises:
             ConfigError: all that is wrong with it.
         """
+        try:
+            return cls._read(text, base, origin, edition or NEWEST)
+        except ConfigError:
+            if edition is None:
+                with suppress(ConfigError):
+                    return cls._read(text, base, origin, _BEFORE)
+            raise
+
+    @classmethod
+    def _read(cls, text: str, base: Path | None, origin: str, edition: Edition) -> Self:
+        """See :meth:`from_toml`."""
         problems = Problems(origin, text, keys_by_section(File))
         problems.find_unfilled()
         try:
@@ -110,7 +128,8 @@ class StreamConfig:
             problems.add_validation(error)
             check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
-        made = cls(**objects(file, folder, problems, _predecessor))
+        predecessor = partial(_predecessor, edition=edition)
+        made = cls(**objects(file, folder, problems, predecessor, edition=edition), edition=edition)
         before = None
         if made.after is not None:
             for key, why in changed_for_ever(made.after.config.kept, made.kept):
@@ -282,14 +301,22 @@ class StreamConfig:
             return replace(self, after=replace(self.after, config=self.after.config.begun_as(facts)))
         cut = cuts[len(self.lives) - 2]
         before = self.after.config.begun_as({"edition": cut["edition"], "cuts": cuts[: len(self.lives) - 2]})
-        return replace(self._with(edition), after=replace(self.after, config=before, tick=int(cut["tick"])))
+        begun = self._with(edition)
+        after = replace(self.after, schema=begun.schema, config=before, tick=int(cut["tick"]))
+        return replace(begun, after=after)
 
     def _with(self, edition: Edition) -> Self:
         """The same in another edition."""
-        if edition > 4 or not self.schema.places:
+        if edition == self.edition or not self.schema.places:
             return replace(self, edition=edition)
-        schema = as_before(self.schema)
-        return replace(self, edition=edition, schema=schema, workload=workload_of(self.synthesizer, schema))
+        then = self.from_toml(self.settings, base=self.base, edition=edition)  # the rule of places decides by edition
+        return replace(
+            self,
+            edition=edition,
+            schema=then.schema,
+            workload=then.workload,
+            constraints=then.constraints,
+        )
 
     def refuse_succeeded(self, facts: Mapping[str, Any]) -> None:
         """Raise ``ConfigError`` if public settings, or a manifest, tell of a successor of this configuration."""
@@ -305,7 +332,7 @@ class StreamConfig:
         return differences(json.loads(stored), json.loads(self.public_json()))
 
 
-def load(path: Path) -> StreamConfig:
+def load(path: Path, *, edition: Edition | None = None) -> StreamConfig:
     """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 
     Raises:
@@ -319,16 +346,16 @@ def load(path: Path) -> StreamConfig:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}. Say where the stream's configuration is.") from None
-    return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path))
+    return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path), edition=edition)
 
 
-def _predecessor(section: AfterSection, base: Path) -> StreamConfig:
+def _predecessor(section: AfterSection, base: Path, *, edition: Edition) -> StreamConfig:
     """The configuration that a successor goes on from: a file, or, in settings for readers, what stands in them."""
     said = section.config
     if isinstance(said, dict):
-        return StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config")
+        return StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config", edition=edition)
     try:
-        return load(base / said)
+        return load(base / said, edition=edition)
     except RecursionError:
         raise ConfigError(
             f"config = {str(base / said)!r}: it goes on from itself. Name the stream that came before"

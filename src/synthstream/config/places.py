@@ -18,6 +18,7 @@ from pydantic import Field, Strict
 from synthstream.config.keys import ColumnSection, Name, Words
 from synthstream.constraints import ALL_OFFERED, Group
 from synthstream.errors import ConfigError
+from synthstream.kinds import NEWEST, Edition
 from synthstream.privacy import Budget
 from synthstream.schema.columns import Boolean, Column
 from synthstream.schema.conditions import like
@@ -26,8 +27,8 @@ from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
-# Noise of a table at the last refresh of a stream, in that of a single release of it.
-_CONTINUAL = 1.6
+# Noise of a table at the last refresh of a stream, in that of a single release of it; of epochs, in that of one epoch.
+_CONTINUAL, _OF_EPOCHS = 1.6, 2.2
 # Parts of the noise that are planned for: the finest grid alone, and all tables of grids with other columns together.
 _ALONE, _CROSSED = 0.07, 0.25
 # What all grids alone get of the part of tables of one column.
@@ -78,8 +79,10 @@ def views_of(
     budget: Budget,
     events: int,
     *,
+    laplace: bool,
     places: Sequence[View] = (),
     base: Path | None = None,
+    edition: Edition = NEWEST,
 ) -> list[View | Districts]:
     """The columns of a place, coarsest first. Districts, if there are any, stand in for the coarsest grid.
 
@@ -92,8 +95,11 @@ def views_of(
         others: the other columns, in order.
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
+        laplace: whether noise is: then a part of the budget is one of epsilon, not of its square.
         places: the grids of places that stand before it.
         base: folder that the path of a file starts from; left out: the current one.
+        edition: of the rule. Before the eighth all noise was taken for Gaussian; before the fifth a flag counted as two
+            values.
 
     Raises:
         ConfigError, SchemaError: there is no such place.
@@ -101,7 +107,10 @@ def views_of(
     _check(section)
     dimension = len(section.coordinates)
     sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
-    finest, step = section.depth or _finest(section, dimension, sigma), _STEP[dimension]
+    noise = sigma / math.sqrt(_ALONE)
+    if laplace and edition > 7:
+        noise = _OF_EPOCHS * math.sqrt(2) * events / (float(budget.epsilon) * _ALONE)
+    finest, step = section.depth or _finest(section, dimension, noise), _STEP[dimension]
     named = [] if section.regions is None else [_districts(section, section.regions, finest, base or Path())]
     finest = named[0].finest.depth if named else finest
     first = step if section.regions is None else min(2 * step, finest)
@@ -111,15 +120,9 @@ def views_of(
     depths = [*depths, *([] if finest in depths else [finest])]
     views = [_grid(section, depth, located=depth == finest) for depth in depths]
     bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
-    crossed, before = (_crossed(section, others, places, bits, sigma, flag=flag) for flag in (_FLAG, 0))
-    then = before[len(named) :]
-    return [
-        *(replace(column, crossed=tuple(now)) for column, now in zip(named, crossed, strict=False)),
-        *(
-            replace(view, crossed=tuple(now), crossed_before=tuple(past))
-            for view, now, past in zip(views, crossed[len(named) :], then, strict=True)
-        ),
-    ]
+    crossed = _crossed(section, others, places, bits, sigma, flag=_FLAG if edition > 4 else 0)
+    columns: list[View | Districts] = [*named, *views]
+    return [replace(column, crossed=tuple(now)) for column, now in zip(columns, crossed, strict=True)]
 
 
 def _check(section: PlaceSection) -> None:
@@ -169,9 +172,9 @@ def _districts(section: PlaceSection, said: str, finest: int, base: Path) -> Dis
     return replace(found, words=replace(section.words, regions=found.text, region_key=NAME))
 
 
-def _finest(section: PlaceSection, dimension: int, sigma: float) -> int:
-    """Depth of the finest grid that is worth its noise."""
-    bits = math.log2(max(section.events * math.sqrt(_ALONE) / (_LEAST_ALONE * sigma), 1))
+def _finest(section: PlaceSection, dimension: int, noise: float) -> int:
+    """Depth of the finest grid that is worth its noise, a standard error of a cell."""
+    bits = math.log2(max(section.events / (_LEAST_ALONE * noise), 1))
     return min(max(int(bits) // dimension, 1), FINEST // dimension)
 
 
@@ -211,12 +214,6 @@ def _crossed(
         if section.events / size >= _LEAST_CROSSED * sigma * math.sqrt(tables / _CROSSED):
             found[k].append(name)
     return found
-
-
-def as_before(schema: Schema) -> Schema:
-    """The columns of a stream that began before edition 5: its places are crossed by the rule of then."""
-    columns = (replace(c, crossed=c.crossed_before) if isinstance(c, View) else c for c in schema.columns)
-    return replace(schema, columns=tuple(columns))
 
 
 def words_of(schema: Schema) -> str:

@@ -45,7 +45,6 @@ class View(Category):
         bounds: the box, lower and upper end for each coordinate.
         depth: how often each coordinate is halved; a cell has as many digits.
         crossed: columns that are counted together with it.
-        crossed_before: the same by the rule of editions before the fifth; no fact of a stream, whose own rule decides.
         located: whether published rows get coordinates from it: the finest of its place.
 
     Raises:
@@ -65,7 +64,6 @@ class View(Category):
     bounds: tuple[tuple[float, float], ...]
     depth: int
     crossed: tuple[str, ...] = ()
-    crossed_before: tuple[str, ...] = ()
     located: bool = False
     values: tuple[str, ...] = ()
 
@@ -107,7 +105,7 @@ class View(Category):
     @override
     def to_dict(self) -> dict[str, Any]:
         """See :class:`Column`; the cells follow from the rest."""
-        return {key: value for key, value in super().to_dict().items() if key not in ("values", "crossed_before")}
+        return {key: value for key, value in super().to_dict().items() if key != "values"}
 
     @override
     def read(self, rows: pl.DataFrame) -> CodeArray:
