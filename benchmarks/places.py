@@ -15,9 +15,10 @@ At the last tick: ``avg_we``, errors over pairs of categories (benchmarks.metric
 ``w1_by_value``, mean distance of the places of one value, over the most frequent eight of the first category, or of
 all flags, where they are yes, and ``w1_without_value``, that of all rows from them; ``*_box``, over 200 boxes and 200
 more with one value each: ``coverage``, share of ``measured`` of ``release.mass`` within two of its standard errors,
-``rms`` and ``rms_rows``, errors of ``measured`` and of the rows in events, ``stderr``, the mean one, ``told``, share of
-boxes with an error; ``*_polygon``, the same of concave polygons with radii from 0.03 to 0.4 of the box, where
-coordinates are degrees. Distances are in widths of the box, on a grid of 64 x 64 cells. NOT PRIVATE.
+``bias``, its mean error, ``rms`` and ``rms_rows``, errors of ``measured`` and of the rows in events, ``stderr``, the
+mean one, ``told``, share of boxes with an error; ``*_polygon``, the same of concave polygons with radii from 0.03 to
+0.4 of the box, where coordinates are degrees. Distances are in widths of the box, on a grid of 64 x 64 cells. NOT
+PRIVATE.
 """
 
 from __future__ import annotations
@@ -252,6 +253,7 @@ def boxes(release: TableRelease, data: Data, seed: int, *, by_value: bool, polyg
     return {
         "told": len(found) / _BOXES,
         "coverage": float(np.mean(np.abs(off) <= 2 * stderr)),
+        "bias": float(np.mean(off)),
         "rms": float(np.sqrt(np.mean(off**2))),
         "rms_rows": float(np.sqrt(np.mean(off_rows**2))),
         "stderr": float(np.mean(stderr)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from synthstream.cli.app import app
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.errors import ConfigError, StateMismatch
+from synthstream.kinds import Edition
 from synthstream.report.regions import regions_of
 from synthstream.schema.districts import Districts
 from synthstream.schema.mapping import mapping_of
@@ -80,6 +82,11 @@ def opened(config: StreamConfig) -> Stream:
     return Stream(config, gates=lambda tick: SeededGate(f"0/{tick}"), seed=0)
 
 
+def districts_of(config: StreamConfig, place: str) -> Districts:
+    found, = (c for c in config.schema.columns if isinstance(c, Districts) and c.finest.place == place)  # fmt: skip
+    return found
+
+
 def districts(config: StreamConfig) -> Districts:
     found, = (column for column in config.schema.columns if isinstance(column, Districts))  # fmt: skip
     return found
@@ -128,6 +135,56 @@ def test_rows_agree_with_their_coordinates_and_tables_with_the_events(folder: Pa
         assert told["count"].to_list()[:2] == pytest.approx(
             [west.filter(kind=kind).height for kind in ("a", "b")], abs=250
         )
+
+
+ENDS = PLACE + PLACE.replace('"at"', '"to"').replace('"lat", "lon"', '"lat2", "lon2"') + 'with = ["at"]\n'
+
+
+def test_districts_of_the_ends_of_a_trip_are_a_table(folder: Path) -> None:
+    """Trips from West end in East, mostly, and those from elsewhere where they began; three releases take long."""
+    config = configured(folder, PLACE, ENDS)
+    assert config.workload is not None
+    pairs = [tuple(config.schema.names[c] for c in m) for m in config.workload.marginals if len(m) == 2]
+    across = {pair for pair in pairs if pair[0].startswith("at") and pair[1].startswith("to")}
+    assert across == {("at_region", "to_region"), ("at_2", "to_2")}
+    assert "to_region with at_region" in words_of(config.schema)
+    rows = events()
+    begun = np.array(districts_of(config, "at").read(rows))
+    leaves = (begun == 0) & (np.random.default_rng(1).random(rows.height) < 0.9)
+    ends = {
+        "lat2": pl.Series(np.where(leaves, 1.0, rows["lat"])),
+        "lon2": pl.Series(np.where(leaves, 5.0, rows["lon"])),
+    }
+    rows.with_columns(**ends).write_parquet(folder / "rows.parquet")
+    with opened(config) as stream:
+        *_, last = stream.run()
+    table = last.table(["at_region", "to_region"])
+    of = {
+        (a, b): (m, s, c)
+        for a, b, m, s, c in table.select("at_region", "to_region", "measured", "stderr", "count").rows()
+    }
+    true = {("West", "East"): int(leaves.sum()), ("East", "West"): 0, ("East", "East"): int((begun == 1).sum())}
+    for pair, number in true.items():
+        measured, stderr, count = of[pair]
+        assert abs(measured - number) < 4 * stderr
+        assert abs(count - number) < 350
+
+
+def test_districts_are_crossed_with_districts_alone_and_not_too_many() -> None:
+    """Of earlier editions 14 districts were crossed with another place's 16 cells, since both have 16 codes."""
+
+    def crossed(number: int, edition: Edition) -> set[tuple[str, ...]]:
+        squares = [feature(rectangle(i / 16, 0, (i + 1) / 16, 8), name=str(i)) for i in range(number)]
+        text = json.dumps({"type": "FeatureCollection", "features": squares})
+        said = ENDS.replace('"districts.geojson"', json.dumps(text))
+        config = StreamConfig.from_toml(stream_toml(KIND, said)).begun_as({"edition": edition})
+        assert config.workload is not None
+        tables = [[config.schema.names[c] for c in m] for m in config.workload.marginals if len(m) == 2]
+        return {(a, b) for a, b in tables if a.startswith("at") and b.startswith("to")}
+
+    assert crossed(14, 7) == {("at_2", "to_region"), ("at_2", "to_2")}
+    assert crossed(14, 8) == crossed(62, 8) == {("at_region", "to_region"), ("at_2", "to_2")}
+    assert crossed(63, 8) == {("at_2", "to_2")}
 
 
 def test_positions_fill_what_a_district_has_of_a_cell(folder: Path) -> None:

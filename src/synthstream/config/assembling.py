@@ -37,6 +37,8 @@ from synthstream.schema.places import View
 from synthstream.schema.region import Domain
 from synthstream.schema.schema import Schema
 
+Before = Callable[[AfterSection, Path], Any]
+
 
 def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]], problems: Problems) -> None:
     """Note what is impossible in the sections whose shape is right, beside others whose shape is wrong."""
@@ -60,14 +62,7 @@ def check_sound_sections(data: dict[str, Any], broken: set[tuple[str | int, ...]
                 problems.attempt(f"columns.{i}", partial(column_of, column, timezone))
 
 
-def objects(
-    file: File,
-    base: Path,
-    problems: Problems,
-    before: Callable[[AfterSection, Path], Any],
-    *,
-    edition: Edition,
-) -> dict[str, Any]:
+def objects(file: File, base: Path, problems: Problems, before: Before, *, edition: Edition) -> dict[str, Any]:
     """Arguments of a ``StreamConfig``; raises ``ConfigError`` with all problems.
 
     Args:
@@ -134,9 +129,7 @@ def _check_places(file: File, base: Path, problems: Problems) -> None:
         problems.attempt("encryption", partial(file.encryption.check, base, file.state, releases))
 
 
-def _after(
-    section: AfterSection | None, schema: Schema | None, base: Path, before: Callable[[AfterSection, Path], Any]
-) -> After[Any] | None:
+def _after(section: AfterSection | None, schema: Schema | None, base: Path, before: Before) -> After[Any] | None:
     """The stream that this one goes on from, if it does."""
     if section is None or schema is None:
         return None
@@ -184,7 +177,7 @@ def _views(
     section, person = file.columns[i], file.privacy.unit
     if not isinstance(section, PlaceSection) or file.synthesizer.kind != "table":
         raise ConfigError('type = "place": belongs to kind = "table" in [synthesizer]')
-    places = [column for column in before if isinstance(column, View)]
+    places = [column for column in before if isinstance(column, View | Districts)]
     others = [column for column in before if not isinstance(column, View | Districts)]
     events = 1 if person == "event" else person.max_events
     laplace = budget.pure or file.synthesizer.measures(budget) == "epochs"

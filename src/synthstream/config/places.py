@@ -42,8 +42,8 @@ _STEP = {1: 2, 2: 1}
 # A flag is taken to hold for one event in so many: what crosses it is as noisy as with a column of so many values. This
 # is so since edition 5.
 _FLAG = 8
-# Grids that are crossed have so many cells at most.
-_MOST_CROSSED = 8
+# Grids that are crossed have so many bits at most, also two together; districts of two places have so many.
+_MOST_CROSSED, _MOST_DISTRICTS = 8, 12
 
 
 class PlaceSection(ColumnSection):
@@ -80,7 +80,7 @@ def views_of(
     events: int,
     *,
     laplace: bool,
-    places: Sequence[View] = (),
+    places: Sequence[View | Districts] = (),
     base: Path | None = None,
     edition: Edition = NEWEST,
 ) -> list[View | Districts]:
@@ -89,14 +89,14 @@ def views_of(
     Where nothing is said, a grid is counted for each two bits, from four cells on, up to the finest at which an even
     spread of the expected events has ``_LEAST_ALONE`` standard errors in a cell. A column is crossed with all grids at
     which each cell of both would have ``_LEAST_CROSSED`` standard errors. Another place is crossed where ``with`` names
-    it, on grids of one depth that have 256 cells together at most.
+    it, on grids of one depth that have 256 cells together at most, and by the districts of both, 4,096 pairs at most.
 
     Args:
         others: the other columns, in order.
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
         laplace: whether noise is: then a part of the budget is one of epsilon, not of its square.
-        places: the grids of places that stand before it.
+        places: the columns of places that stand before it.
         base: folder that the path of a file starts from; left out: the current one.
         edition: of the rule. Before the eighth all noise was taken for Gaussian; before the fifth a flag counted as two
             values.
@@ -120,8 +120,12 @@ def views_of(
     depths = [*depths, *([] if finest in depths else [finest])]
     views = [_grid(section, depth, located=depth == finest) for depth in depths]
     bits = [*(math.log2(column.size) for column in named), *(dimension * depth for depth in depths)]
-    crossed = _crossed(section, others, places, bits, sigma, flag=_FLAG if edition > 4 else 0)
     columns: list[View | Districts] = [*named, *views]
+    crossed = (
+        _chosen(section.crossed, columns, others, places, bits, edition)
+        if section.crossed is not None
+        else _worthwhile(section, others, bits, sigma, flag=_FLAG if edition > 4 else 0)
+    )
     return [replace(column, crossed=tuple(now)) for column, now in zip(columns, crossed, strict=True)]
 
 
@@ -178,31 +182,52 @@ def _finest(section: PlaceSection, dimension: int, noise: float) -> int:
     return min(max(int(bits) // dimension, 1), FINEST // dimension)
 
 
-def _crossed(
-    section: PlaceSection,
+def _chosen(
+    said: Sequence[str],
+    columns: Sequence[View | Districts],
     others: Sequence[Column],
-    places: Sequence[View],
+    places: Sequence[View | Districts],
     bits: Sequence[float],
-    sigma: float,
-    *,
-    flag: int,
+    edition: Edition,
 ) -> list[list[str]]:
-    """For each grid, the columns that it is crossed with; a boolean one counts as one of ``flag`` values at least."""
-    names, fine = [column.name for column in others], [b for b in bits if b <= _MOST_CROSSED]
-    if section.crossed is not None:
-        known = [*names, *dict.fromkeys(view.place for view in places)]
-        for name in section.crossed:
-            if name not in known:
-                more = " A place is crossed with those before it." if len(known) > len(names) else ""
-                raise ConfigError(
-                    f"with: {name!r} is not another column.{like(name, known)} Name some of {known}.{more}"
-                )
-        columns = [name for name in section.crossed if name in names]
-        grids = [(view.name, len(view.bounds) * view.depth) for view in places if view.place in section.crossed]
-        return [
-            [*(columns if b in fine else []), *(name for name, own in grids if own == b and 2 * b <= _MOST_CROSSED)]
-            for b in bits
+    """For each column of a place, those that ``with`` crosses it with."""
+    names, before = [column.name for column in others], [(_grid_of(column).place, column) for column in places]
+    known = [*names, *dict.fromkeys(place for place, _ in before)]
+    for name in said:
+        if name not in known:
+            more = " A place is crossed with those before it." if len(known) > len(names) else ""
+            raise ConfigError(f"with: {name!r} is not another column.{like(name, known)} Name some of {known}.{more}")
+    theirs = [column for place, column in before if place in said]
+    return [
+        [
+            *(name for name in said if name in names and b <= _MOST_CROSSED),
+            *(other.name for other in theirs if _meet(column, other, b, edition)),
         ]
+        for column, b in zip(columns, bits, strict=True)
+    ]
+
+
+def _grid_of(column: View | Districts) -> View:
+    return column.finest if isinstance(column, Districts) else column
+
+
+def _meet(column: View | Districts, other: View | Districts, bits: float, edition: Edition) -> bool:
+    """Whether columns of two places are crossed; ``bits`` of the first.
+
+    Before the eighth edition districts of two places were not, and those with 16 codes were with grids of 16 cells.
+    """
+    if isinstance(other, Districts):
+        together = bits + math.log2(other.size)
+        return isinstance(column, Districts) and together <= _MOST_DISTRICTS and edition > 7
+    alike = len(other.bounds) * other.depth == bits and 2 * bits <= _MOST_CROSSED
+    return alike and (isinstance(column, View) or edition < 8)
+
+
+def _worthwhile(
+    section: PlaceSection, others: Sequence[Column], bits: Sequence[float], sigma: float, *, flag: int
+) -> list[list[str]]:
+    """For each column of a place, those that the rule crosses it with; a boolean one has ``flag`` values at least."""
+    fine = [b for b in bits if b <= _MOST_CROSSED]
     found: list[list[str]] = [[] for _ in bits]
     # Coarse grids and few values first: each table that is added leaves less of the budget to all.
     for size, k, name in sorted(
