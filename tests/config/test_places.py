@@ -49,8 +49,7 @@ def test_what_is_said_is_done() -> None:
 
 def test_more_events_and_more_budget_mean_finer_grids() -> None:
     def finest(events: int, **settings: Any) -> int:
-        config = read(KIND, place(f"events = {events}"), **settings)
-        return max(column.depth for column in config.schema.columns if isinstance(column, View))
+        return depth_of(read(KIND, place(f"events = {events}"), **settings))
 
     assert [finest(events) for events in (100, 10_000, 60_000, 1_000_000, 10**9)] == [1, 4, 5, 7, 7]
     assert finest(60_000, epsilon=8.0) > finest(60_000)
@@ -71,13 +70,18 @@ def depth_of(config: StreamConfig) -> int:
     return max(column.depth for column in config.schema.columns if isinstance(column, View))
 
 
-def test_with_delta_0_grids_are_planned_with_laplace_noise() -> None:
-    """A standard error of a cell is 2.2 sqrt(2) / (.07 epsilon) = 44: 1,024 cells take 36,000 events."""
-    found = [depth_of(read(KIND, place(f"events = {n}"), delta=0)) for n in (36_000, 37_000)]
-    assert found == [4, 5]
-    assert depth_of(read(KIND, place("events = 37_000"), delta=0, epsilon=0.9)) == 4
-    epochs = '[synthesizer]\nmeasure = "epochs"\n'  # spends no delta
-    assert depth_of(read(KIND, place("events = 37_000"), epochs)) == 5
+def test_with_delta_0_a_cell_takes_34_events_over_the_cube_root_of_epsilon() -> None:
+    """Of 1,024 cells 34,816 at epsilon = 1."""
+
+    def pure(events: int, epsilon: float = 1.0, **settings: Any) -> int:
+        return depth_of(read(KIND, place(f"events = {events}"), delta=0, epsilon=epsilon, **settings))
+
+    assert [pure(events) for events in (34_800, 34_900)] == [4, 5]
+    assert [pure(34_900, 0.98), pure(17_450, 8.0), pure(17_400, 8.0)] == [4, 5, 4]
+    persons = '{ person = "who", max_events = 8 }'
+    assert [pure(events, 8.0, unit=persons) for events in (34_800, 34_900)] == [4, 5]
+    few = read(KIND, place("events = 1000000"), delta=0, epsilon=0.001)
+    assert depth_of(few) == depth_of(few.begun_as({"edition": 7})) == 3  # never finer than before
     assert depth_of(read(KIND, place("depth = 7"), delta=0)) == 7
 
 

@@ -180,8 +180,7 @@ def _views(
     places = [column for column in before if isinstance(column, View | Districts)]
     others = [column for column in before if not isinstance(column, View | Districts)]
     events = 1 if person == "event" else person.max_events
-    laplace = budget.pure or file.synthesizer.measures(budget) == "epochs"
-    return views_of(section, others, budget, events, laplace=laplace, places=places, base=base, edition=edition)
+    return views_of(section, others, budget, events, places=places, base=base, edition=edition)
 
 
 def _of_its_own(file: File) -> None:

@@ -27,8 +27,11 @@ from synthstream.schema.places import FINEST, View
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
-# Noise of a table at the last refresh of a stream, in that of a single release of it; of epochs, in that of one epoch.
-_CONTINUAL, _OF_EPOCHS = 1.6, 2.2
+# Noise of a table at the last refresh of a stream, in that of a single release of it.
+_CONTINUAL = 1.6
+# With delta = 0, noise of the finest grid that is planned for at epsilon = 1, and the power of 1 / epsilon in it.
+# Calibrated: noise itself grows faster, but the finer a grid is, the more of it is taken out where nothing lies.
+_PURE, _PURE_POWER = 42.5, 1 / 3
 # Parts of the noise that are planned for: the finest grid alone, and all tables of grids with other columns together.
 _ALONE, _CROSSED = 0.07, 0.25
 # What all grids alone get of the part of tables of one column.
@@ -79,7 +82,6 @@ def views_of(
     budget: Budget,
     events: int,
     *,
-    laplace: bool,
     places: Sequence[View | Districts] = (),
     base: Path | None = None,
     edition: Edition = NEWEST,
@@ -95,11 +97,10 @@ def views_of(
         others: the other columns, in order.
         budget: for one event.
         events: how many each person may bring; 1 if events are protected.
-        laplace: whether noise is: then a part of the budget is one of epsilon, not of its square.
         places: the columns of places that stand before it.
         base: folder that the path of a file starts from; left out: the current one.
-        edition: of the rule. Before the eighth all noise was taken for Gaussian; before the fifth a flag counted as two
-            values.
+        edition: of the rule. Before the eighth pure DP was taken for zCDP with Gaussian noise; before the fifth a flag
+            counted as two values.
 
     Raises:
         ConfigError, SchemaError: there is no such place.
@@ -108,8 +109,8 @@ def views_of(
     dimension = len(section.coordinates)
     sigma = _CONTINUAL * math.sqrt(1 / (2 * float(budget.rho))) * events
     noise = sigma / math.sqrt(_ALONE)
-    if laplace and edition > 7:
-        noise = _OF_EPOCHS * math.sqrt(2) * events / (float(budget.epsilon) * _ALONE)
+    if budget.pure and edition > 7:
+        noise = max(noise, _PURE * (events / float(budget.epsilon)) ** _PURE_POWER)
     finest, step = section.depth or _finest(section, dimension, noise), _STEP[dimension]
     named = [] if section.regions is None else [_districts(section, section.regions, finest, base or Path())]
     finest = named[0].finest.depth if named else finest
