@@ -8,6 +8,7 @@ from benchmarks.metrics import table_errors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from synthstream.constraints import Group
 from synthstream.fit.population import Population, _cumulative, _resize, changed_share, fit
 from synthstream.fit.proposals import _layout, _search
 from synthstream.fit.targets import MEMORY, blend, past_of, simplex, targets
@@ -122,17 +123,28 @@ def test_copies_draw_a_column_anew_as_often_as_it_is_alone() -> None:
     assert codes[1000:].mean(axis=0) == pytest.approx([0.0, 0.25, 0.5], abs=0.03)
 
 
-@pytest.mark.parametrize(("edition", "fresh", "copied"), [(5, True, False), (4, True, True), (5, None, True)])
+@pytest.mark.parametrize(
+    ("edition", "fresh", "nested", "copied"),
+    [
+        (5, True, False, False),
+        (4, True, False, True),
+        (5, None, False, True),
+        (7, True, True, False),
+        (8, True, True, True),
+    ],
+)
 def test_what_goes_together_by_chance_is_not_copied(
-    edition: Edition, fresh: bool | None, copied: bool, monkeypatch: pytest.MonkeyPatch
+    edition: Edition, fresh: bool | None, nested: bool, copied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the tables the first two columns agree; in the rows before all three did."""
+    """In the tables the first two columns agree; in the rows before all three did. Rows with a place are copied."""
     monkeypatch.setattr("synthstream.fit.population.move", lambda *_, **__: None)
     workload = Workload.all_up_to(2, sizes=(2, 2, 2))
     first, third = np.random.default_rng(0).integers(0, 2, (2, 20_000))
     table = workload.count(np.stack([first, first, third], axis=1).astype(np.int32))
     start = Population.of(workload, np.repeat(first[:12_000, None], 3, axis=1).astype(np.int32))
-    rows = fit(measured(workload, table, sigma=300.0), start=start, seed=1, edition=edition, fresh=fresh).codes[12_000:]
+    groups = [Group.of((0, 1), np.array([[0, 0], [1, 1]]), nests=[(0, 1)])] if nested else []
+    known = measured(workload, table, sigma=300.0)
+    rows = fit(known, start=start, seed=1, edition=edition, fresh=fresh, groups=groups).codes[12_000:]
     assert np.mean(rows[:, 0] == rows[:, 1]) > 0.9
     assert np.mean(rows[:, 0] == rows[:, 2]) == pytest.approx(1.0 if copied else 0.5, abs=0.1)
 

@@ -180,7 +180,8 @@ def fit(
     groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     # Grids of a place tell of their neighbours by each other.
-    each, ordered = 1, edition > 6 and fresh is not None and not any(group.nests for group in groups)
+    each, nested = 1, any(group.nests for group in groups)
+    ordered = edition > 6 and fresh is not None and not nested
     if most is not None and edition > 1:
         each = max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
     if each > 1:
@@ -195,8 +196,7 @@ def fit(
     first = 2 * len(before) < aim.rows
     codes = np.empty((aim.rows, len(workload.sizes)), dtype=np.int32)
     places, cumulative = np.concatenate([[0], np.cumsum(workload.sizes)]).astype(np.int64), _cumulative(aim)
-    # Where all larger tables are measured together it is known how well they know a column.
-    alone = aim.alone if edition > 4 and fresh is not None else np.zeros(len(workload.sizes))
+    alone = np.zeros(len(workload.sizes)) if fresh is None else _alone(aim, edition, nested=nested)
     state = _resize(before, codes, cumulative, places, np.ones_like(alone) if first else alone, np.uint64(seed))
     if aim.rows == 0:
         return Population.of(workload, codes)
@@ -209,6 +209,16 @@ def fit(
     effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
+
+
+def _alone(aim: Targets, edition: Edition, *, nested: bool) -> FloatArray:
+    """How often a column of rows that are added is not copied, where all larger tables are measured together.
+
+    Rows with a place are copied: little is known of each cell of a fine grid, and yet events of a kind lie where others
+    of it lay.
+    """
+    copied = edition < 5 or (nested and edition > 7)
+    return np.zeros_like(aim.alone) if copied else aim.alone
 
 
 def _recounted(counts: IntArray, before: CodeArray, after: CodeArray, workload: Workload) -> IntArray:
