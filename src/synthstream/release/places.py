@@ -211,7 +211,7 @@ def _answer(grids: Sequence[_Grid], shares: FloatArray) -> dict[str, Any]:
     Args:
         shares: of each cell of the finest grid, how much of it lies in the area that is asked for.
     """
-    value = variance = 0.0
+    value, variance, least = 0.0, 0.0, np.inf
     parent: tuple[View, NDArray[np.bool_]] | None = None
     best: tuple[float, float, Sums] | None = None
     for grid in grids:
@@ -222,9 +222,12 @@ def _answer(grids: Sequence[_Grid], shares: FloatArray) -> dict[str, Any]:
         whole, cut = (share == 1) & ~taken, np.flatnonzero((share > 0) & (share < 1))
         value += known.values[cells][whole].sum()
         variance += known.variance[cells][whole].sum()
-        added, more = _cut(grid, cut, share[cut])
-        if best is None or variance + more < best[1]:
-            best = (value + added, variance + more, known)
+        added, more, alike = _cut(grid, cut, share[cut])
+        if variance + more < least:
+            # An area that is drawn along the events, as a strip along a fault or a street, has hardly any whole cell,
+            # and all those that it cuts hold more of it than their rows say.
+            part = share[cut].sum() / max(share.sum(), _NEAR)
+            least, best = variance + more, (value + added, variance + more + part**2 * alike, known)
         parent = (view, taken | whole)
     if best is None:
         return dict.fromkeys(("measured", "stderr", "since", "measured_at"))
@@ -232,11 +235,12 @@ def _answer(grids: Sequence[_Grid], shares: FloatArray) -> dict[str, Any]:
     return {"measured": float(best[0]), "stderr": float(np.sqrt(best[1])), **ticks}
 
 
-def _cut(grid: _Grid, cut: IntArray, area: FloatArray) -> tuple[float, float]:
-    """What cells that an area cuts hold of it, and the variance of that."""
+def _cut(grid: _Grid, cut: IntArray, area: FloatArray) -> tuple[float, float, float]:
+    """What cells that an area cuts hold of it, the variance of that, and how much larger it is if all err alike."""
     rows, events, noise = grid.rows[cut], grid.known.values[cut], grid.known.variance[cut]
     share = np.where(rows > 0, grid.inside[cut] / np.maximum(rows, 1), area)
     even = (grid.inside[cut] + 0.5) / (rows + 1)  # rows that lie on one side do not tell that all events do
     # What was measured may be 0 by chance: a cell may well hold as many events as one standard error.
     off = _OFF**2 * (np.maximum(events, 0) ** 2 + noise) * even * (1 - even)
-    return float((share * events).sum()), float((share**2 * noise + off).sum())
+    alike = np.sqrt(off).sum() ** 2 - off.sum()
+    return float((share * events).sum()), float((share**2 * noise + off).sum()), float(alike)
