@@ -554,3 +554,11 @@ def test_a_series_of_what_is_measured_once_an_epoch_says_which_days_it_counts(tm
     assert each["measured"].to_list() == pytest.approx([true(span, x=(0, 4), y=(4, 8)) for span in spans])
     with pytest.raises(NotReleased, match="Leave 'every' out"):
         found.series(lower=lower, upper=upper, every="2d")
+    asked = ["table", str(tmp_path / "stream.toml"), "--box", "x 0 4", "--box", "y 4 8"]
+    told = CliRunner().invoke(app, asked)
+    assert "with delta = 0 each table counts one epoch alone" in told.stderr
+    ends = [f"{end:%Y-%m-%d}" for end in each["end"]]
+    added = CliRunner().invoke(app, [*asked, "--between", "2026-01-01", ends[1], "--csv"])
+    assert pl.read_csv(added.stdout.encode())["measured"].item() == pytest.approx(each["measured"][:2].sum())
+    refused = CliRunner().invoke(app, [*asked, "--between", "2026-01-01", "2026-01-08"])
+    assert "--between: with delta = 0" in refused.stderr, refused.stderr

@@ -45,6 +45,10 @@ _UNMEASURED = (
     "measured: no table tells this. It can be told for whole values and bins of one column beside the place, if the "
     "stream crosses it with the place (see plan). count is of the synthetic rows, without a known error."
 )
+_OF_EPOCHS = (
+    "measured: with delta = 0 each table counts one epoch alone, so that none tells of all events. Ask for whole "
+    "epochs, which are added up: --between {start} and the end of one; of another date it says where epochs end."
+)
 # Columns of a comparison, in a terminal.
 _CALLED = {"then": "rows_then", "now": "rows_now", "difference": "rows_difference"}
 _CALLED |= {"measured": "measured_difference", "stderr": "measured_stderr"}
@@ -146,7 +150,10 @@ def _inside(release: Release, lower: Bounds | Domain, upper: Bounds, where: str 
                 f"{found['measured_at']}: such tables are measured at refreshes, not at every tick.",
                 err=True,
             )
-        typer.echo(_UNMEASURED if found["measured"] is None else _HOW_SURE, err=True)
+        unknown = _UNMEASURED
+        if not release.facts["claim"]["delta"] and getattr(release, "first", None) is None:
+            unknown = _OF_EPOCHS.format(start=written(clock.boundary(0)))
+        typer.echo(unknown if found["measured"] is None else _HOW_SURE, err=True)
         known: dict[str, pl.DataType | type[pl.DataType]] = {"measured": pl.Float64, "stderr": pl.Float64}
         return pl.DataFrame([found], schema_overrides=known | {"since": pl.Int64, "measured_at": pl.Int64})
     if where is not None or not isinstance(release, PointRelease):

@@ -79,7 +79,7 @@ def _by(option: str) -> Iterator[None]:
     try:
         yield
     except NotReleased as error:
-        raise NotReleased(f"{option}: {error}") from None
+        raise NotReleased(f"{option}: {str(error).removeprefix('between: ')}") from None
 
 
 def format_of(named: str | None, output: Path | None, *, place: str) -> str:
