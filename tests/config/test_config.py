@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from synthstream.config.config import StreamConfig, load
+from synthstream.config.differing import differences
 from synthstream.errors import ConfigError, OldName, SourceError
 from synthstream.ingest.draft import draft
 from synthstream.kinds import NEWEST
@@ -194,6 +198,31 @@ def test_what_differs_is_named_with_its_values_and_not_what_follows(what: str) -
     found = StreamConfig.from_toml(text.replace(old, new)).differences(StreamConfig.from_toml(text).public_json())
     assert len(found) == len(said)
     assert all(one.startswith(words) for one, words in zip(found, said, strict=True)), found
+
+
+def one_value_changed(value: Any) -> Iterator[Any]:
+    """Copies of JSON, each with another value in one place."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: other} for other in one_value_changed(inner))
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from ([*value[:i], other, *value[i + 1 :]] for other in one_value_changed(inner))
+    else:
+        yield f"not {value}" if value is None or isinstance(value, str) else value + 1
+
+
+TWICE = PLACE.replace('name = "age"', 'name = "at"').replace("[sink]", f'[[columns]]\n{AT}with = ["ward"]\n[sink]', 1)
+TWICE = TWICE.replace(AT, AT.replace('"at"', '"to"').replace('"lat", "lon"', '"to_lat", "to_lon"'), 1)
+
+
+@pytest.mark.parametrize("text", [GOOD, PLACE, TWICE], ids=["table", "place", "places, and a column named alike"])
+def test_no_difference_is_without_words(text: str) -> None:
+    public = json.loads(StreamConfig.from_toml(text).public_json())
+    assert differences(public, public) == []
+    for other in one_value_changed(public):
+        assert differences(public, other)
+        assert differences(other, public)
 
 
 OLD_NAMES = {

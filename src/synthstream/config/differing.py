@@ -19,9 +19,10 @@ _LONG = 100
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Settings that differ, each with its values, as in ``privacy.epsilon: was 1.0, is 2.0``.
+    """Settings that differ, each with its values, as in ``privacy.epsilon: was 1.0, is 2.0``; none if all are equal.
 
-    What follows from another one that differs, such as the tables from the columns, is left out.
+    What follows from another one that differs, such as the tables from the columns, is left out. A difference for which
+    there are no such words is told by the name of the column, or of the setting, alone.
 
     Args:
         old, new: what :meth:`StreamConfig.public_json` says.
@@ -30,7 +31,8 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     ranks = {key: _rank(key, {*changed}) for key in changed}
     first = min(ranks.values(), default=0)
-    return [f"{key}{_values(before.get(key), after.get(key))}" for key in changed if ranks[key] == first]
+    told = [f"{key}{_values(before.get(key), after.get(key))}" for key in changed if ranks[key] == first]
+    return told or sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
 
 def _rank(key: str, changed: set[str]) -> int:
@@ -44,14 +46,17 @@ def _rank(key: str, changed: set[str]) -> int:
 
 def _flat(public: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the names that they have in sections; a column itself has its type."""
-    names, found = public.get(_ORDER, []), dict[str, Any]()
+    names, found = dict(enumerate(public.get(_ORDER, []))), dict[str, Any]()
     called = {f"synthesizer.{stored}": f"synthesizer.{name}" for name, stored in STORED.items()}
     for key, value in public.items():
         if not key.startswith("columns."):
             found[called.get(key, key)] = value
             continue
         view = value.get("finest", value)  # columns of a place are made of one section
-        name = f"columns.{view['place']}" if "place" in view else key
+        name = key
+        if "place" in view:
+            name = f"columns.{view['place']}"
+            name += " (place)" if name in public else ""
         settings = {k: v for k, v in value.items() if k not in ("name", "type")}
         if "edges" in settings:
             settings = {k: v for k, v in settings.items() if k not in ("bins", "min", "max")}
@@ -62,7 +67,7 @@ def _flat(public: Mapping[str, Any]) -> dict[str, Any]:
             settings[_CROSSED] = sorted({*crossed, *value["with"]})
         found |= {name: view["type"]} | {f"{name}.{k}": v for k, v in settings.items()}
     if found.get(_TABLES):
-        found[_TABLES] = [[names[c] for c in marginal] for marginal in found[_TABLES]]
+        found[_TABLES] = [[names.get(c, c) for c in marginal] for marginal in found[_TABLES]]
     return found
 
 
