@@ -28,12 +28,15 @@ demo-points: $(VENV)/ready
 	$(BIN)/synthstream run examples/earthquakes/stream.toml --yes
 	$(BIN)/synthstream report examples/earthquakes/stream.toml --custodian -o examples/earthquakes/state/custodian.html
 
-# Tests start hundreds of processes; what they import is compiled once.
+# Tests start hundreds of processes, and wait for many: one more at a time than there are cores.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
+
+# What the processes import is compiled once.
 test test-all: export PYTHONDONTWRITEBYTECODE =
 
 # Each thing once, at the lowest level that can fail.
 test: $(VENV)/ready
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # What looks for barriers in pages, where npm is; tests of it are skipped elsewhere.
 $(VENV)/node_modules/axe-core/axe.min.js:
@@ -41,7 +44,7 @@ $(VENV)/node_modules/axe-core/axe.min.js:
 
 # What make test leaves out: laws of the noise on many samples, kills, browsers, every kind with everything, a wheel.
 test-all: wheel-test $(VENV)/node_modules/axe-core/axe.min.js
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m slow
 
 # A wheel of this checkout, in a new environment in another folder.
 wheel-test: $(VENV)/ready

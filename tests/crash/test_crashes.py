@@ -1,6 +1,6 @@
 """Real processes, real kills, real files: nothing lost, nothing counted twice, nothing drawn again, nothing to repair.
 
-How many: a dozen with the quick tests, 1,000 with ``-m slow``, 10,000 with ``-m soak``. The controls are wrong on
+How many: a dozen with the quick tests, 500 with ``-m slow``, 10,000 with ``-m soak``. The controls are wrong on
 purpose, and must be found out.
 """
 
@@ -27,7 +27,7 @@ def clean(counted: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("size", [pytest.param(0, id="few"), SOME, MANY])
 def test_killed_anywhere_a_stream_ends_the_same(size: int) -> None:
-    number = (12, 600, 10_000)[size]
+    number = (12, 300, 10_000)[size]
     _, counted = run(number, *RUNS["kills"][1], *(() if size else ("--kinds", "table")), seed=size)
     clean(counted)
     assert counted["kills"] >= number
@@ -40,7 +40,7 @@ def test_killed_anywhere_a_stream_ends_the_same(size: int) -> None:
 @needs_compiler
 @pytest.mark.parametrize("size", [SOME, MANY])
 def test_loss_of_power_changes_nothing_that_was_visible(size: int) -> None:
-    number = (0, 100, 2_000)[size]
+    number = (0, 60, 2_000)[size]
     _, counted = run(number, *RUNS["power loss"][1], seed=size)
     clean(counted)
     assert counted["kills"] >= number
@@ -48,7 +48,7 @@ def test_loss_of_power_changes_nothing_that_was_visible(size: int) -> None:
 
 @pytest.mark.parametrize("size", [SOME, MANY])
 def test_a_disk_that_is_full_or_fails_is_told_in_fixed_words_and_loses_nothing(size: int) -> None:
-    number = (0, 100, 2_000)[size]
+    number = (0, 50, 2_000)[size]
     _, counted = run(number, *RUNS["full and failing disks"][1], seed=size)
     clean(counted)
     assert counted["errors"] == []

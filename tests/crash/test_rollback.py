@@ -34,7 +34,7 @@ from synthstream.stream.verification import published as verify_published
 from synthstream.stream.verification import verify
 from tests.support.streams import configured, published, rows
 
-RUNS = [pytest.param(10, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.soak)]
+RUNS = [pytest.param(5, marks=pytest.mark.slow), pytest.param(50, marks=pytest.mark.soak)]
 
 
 class World:

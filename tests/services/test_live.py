@@ -13,17 +13,19 @@ from tests.services.feeds import Feed, Lake, Table, Topic
 from tests.services.postgres import Server
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize("kills", [pytest.param(4, marks=pytest.mark.slow), pytest.param(10, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("kind", ["postgres", "kafka", "delta"])
-def test_killed_ten_times_each_event_counts_once(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+def test_killed_again_and_again_each_event_counts_once(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, kills: int
+) -> None:
     feeds: dict[str, Callable[[], Feed]] = {
         "postgres": lambda: Table(request.getfixturevalue("server")),
         "kafka": lambda: Topic(request.getfixturevalue("cluster")),
         "delta": lambda: Lake(tmp_path / "lake"),
     }
     feed = feeds[kind]()
-    found: dict[str, Any] = live.run(feed, tmp_path, 10, 1)
-    assert found["kills"] == 10
+    found: dict[str, Any] = live.run(feed, tmp_path, kills, 1)
+    assert found["kills"] == kills
     assert (found["lost"], found["doubled"]) == (0, 0)
     assert found["events"] > (100 if kind == "delta" else 1000)
     if kind == "postgres":

@@ -223,12 +223,26 @@ def flips(tmp_path: Path, toml: str, number: int, seed: int) -> dict[str, int]:
     return outcomes
 
 
-@pytest.mark.parametrize("number", [100, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [100, pytest.param(700, marks=pytest.mark.slow), pytest.param(2000, marks=pytest.mark.soak)]
+)
 def test_a_flipped_bit_is_detected_or_harmless(tmp_path: Path, number: int) -> None:
     outcomes = flips(tmp_path, TOML, number, seed=number)
     print(outcomes)
     assert outcomes["detected"] > number / 5
     assert outcomes["harmless"] > number / 5
+
+
+def test_a_header_that_seems_to_forbid_writing_is_damage(tmp_path: Path) -> None:
+    with opened(tmp_path) as stream:
+        fill(stream, 3)
+    path = tmp_path / "state" / "store.db"
+    data = bytearray(path.read_bytes())
+    assert data[18] == 2  # the version of the format of those who write; later ones may only be read
+    data[18] = 3
+    path.write_bytes(data)
+    with pytest.raises(StateCorrupt, match="it is damaged"):
+        story(tmp_path, TOML)
 
 
 def changed(folder: Path, sql: str) -> None:

@@ -45,8 +45,10 @@ def told(folder: Path, error: sqlite3.Error | UnicodeDecodeError) -> Exception:
     """The package's own error in place of SQLite's; a broken rule of the tables is a bug, and stays what it is."""
     if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
         return error
-    trouble = _TROUBLE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
-    if trouble is not None:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    # A header whose bits have flipped also says that nothing may be written.
+    damaged = code == sqlite3.SQLITE_READONLY and os.access(folder / "store.db", os.W_OK) and os.access(folder, os.W_OK)
+    if (trouble := _TROUBLE.get(code)) is not None and not damaged:
         return StateError(f"state folder {folder}: {trouble}, and run again. What was committed is there.")
     return StateCorrupt(
         f"{folder / 'store.db'} cannot be opened as a Synthstream state: it is damaged, or something else. If it is a "
