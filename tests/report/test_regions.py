@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,14 @@ from typer.testing import CliRunner
 from synthstream import StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError
+from synthstream.publish.history import Tick
 from synthstream.report.distributions import ColumnCounts
+from synthstream.report.places import Grid, axes_of_view, map_of, outlines_of
 from synthstream.report.regions import Regions, map_of_regions, regions_of
+from synthstream.schema.districts import Districts
 from tests.browser.streams import districts
 from tests.support.configs import stream_toml
+from tests.support.polygons import feature, geojson, rectangle
 
 _DISTRICT = """
 [[columns]]
@@ -124,3 +130,34 @@ def test_they_are_words_alone(tmp_path: Path) -> None:
     assert with_them.genesis == without.genesis
     assert "districts.geojson" not in with_them.settings
     assert regions_of(without, without.schema.columns[0]) is None
+
+
+DAY = datetime(2026, 1, 1)
+TICK = Tick(tick=0, start=DAY, end=DAY, rows=105, changed=None, has_rows=True, manifest={})
+PLACE = """
+[[columns]]
+name = "spot"
+type = "place"
+coordinates = ["lat", "lon"]
+bounds = [[40, 44], [10, 12]]
+depth = 2
+regions = "city.geojson"
+"""
+
+
+def test_a_grid_shows_districts_above_its_cells_and_greys_those_within_noise(tmp_path: Path) -> None:
+    geojson(tmp_path, feature(rectangle(10, 41, 11.5, 45), name="North"))
+    columns = StreamConfig.from_toml(stream_toml(PLACE), base=tmp_path).schema.columns
+    (named,) = (column for column in columns if isinstance(column, Districts))
+    counts = np.array([[0, 7, 9, 0], [9, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 80.0]])
+    axes, (across, up, degrees) = axes_of_view(named.finest)
+    grid = Grid(across=axes[across], up=axes[up], counts=counts, degrees=degrees, noise=counts == 9)
+    outlines = outlines_of([named], grid)
+    corners = [tuple(map(float, at.split())) for at in re.findall(r"[-\d.]+ [-\d.]+", outlines)]
+    assert set(corners) == {(0, 3), (3, 3), (3, -1), (0, -1)}  # cells, from the upper left; the drawing ends at 0
+    page = map_of(replace(grid, outlines=outlines), TICK, what="Spots")
+    drawn = dict(re.findall(r'<path class="(m\d|outline)" d="([^"]*)"/>', page))
+    assert drawn["outline"] == outlines
+    assert drawn.keys() == {"m0", "m1", "m7", "outline"}
+    assert "within noise" in page
+    assert "within noise" not in map_of(replace(grid, noise=None), TICK, what="Spots")

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Required, TypedDict, Unpack
 
+import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from synthstream.report.page import macro
 from synthstream.report.scales import Axis, classes, number, short
+from synthstream.workload import FloatArray
 
 # Colours of a sequence in the style sheet: classes m1 (least) to m7 (most).
 SHADES = 7
@@ -221,7 +224,7 @@ def heat_map(
 
 
 def density_map(
-    grid: Sequence[Sequence[float]],
+    grid: FloatArray,
     *,
     x: Axis,
     y: Axis,
@@ -230,6 +233,8 @@ def density_map(
     y_label: str,
     scale: str,
     span: tuple[float, float] | None = None,
+    noise: NDArray[np.bool_] | None = None,
+    outlines: str = "",
     **caption: Unpack[Caption],
 ) -> Markup:
     """Events by cell of a grid over two numbers, in colours on a logarithmic scale. Empty cells stay blank.
@@ -238,20 +243,26 @@ def density_map(
         grid: counts, a row for each step of y from low to high, a column for each step of x from low to high.
         aspect: width by height of the drawing; for degrees of longitude by latitude see :func:`aspect_of_degrees`.
         span: the counts that the first and the last colour stand for; left out: the smallest and the largest.
+        noise: cells that are drawn in grey, in the shape of ``grid``.
+        outlines: an SVG path that is drawn above, in cells from the upper left corner.
 
     Example:
         >>> from synthstream.report.scales import linear
-        >>> html = density_map([[0, 3], [1, 9]], title="Map", description="Four cells.", x=linear(0, 1), y=linear(0, 1),
-        ...                    aspect=1, x_label="lon", y_label="lat", scale="events")
+        >>> html = density_map(np.array([[0, 3], [1, 9]]), title="Map", description="Four cells.", x=linear(0, 1),
+        ...                    y=linear(0, 1), aspect=1, x_label="lon", y_label="lat", scale="events")
         >>> html.count('class="m')  # three cells, of three colours, and seven in the legend
         10
     """
-    positive = [v for row in grid for v in row if v > 0]
+    grey = np.zeros(grid.shape, dtype=np.bool_) if noise is None else noise & (grid > 0)
+    positive = grid[(grid > 0) & ~grey].tolist()
     bounds = classes(span or positive, SHADES) if positive else []
+    paths = [*_stripes(grey, [1.0])[:1], *_stripes(np.where(grey, 0, grid), bounds)]
     return macro(
         "density",
-        paths=[(k + 1, path) for k, path in enumerate(_stripes(grid, bounds)) if path],
-        size=(len(grid[0]), len(grid)),
+        paths=[(shade, path) for shade, path in enumerate(paths) if path],
+        outlines=outlines,
+        grey="within noise" if grey.any() else "",
+        size=grid.shape[::-1],
         aspect=round(aspect, 4),
         bounds=[short(float(f"{b:.2g}")) for b in bounds],
         top=short(max(span or positive)) if positive else "",
@@ -288,10 +299,10 @@ def region_map(
     return macro("regions", regions=regions, size=size, bounds=bounds, top=top, **(_PLAIN | caption))
 
 
-def _stripes(grid: Sequence[Sequence[float]], bounds: Sequence[float]) -> list[str]:
+def _stripes(grid: NDArray[Any], bounds: Sequence[float]) -> list[str]:
     """An SVG path for each colour, whose lower bounds these are: neighbours of one colour are one rectangle."""
     paths = [""] * SHADES
-    for i, row in enumerate(grid):
+    for i, row in enumerate(grid.tolist()):
         shades = [shade_of(v, bounds) for v in row]
         start = 0
         for shade, same in groupby(shades):

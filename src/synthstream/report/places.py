@@ -5,23 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from synthstream.publish.history import Cells, History, Steps, Tick
 from synthstream.release.points import Masses
 from synthstream.report.charts import Bar, Table, aspect_of_degrees, bar_chart, density_map
-from synthstream.report.distributions import Card, kind_of, labels_of, middle_chart, quantiles
+from synthstream.report.distributions import Card, kind_of, labels_of, latest, middle_chart, quantiles
+from synthstream.report.regions import beyond_noise
 from synthstream.report.scales import linear, number, ranges
 from synthstream.schema.binned import Number
 from synthstream.schema.columns import Column
 from synthstream.schema.coordinates import Coordinate
+from synthstream.schema.districts import Districts
 from synthstream.schema.naming import LATITUDE, LONGITUDE
 from synthstream.schema.places import View
-from synthstream.workload import FloatArray, Workload
+from synthstream.schema.polygons import features_of, rings_of
+from synthstream.workload import FloatArray
 
 _BARS, _BOXES = 16, 4
 # Values of a column that have a map of their own, at most.
@@ -40,6 +45,8 @@ class Grid:
         counts: shape ``(cells up, cells across)``.
         degrees: whether they are longitude and latitude.
         errors: standard errors in the same shape, and of the boxes of :func:`boxes`; ``None`` if they are not known.
+        noise: cells that noise alone could fill, in the same shape; ``None`` if that is not known.
+        outlines: an SVG path of public polygons, in cells from the upper left corner.
     """
 
     across: Coordinate | Number
@@ -47,6 +54,8 @@ class Grid:
     counts: FloatArray
     degrees: bool
     errors: tuple[FloatArray, FloatArray] | None = None
+    noise: NDArray[np.bool_] | None = None
+    outlines: str = ""
 
 
 def axes_of(columns: Sequence[Column], *, any_pair: bool = False) -> tuple[int, int, bool] | None:
@@ -95,21 +104,22 @@ def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
     ``true``.
     """
     schema, workload, listed = found.config.schema, found.workload, list[tuple[str, Grid]]()
-    for columns in schema.places.values():
+    for place, columns in schema.places.items():
         views = [(c, view) for c in columns if isinstance(view := schema.columns[c], View) and len(view.bounds) == 2]
-        known = [(c, view) for c, view in views if (c,) in workload.marginals]
-        if known:
-            c, view = known[-1]
-            listed.append((view.words.label or view.place, _of_cells(view, newest.count[workload.slice_of((c,))])))
+        drawn = list[tuple[str, Grid]]()
+        for c, view in [one for one in reversed(views) if (one[0],) in workload.marginals][:1]:
+            now, _ = latest(found, (c,), newest)
+            drawn.append((view.words.label or view.place, _of_cells(view, now.count, beyond_noise(now))))
         for c, view in [one for one in reversed(views) if one[1].depth > 1 and one[1].crossed][:1]:
-            listed += _by_value(schema.columns, workload, newest, c, view)
+            drawn += _by_value(found, newest, c, view)
+        named = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
+        listed += [(what, replace(grid, outlines=outlines_of(named, grid))) for what, grid in drawn]
     return listed
 
 
-def _by_value(
-    columns: Sequence[Column], workload: Workload, newest: Cells, c: int, view: View
-) -> Iterator[tuple[str, Grid]]:
+def _by_value(found: History, newest: Cells, c: int, view: View) -> Iterator[tuple[str, Grid]]:
     """Of the crossed column with the fewest values the most frequent ones."""
+    columns, workload = found.config.schema.columns, found.workload
     names = [column.name for column in columns]
     crossed = [i for i in map(names.index, view.crossed) if not isinstance(columns[i], View)]
     chosen = min((i for i in crossed if (min(i, c), max(i, c)) in workload.marginals), default=None,
@@ -117,11 +127,12 @@ def _by_value(
     if chosen is None:
         return
     pair = (min(chosen, c), max(chosen, c))
-    table = newest.count[workload.slice_of(pair)].reshape([workload.sizes[p] for p in pair])
-    table = table if chosen < c else table.T
+    now, _ = latest(found, pair, newest)
+    tables = (cells.reshape([workload.sizes[p] for p in pair]) for cells in (now.count, beyond_noise(now)))
+    table, clear = (table if chosen < c else table.T for table in tables)
     frequent = np.argsort(-table[: len(columns[chosen].value_labels)].sum(axis=1), kind="stable")[:_VALUES]
     for k in sorted(frequent.tolist()):
-        yield f"{columns[chosen].title} {labels_of(columns[chosen])[k]}", _of_cells(view, table[k])
+        yield f"{columns[chosen].title} {labels_of(columns[chosen])[k]}", _of_cells(view, table[k], clear[k])
 
 
 def axes_of_view(view: View) -> tuple[list[Coordinate], tuple[int, int, bool]]:
@@ -153,13 +164,29 @@ def facts_of(column: Column) -> dict[str, Any]:
     return found
 
 
-def _of_cells(view: View, counts: FloatArray) -> Grid:
+def outlines_of(named: Sequence[Districts], grid: Grid) -> str:
+    """Polygons of districts on a grid of degrees, to a twentieth of a cell."""
+    ends, cells = np.array([[c.min, c.max] for c in (grid.across, grid.up)]), np.array(grid.counts.shape[::-1])
+    path = ""
+    for column in named if grid.degrees else ():
+        for feature in features_of(Path(), column.text, column.name):
+            for ring in (ring for part in rings_of(feature, column.name) for ring in part):
+                at = (np.asarray(ring)[:, :2] - ends[:, 0]) / (ends[:, 1] - ends[:, 0]) * cells
+                at = np.round(20 * np.stack([at[:, 0], cells[1] - at[:, 1]], axis=1)) / 20
+                at = at[np.append(True, (np.diff(at, axis=0) != 0).any(axis=1))]
+                path += "M" + "L".join(f"{x:g} {y:g}" for x, y in at) + "z"
+    return path
+
+
+def _of_cells(view: View, counts: FloatArray, clear: NDArray[np.bool_]) -> Grid:
     """A map of a grid; latitude and longitude are told by their names."""
     axes, (across, up, degrees) = axes_of_view(view)
     steps = view.steps(np.arange(len(view.values), dtype=np.int32))
     table = np.zeros((2**view.depth, 2**view.depth))
+    noise = np.zeros(table.shape, dtype=np.bool_)
     table[steps[:, up], steps[:, across]] = counts[: len(view.values)]
-    return Grid(across=axes[across], up=axes[up], counts=table, degrees=degrees)
+    noise[steps[:, up], steps[:, across]] = ~clear[: len(view.values)]
+    return Grid(across=axes[across], up=axes[up], counts=table, degrees=degrees, noise=noise)
 
 
 def grid_of_nodes(found: History, nodes: pl.DataFrame, model: Masses | None = None) -> Grid | None:
@@ -218,7 +245,9 @@ def map_of(
     top = np.unravel_index(int(grid.counts.argmax()), grid.counts.shape)
     north, east = (_range(c, int(i), size) for c, i, size in zip((y, x), top, grid.counts.shape, strict=True))
     return density_map(
-        np.where(grid.counts >= _LEAST, grid.counts, 0).tolist(),
+        np.where(grid.counts >= _LEAST, grid.counts, 0),
+        noise=grid.noise,
+        outlines=grid.outlines,
         title=f"{what} up to {tick.end:%Y-%m-%d}",
         description=f"{number(float(grid.counts.sum()))} events in {grid.counts.size} cells. The fullest is at "
         f"{y.title} {north}, {x.title} {east}.{_said(grid)}",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 from scipy.stats import norm
 
 from synthstream.config.config import StreamConfig
@@ -102,8 +103,7 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
         what: title.
     """
     labels = labels_of(column)
-    known = np.isfinite(now.stderr)
-    clear = seen([float(norm.sf(m / s)) if k else 0.0 for m, s, k in zip(now.measured, now.stderr, known, strict=True)])
+    known, clear = np.isfinite(now.stderr), beyond_noise(now)
     coloured = [float(now.count[code]) for code in regions.shapes if now.count[code] > 0 and clear[code]]
     bounds, drawn = classes(coloured, SHADES) if coloured else [], []
     for code, shape in regions.shapes.items():
@@ -124,6 +124,12 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
         note=f"Not on the map: {', '.join(away)}." if away else "",
         table=Table(headings=[column.title, "Events"], rows=[list(row[3:]) for row in drawn]),
     )
+
+
+def beyond_noise(now: ColumnCounts) -> NDArray[np.bool_]:
+    """Cells that noise alone would hardly fill, as :func:`seen` tells them; all whose error is not known."""
+    known = zip(now.measured, now.stderr, strict=True)
+    return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
 
 
 def path_of(shape: Shape) -> str:
