@@ -156,7 +156,8 @@ def test_a_grid_shows_districts_above_its_cells_and_greys_those_within_noise(tmp
     corners = [tuple(map(float, at.split())) for at in re.findall(r"[-\d.]+ [-\d.]+", outlines)]
     assert set(corners) == {(0, 3), (3, 3), (3, -1), (0, -1)}  # cells, from the upper left; the drawing ends at 0
     page = map_of(replace(grid, outlines=outlines), TICK, what="Spots")
-    drawn = dict(re.findall(r'<path class="(m\d|outline)" d="([^"]*)"/>', page))
+    figure, _, _ = page.partition("</svg>")  # and not the legend
+    drawn = dict(re.findall(r'<path class="(m\d|outline)" d="([^"]*)"/>', figure))
     assert drawn["outline"] == outlines
     assert drawn.keys() == {"m0", "m1", "m7", "outline"}
     assert "within noise" in page
