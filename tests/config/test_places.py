@@ -18,6 +18,7 @@ from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from tests.support.configs import category, number, stream_toml
 
 BOX = 'coordinates = ["lat", "lon"]\nbounds = [[32, 37], [-122, -114]]\n'
+OF_6 = '[synthesizer]\nnear = 1\nmarginals = [["kind", "at_6"]]\n'
 KIND = category("kind", "a", "b", "c", "d", "e", "f")
 FLAGS = [f'[[columns]]\nname = "f{i}"\ntype = "boolean"\nmissing = false\n' for i in range(20)]
 
@@ -99,12 +100,12 @@ def test_a_stream_that_runs_keeps_its_grids() -> None:
 
 def test_a_grid_of_the_former_rule_may_still_be_named() -> None:
     """A stream that runs may name one; its edition is found after the text is read."""
-    tables_of = '[synthesizer]\nnear = 1\nmarginals = [["kind", "at_6"]]\n'
-    config = read(KIND, place("events = 40000"), tables_of, delta=0)
+    config = read(KIND, place("events = 40000"), OF_6, delta=0)
     assert (config.edition, depth_of(config)) == (7, 6)
     assert config.begun_as({"edition": 7}) == config
+    assert config.older_grids == ("at_6",)
     with pytest.raises(ConfigError, match="Did you mean 'at_5'"):
-        read(KIND, place("events = 40000"), tables_of.replace("at_6", "at_7"), delta=0)
+        read(KIND, place("events = 40000"), OF_6.replace("at_6", "at_7"), delta=0)
 
 
 def test_a_successor_has_the_rule_of_its_own_edition(tmp_path: Path) -> None:
@@ -119,6 +120,23 @@ def test_a_successor_has_the_rule_of_its_own_edition(tmp_path: Path) -> None:
     assert [depth_of(one) for one in before.lives] == [6, 6]
     assert before.after is not None
     assert before.after.mapping.places == (0, 1, 2, 3, 4, 5, 6)
+
+
+def test_a_successor_of_named_grids_is_of_the_newest_edition(tmp_path: Path) -> None:
+    """What its predecessor names, and a mistake elsewhere, do not decide its own edition."""
+    text = stream_toml(KIND, place("events = 40000"), delta=0)
+    (tmp_path / "old.toml").write_text(text + '[synthesizer]\nnear = 1\nmarginals = [["kind", "at_6"]]\n')
+    after = '[after]\nconfig = "old.toml"\n'
+    coarser = StreamConfig.from_toml(text + after, base=tmp_path)
+    assert [(life.edition, depth_of(life)) for life in coarser.lives] == [(7, 6), (8, 5)]
+    deep = stream_toml(KIND, place("events = 40000\ndepth = 6"), delta=0)
+    found = StreamConfig.from_toml(deep + after, base=tmp_path)
+    assert [(life.edition, depth_of(life), life.older_grids) for life in found.lives] == [(7, 6, ("at_6",)), (8, 6, ())]
+    (tmp_path / "old.toml").write_text(text)  # its edition is not known
+    unknown = StreamConfig.from_toml(deep + after, base=tmp_path)
+    assert [(life.edition, depth_of(life)) for life in unknown.lives] == [(8, 5), (8, 6)]
+    known = unknown.begun_as({"edition": 8, "cuts": [{"tick": 4, "edition": 7}]})
+    assert [(life.edition, depth_of(life)) for life in known.lives] == [(7, 6), (8, 6)]
 
 
 def test_crossing_is_left_out_where_noise_would_drown_it() -> None:

@@ -17,7 +17,7 @@ from synthstream.evaluate.check_page import lines_of
 from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.look import look
 from tests.support.command import synthstream
-from tests.support.configs import AGE, SINK, WARD, number, stream_toml
+from tests.support.configs import AGE, SINK, WARD, category, number, stream_toml
 from tests.support.polygons import feature, geojson, rectangle
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -132,6 +132,12 @@ def test_values_that_look_like_one_of_the_list(tmp_path: Path) -> None:
     )
 
 
+def test_a_slip_in_a_value_is_told(tmp_path: Path) -> None:
+    text = toml(category("ward", "Sunset", "Mission"), AGE)
+    found = words(told(tmp_path, text, rows(ward=["Sunset"] * 290 + ["Misson"] * 8 + ["Hill"] * 2)))
+    assert "1 texts that are not on the list look like one that is: 'Misson' like 'Mission' (8)" in found
+
+
 def test_a_forgotten_until_is_told(tmp_path: Path) -> None:
     text = toml(horizon=2000).replace("until = 2026-01-31\n", "")
     found = told(tmp_path, text, rows(), now=datetime(2029, 1, 1, tzinfo=UTC))
@@ -210,6 +216,9 @@ def test_a_column_that_is_not_there_and_a_file_that_is_none(tmp_path: Path) -> N
     found = told(tmp_path, toml(), rows().rename({"ward": "wart"}))
     assert "column 'ward' is missing. Did you mean 'wart'?" in words(found)
     assert "it has not even a header" in words(found)
+    assert "Rows by the tick" not in words(found), "no row was read"
+    undated = told(tmp_path, toml(), rows().rename({"when": "day"}))
+    assert "[clock] column: " in words(undated)
 
 
 @pytest.mark.parametrize(("encoding", "told_as"), [("windows-1252", "windows-1252"), ("utf-8", None)])
@@ -288,6 +297,12 @@ def test_it_makes_no_state_and_changes_none(tmp_path: Path) -> None:
     rows(ward=["odd"] * 300).write_csv(tmp_path / "rows-1.csv")
     before = contents(tmp_path)
     assert "odd" in synthstream("check", "stream.toml", cwd=tmp_path).stdout
+    assert contents(tmp_path) == before
+    (tmp_path / "stream.toml").write_text(toml(until="2026-01-11", epsilon=0.5))
+    before = contents(tmp_path)
+    shown = synthstream("check", "stream.toml", cwd=tmp_path).stdout
+    assert "`run` will refuse" in shown
+    assert "privacy.epsilon: was 1.0, is 0.5" in shown
     assert contents(tmp_path) == before
 
 

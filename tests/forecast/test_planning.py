@@ -24,7 +24,7 @@ from synthstream.kernel.tables import Marginals
 from synthstream.report.plan_page import plan_page
 from synthstream.synthesizers.assembly import synthesizer_of
 from synthstream.synthesizers.simulation.seeded import SeededGate
-from tests.support.configs import GOOD
+from tests.support.configs import AGE, GOOD, SINK, category, stream_toml
 from tests.support.streams import KINDS, text_of
 
 POINTS = text_of("points")
@@ -280,9 +280,10 @@ def warned(text: str, **settings: object) -> dict[str, str]:
 
 
 def test_a_column_that_names_a_person() -> None:
-    words = warned(GOOD.replace('name = "ward"', 'name = "rider_id"'))["privacy.unit"]
+    words = warned(stream_toml(category("rider_id", *"ABCDEFGHIJKLMNOPQRST"), AGE, SINK))["privacy.unit"]
     assert 'unit = { person = "rider_id", max_events = 20 }' in words
     assert "privacy.unit" not in warned(GOOD)
+    assert "privacy.unit" not in warned(GOOD.replace('name = "ward"', 'name = "member"')), "a short list is no key"
     person = GOOD.replace('unit = "event"', 'unit = { person = "rider_id", max_events = 3 }')
     found = warned(person)
     assert "privacy.unit" not in found

@@ -39,7 +39,8 @@ def check_command(
     loaded = begun(load(config))
     check_regions(loaded)
     looked = look(loaded, [path.absolute() for path in files or []], progress=lambda known: bar(known, "reading"))
-    found = checked(loaded, looked, now=REAL.now(), open_tick=facts(loaded)["ticks"])
+    known = facts(loaded)
+    found = checked(loaded, looked, now=REAL.now(), open_tick=known["ticks"], changed=known["changed"])
     shown = console()
     for line in lines_of(found):
         style = "bold" if line.startswith("DO NOT OPEN") or "Verdict" in line else None

@@ -72,7 +72,7 @@ def objects(file: File, base: Path, problems: Problems, before: Before, *, editi
     budget = problems.attempt("privacy", file.privacy.budget)
     clock = problems.attempt("clock", file.clock.clock)
     unit = problems.attempt("privacy.unit", lambda: _unit(file, clock))
-    schema, kind = _schema(file, budget, problems, base, edition), file.synthesizer.kind
+    schema, kind = schema_of(file, budget, problems, base, edition), file.synthesizer.kind
     region = problems.attempt("synthesizer.region", partial(_region, file, schema, base))
     workload = None
     if schema is not None and not file.synthesizer.points:
@@ -136,7 +136,7 @@ def _after(section: AfterSection | None, schema: Schema | None, base: Path, befo
     return After(config=before(section, base), schema=schema, values=section.values, fill=section.fill)
 
 
-def _schema(file: File, budget: Budget | None, problems: Problems, base: Path, edition: Edition) -> Schema | None:
+def schema_of(file: File, budget: Budget | None, problems: Problems, base: Path, edition: Edition) -> Schema | None:
     """The columns; ``None``, and problems noted, if they cannot be. Those of places follow all others."""
     points, partition = file.synthesizer.points, None
     if points:

@@ -19,6 +19,7 @@ from synthstream.config.assembling import check_sound_sections, objects
 from synthstream.config.constraints import NOTHING, Known
 from synthstream.config.declared import columns_of
 from synthstream.config.differing import differences
+from synthstream.config.editions import BEFORE, older_grids
 from synthstream.config.keys import keys_by_section
 from synthstream.config.problems import Problems
 from synthstream.config.renamed import use_new_names
@@ -32,11 +33,9 @@ from synthstream.errors import ConfigError
 from synthstream.kinds import NEWEST, Edition
 from synthstream.schema.clock import Clock
 from synthstream.schema.districts import Districts
+from synthstream.schema.mapping import SchemaMapping
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
-
-# The last edition whose rule may give a place other grids than the newest.
-_BEFORE: Edition = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +82,7 @@ class StreamConfig:
     constraints: Known = NOTHING
     after: After[StreamConfig] | None = None
     settings: str = field(default="", repr=False, compare=False)
+    older_grids: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def from_toml(
@@ -94,22 +94,16 @@ class StreamConfig:
             text: TOML.
             base: folder that relative paths start from; left out: the current one.
             origin: what to call the text in messages.
-            edition: of the rule that decides which grids a place has; left out: the newest. A text that names a grid
-                which only earlier ones gave is of the seventh.
+            edition: of the rule that decides which grids a place has; left out: the newest, or the seventh for a text
+                that names a grid which the newest does not give, as that of a stream that runs may.
 
         Raises:
             ConfigError: all that is wrong with it.
         """
-        try:
-            return cls._read(text, base, origin, edition or NEWEST)
-        except ConfigError:
-            if edition is None:
-                with suppress(ConfigError):
-                    return cls._read(text, base, origin, _BEFORE)
-            raise
+        return cls._read(text, base, origin, edition)
 
     @classmethod
-    def _read(cls, text: str, base: Path | None, origin: str, edition: Edition) -> Self:
+    def _read(cls, text: str, base: Path | None, origin: str, edition: Edition | None) -> Self:
         """See :meth:`from_toml`."""
         problems = Problems(origin, text, keys_by_section(File))
         problems.find_unfilled()
@@ -128,13 +122,15 @@ class StreamConfig:
             problems.add_validation(error)
             check_sound_sections(data, {detail["loc"] for detail in error.errors()}, problems)
             raise problems.error() from None
-        predecessor = partial(_predecessor, edition=edition)
-        made = cls(**objects(file, folder, problems, predecessor, edition=edition), edition=edition)
+        named = older_grids(file, folder) if edition is None else ()
+        edition = edition or (BEFORE if named else NEWEST)
+        parts = objects(file, folder, problems, _predecessor, edition=edition)
+        made = cls(**parts, edition=edition, older_grids=named)
         before = None
         if made.after is not None:
             for key, why in changed_for_ever(made.after.config.kept, made.kept):
                 problems.add(tuple(key.split(".")), why)
-            problems.attempt("after", partial(getattr, made.after, "mapping"))
+            problems.attempt("after", partial(_mapped, made.after))
             problems.raise_if_any()
             before = made.after.config.settings
         region = None if made.schema.region is None else made.schema.region.text
@@ -309,7 +305,9 @@ class StreamConfig:
         """The same in another edition."""
         if edition == self.edition or not self.schema.places:
             return replace(self, edition=edition)
-        then = self.from_toml(self.settings, base=self.base, edition=edition)  # the rule of places decides by edition
+        own = tomllib.loads(self.settings)
+        own.pop("after", None)  # its lives have editions of their own
+        then = self.from_toml(toml_of(own), base=self.base, edition=edition)  # the rule of places decides by edition
         return replace(
             self,
             edition=edition,
@@ -332,7 +330,7 @@ class StreamConfig:
         return differences(json.loads(stored), json.loads(self.public_json()))
 
 
-def load(path: Path, *, edition: Edition | None = None) -> StreamConfig:
+def load(path: Path) -> StreamConfig:
     """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 
     Raises:
@@ -346,17 +344,31 @@ def load(path: Path, *, edition: Edition | None = None) -> StreamConfig:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}. Say where the stream's configuration is.") from None
-    return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path), edition=edition)
+    return StreamConfig.from_toml(text, base=path.absolute().parent, origin=str(path))
 
 
-def _predecessor(section: AfterSection, base: Path, *, edition: Edition) -> StreamConfig:
+def _predecessor(section: AfterSection, base: Path) -> StreamConfig:
     """The configuration that a successor goes on from: a file, or, in settings for readers, what stands in them."""
     said = section.config
     if isinstance(said, dict):
-        return StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config", edition=edition)
+        return StreamConfig.from_toml(toml_of(said), base=base, origin="[after] config")
     try:
-        return load(base / said, edition=edition)
+        return load(base / said)
     except RecursionError:
         raise ConfigError(
             f"config = {str(base / said)!r}: it goes on from itself. Name the stream that came before"
         ) from None
+
+
+def _mapped(after: After[StreamConfig]) -> SchemaMapping:
+    """What becomes of old values. The edition of a stream that runs, and with it its grids, is not known yet.
+
+    Raises:
+        ConfigError: whichever edition it is of, an old value has no place.
+    """
+    try:
+        return after.mapping
+    except ConfigError:
+        with suppress(ConfigError):
+            return replace(after, config=after.config.begun_as({"edition": BEFORE})).mapping
+        raise

@@ -30,7 +30,7 @@ def lines_of(found: Checked) -> Iterator[str]:
     if found.lines:
         yield "Lines of stream.toml that would change how files are read:"
         yield from (f"    {line}" for line in found.lines)
-    if new:
+    if rows.count:
         by, ticks = found.by_tick()
         yield f"{by}:"
         most = max([number for _, number in ticks] + [1])

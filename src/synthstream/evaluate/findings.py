@@ -7,9 +7,10 @@ derived from the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ import polars as pl
 from synthstream.config.config import StreamConfig
 from synthstream.evaluate.formats import alike, numbers_of, percent, place_of, separator_of, shape_of, times_of
 from synthstream.evaluate.look import Cells, Looked
+from synthstream.evaluate.persons import Persons, persons_in
 from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.clock import due, written
@@ -30,6 +32,8 @@ from synthstream.schema.places import View
 _OTHER, _UNREAD, _TIME, _CLAMPED, _BEFORE = (0.01, 0.2), (0.01, 0.2), (0.001, 0.05), (0.05, 0.5), (0.01, 0.5)
 _NO_KEY, _LEFT_OUT, _ONE_TICK, _EMPTY_END = (0.01, 0.5), (0.05, 0.5), 0.9, (0.1, 0.5)
 _SHOWN, _BARS = 8, 40
+# How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
+_LIKE = 0.8
 
 
 class Level(IntEnum):
@@ -66,22 +70,6 @@ class Finding:
     about: str
     words: str
     lines: tuple[Line, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Persons:
-    """How many persons there are, how many have as many rows as count, or more, and how many rows have no person.
-
-    Args:
-        left_out: rows beyond the limits.
-        alike: groups of keys that may be one person.
-    """
-
-    number: int
-    full: int
-    left_out: int
-    without: int
-    alike: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -139,15 +127,18 @@ def counting_in(looked: Looked, open_tick: int) -> dict[int, int]:
     return held
 
 
-def checked(config: StreamConfig, looked: Looked, *, now: datetime, open_tick: int) -> Checked:
+def checked(
+    config: StreamConfig, looked: Looked, *, now: datetime, open_tick: int, changed: Sequence[str] = ()
+) -> Checked:
     """What a look found.
 
     Args:
         now: the machine's clock.
         open_tick: number of ticks that have been closed.
+        changed: settings that are not those which the stream runs with; see :meth:`StreamConfig.differences`.
     """
-    over, persons = due(config.clock, until=None, now=now), _persons(config, looked)
-    found = [*_files(config, looked)]
+    over, persons = due(config.clock, until=None, now=now), persons_in(config, looked)
+    found = [*_settings(config, changed), *_files(config, looked)]
     if looked.rows.count:
         found += [*_times(config, looked, over, open_tick), *_zones(config, looked), *_of_persons(looked, persons)]
         for column in config.schema.columns:
@@ -167,6 +158,12 @@ def texts_of(odd: pl.DataFrame, number: int = _SHOWN) -> str:
     return ", ".join(f"{text!r} ({rows:,})" for text, rows in odd.head(number).iter_rows())
 
 
+def _settings(config: StreamConfig, changed: Sequence[str]) -> Iterator[Finding]:
+    if changed:
+        words = f"`run` will refuse: the stream in {config.state} has other settings: {'; '.join(changed)}."
+        yield Finding(level=Level.STOP, about="settings", words=words)
+
+
 def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     if not looked.files and not looked.refused:
         counted = f"All files ({looked.known:,}) were counted before; name those that you want to look at again."
@@ -175,7 +172,8 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     for path, (why, header) in looked.refused.items():
         separator = separator_of(header, columns_of(config))
         if separator is None:
-            yield Finding(level=Level.STOP, about="[source]", words=why)
+            about = "[clock] column" if f"column {config.clock.column!r} is missing" in why else "[source]"
+            yield Finding(level=Level.STOP, about=about, words=why)
             continue
         words = f"The columns of {path} stand between {_quoted(separator)}, not commas."
         lines = (Line("delimiter", _quoted(separator)),)
@@ -335,7 +333,8 @@ def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
         return
     values = dict(zip(alike(pl.Series(column.values)).to_list(), column.values, strict=True))
     texts = zip(cells.odd.iter_rows(), alike(cells.odd["text"]).to_list(), strict=True)
-    found = [(text, values[plain], rows) for (text, rows), plain in texts if plain in values]
+    near = [(text, get_close_matches(plain, values, n=1, cutoff=_LIKE), rows) for (text, rows), plain in texts]
+    found = [(text, values[plain], rows) for text, plains, rows in near for plain in plains]
     if found:
         shown = ", ".join(f"{text!r} like {value!r} ({rows:,})" for text, value, rows in found[:_SHOWN])
         words = f"{len(found):,} texts that are not on the list look like one that is: {shown}."
@@ -360,26 +359,6 @@ def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
             f"{odd:,} rows are neither 1 nor -1, and would add an event: {texts_of(looked.rows.signs.odd) or 'empty'}."
         )
         yield Finding(level=Level.LOOK, about=f"op = {config.op!r}", words=words)
-
-
-def _persons(config: StreamConfig, looked: Looked) -> Persons | None:
-    unit, people = config.privacy.unit, looked.rows.people
-    if not unit.of_persons or people is None:
-        return None
-    window = pl.lit(0) if unit.period is None else pl.col("tick") // unit.period
-    counted = people.with_columns(window=window, kept=pl.col("rows").clip(upper_bound=unit.in_a_tick))
-    periods = counted.group_by("who", "window").agg(pl.col("rows").sum(), pl.col("kept").sum())
-    periods = periods.with_columns(kept=pl.col("kept").clip(upper_bound=unit.max_events))
-    keys = people["who"].unique()
-    same = pl.DataFrame({"who": keys, "alike": alike(keys)}).group_by("alike").agg("who")
-    groups = same.filter(pl.col("who").list.len() > 1).sort("alike")["who"].to_list()
-    return Persons(
-        number=keys.len(),
-        full=periods.filter(pl.col("rows") >= unit.max_events)["who"].n_unique(),
-        left_out=int(periods.select(pl.col("rows").sum() - pl.col("kept").sum()).item()),
-        without=looked.rows.count - int(people["rows"].sum()),
-        alike=tuple(tuple(sorted(group)) for group in groups),
-    )
 
 
 def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:

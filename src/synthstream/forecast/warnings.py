@@ -13,7 +13,9 @@ from typing import NamedTuple, Protocol
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
+from synthstream.kinds import NEWEST
 from synthstream.privacy import Claim
+from synthstream.schema.columns import Category
 from synthstream.schema.naming import names_a_person
 from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
@@ -67,6 +69,7 @@ def cautions_of(
     """All warnings but that of :func:`no_end`."""
     return (
         *weak_budget(config),
+        *_of_edition(config),
         *_person_columns(config),
         *_dear_persons(config),
         *_unused_delta(config, claim),
@@ -98,10 +101,24 @@ def weak_budget(config: StreamConfig) -> list[Caution]:
     return found
 
 
+def _of_edition(config: StreamConfig) -> list[Caution]:
+    if not config.older_grids:
+        return []
+    grids = ", ".join(config.older_grids)
+    words = (
+        f"The settings name {grids}, which edition {NEWEST} of the rule for places does not give. So this is a stream "
+    )
+    return [Caution("columns", f"{words}of edition {config.edition}, and stays one. A new stream does better without.")]
+
+
 def _person_columns(config: StreamConfig) -> list[Caution]:
     if config.privacy.unit.of_persons:
         return []
-    found = [name for name in config.schema.names if names_a_person(name)]
+    # A key has many values: flags and short lists say what sort of person it is.
+    many = [
+        column for column in config.schema.columns if not isinstance(column, Category) or column.size >= _FEW_VALUES
+    ]
+    found = [column.name for column in many if names_a_person(column.name)]
     return [
         Caution(
             "privacy.unit",

@@ -108,8 +108,8 @@ def draft(
         raise SourceError(f"{path} has no columns; a CSV file needs a header")
     if op is not None:
         require([op], [column.name for column in known.columns])
-    columns = [column for column in known.columns if column.name != op and not identifies(column.name)]
-    left = [column.name for column in known.columns if column.name != op and identifies(column.name)]
+    left = [column.name for column in known.columns if column.name != op and _identifies(column)]
+    columns = [column for column in known.columns if column.name != op and column.name not in left]
     clocks = [column.name for column in columns if column.type == "datetime"] or _clock_of_points(columns)
     rest = [column for column in columns if column.name not in clocks[:1]]
     places = _places(rest, taken={column.name for column in known.columns})
@@ -138,6 +138,11 @@ def draft(
         + "".join([*single, *(_place(*place) for place in places.items())])
         + "".join(f"\n{line}\n" for line in names)
     )
+
+
+def _identifies(column: Known) -> bool:
+    """Whether a column is left out, since its name says that it identifies somebody; a flag does not."""
+    return column.type != "boolean" and identifies(column.name)
 
 
 def _numbers_alone(columns: Sequence[Known]) -> bool:

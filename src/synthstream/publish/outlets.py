@@ -38,15 +38,14 @@ def as_begun(config: StreamConfig) -> StreamConfig:
     Raises:
         ConfigError: the releases go on with other settings.
     """
-    told: dict[str, Any] | None = None
     # Of thousands of releases the newest is enough, as a rule.
     for place in [] if config.sink is None else sorted(config.sink.path.glob("[0-9]*"), reverse=True):
-        with suppress(OSError, ValueError, AttributeError):  # who reads the releases says what is wrong with them
+        facts: Any = None
+        with suppress(OSError, ValueError):  # who reads the releases says what is wrong with them
             facts = json.loads((place / "manifest.json").read_bytes())
-            config, told = config.begun_as(facts), facts
-        if told is not None:
-            config.refuse_succeeded(told)
-            break
+        if isinstance(facts, dict):
+            config.refuse_succeeded(facts)
+            return config.begun_as(facts)
     return config
 
 

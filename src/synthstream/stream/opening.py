@@ -83,7 +83,7 @@ def begun(config: StreamConfig) -> StreamConfig:
     Raises:
         ConfigError: the stream has gone on with other settings since.
     """
-    told: dict[str, Any] | None = None
+    facts: dict[str, Any] | None = None
     if is_state(config.state):
         with (
             suppress(StateError, ValueError),
@@ -91,11 +91,10 @@ def begun(config: StreamConfig) -> StreamConfig:
         ):  # who opens it says why not
             stored = store.meta("config")
             facts = {} if stored is None else json.loads(stored) | {"cuts": cuts_of(store)}
-            config, told = config.begun_as(facts) if facts else config, facts
-    if told is None:
+    if facts is None:
         return as_begun(config)
-    config.refuse_succeeded(told)
-    return config
+    config.refuse_succeeded(facts)
+    return config.begun_as(facts) if facts else config
 
 
 def cuts_of(store: Store) -> list[dict[str, Any]]:

@@ -59,7 +59,9 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
             f"clock.horizon = {new.clock.horizon}: {tick} ticks have been released, and the horizon counts all ticks "
             "since clock.start. Say a larger one"
         )
-    return replace(new, after=replace(new.after, config=old, tick=tick))
+    after = replace(new.after, config=old, tick=tick)
+    after.mapping  # noqa: B018 - raises if an old value has no place
+    return replace(new, after=after)
 
 
 def succeed(
