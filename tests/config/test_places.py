@@ -43,8 +43,8 @@ def test_what_is_said_is_done() -> None:
     crossed = {("kind", "age"), ("kind", "at_1"), ("kind", "at_2"), ("kind", "at_4")}
     assert tables(config) == alone | crossed
     assert words_of(config.schema) == (
-        "at: lat and lon are counted on grids of 4 (at_1), 16 (at_2), 256 (at_4) cells. "
-        "Crossed are at_1 with kind; at_2 with kind; at_4 with kind."
+        "at: lat and lon are counted on grids of 4, 16 and 256 cells (at_1 to at_4). "
+        "Crossed are at_1, at_2 and at_4 with kind."
     )
 
 

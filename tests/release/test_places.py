@@ -20,7 +20,10 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
+from synthstream.release.areas import Box
+from synthstream.release.places import check_inside
 from synthstream.release.release import TableRelease
+from synthstream.schema.places import View
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support.command import synthstream
 from tests.support.configs import SINK, source, stream_toml
@@ -161,11 +164,11 @@ def test_what_no_table_tells_is_null(release: TableRelease) -> None:
 @pytest.mark.parametrize(
     ("lower", "upper", "where", "said"),
     [
-        ({"lat": 1.0}, {}, None, "'lat' is not a coordinate; coordinates are ['x', 'y']"),
-        ({"x": 9.0}, {"x": 12.0}, None, "x: the box lies outside of the place, which goes from 0 to 8"),
-        ({}, {"y": -1.0}, None, "y: the box lies outside of the place"),
+        ({"lat": 1.0}, {}, None, "'lat' is not a coordinate. Coordinates are x, y."),
+        ({"x": 9.0}, {"x": 12.0}, None, "x: it lies outside of the place, which goes from 0 to 8"),
+        ({}, {"y": -1.0}, None, "y: it lies outside of the place"),
         ({"x": 3.0}, {"x": 2.0}, None, "its lower bound 3 is above its upper one 2"),
-        ({"x": 3.0}, {"x": 3.0}, None, "the box has no width: both bounds are 3"),
+        ({"x": 3.0}, {"x": 3.0}, None, "it has no width: both bounds are 3"),
         ({"x": float("nan")}, {}, None, "a bound must be a number"),
         ({"x": 1.0}, {}, "kin = 'a'", "'kin' is not a column"),
     ],
@@ -174,6 +177,19 @@ def test_mistakes_are_told(release: TableRelease, lower: Any, upper: Any, where:
     with pytest.raises(SchemaError) as error:
         release.mass(lower, upper, where=where)
     assert said in str(error.value)
+
+
+def test_coordinates_that_changed_places_are_told() -> None:
+    view = View(name="at_1", place="at", coordinates=("lat", "lon"), bounds=((32, 37), (-122, -114)), depth=1)
+    with pytest.raises(SchemaError, match=r"lat: it lies outside .* It lies inside if lat and lon change places"):
+        check_inside(view, Box(view.axes, {"lat": -118.0, "lon": 33.0}, {"lat": -117.0, "lon": 34.0}))
+    with pytest.raises(SchemaError, match=r"from 32 to 37\.$"):
+        check_inside(view, Box(view.axes, {"lat": 50.0}, {}))
+
+
+def test_a_place_is_no_column(release: TableRelease) -> None:
+    with pytest.raises(SchemaError, match=r"'spot' is a place\. Name one of its columns, .*spot_1"):
+        release.table("spot")
 
 
 @pytest.mark.parametrize(
@@ -452,7 +468,7 @@ def test_features_that_there_are_not_are_told(
 def test_places_without_degrees_have_boxes_alone(release: TableRelease) -> None:
     with pytest.raises(ConfigError, match=r"found 'x', 'y'\. Ask for a box"):
         release.mass(json.dumps(shapely.geometry.mapping(shapely.box(0, 0, 1, 1))))
-    with pytest.raises(SchemaError, match=r"'spt' is not a place\. Did you mean 'spot'"):
+    with pytest.raises(SchemaError, match=r"'spt' is none\. Did you mean 'spot'"):
         release.mass({}, place="spt")
 
 
@@ -473,6 +489,8 @@ def test_the_command_answers_about_polygons(mapped: tuple[StreamConfig, TableRel
         refused = synthstream(*table, *more, cwd=config.base)
         assert refused.returncode == 2
         assert said in refused.stderr
+    strip = synthstream(*table, "--box", "lat 1 2", "--csv", cwd=config.base)
+    assert "lon: no --box, so the box goes from end to end of it." in strip.stderr
 
 
 def star(rng: np.random.Generator, radius: float) -> Any:

@@ -270,7 +270,7 @@ def test_tables_have_shares(tmp_path: Path) -> None:
     assert (table["share"] * 400).to_list() == pytest.approx(table["count"].to_list())
     with pytest.raises(SchemaError, match="Did you mean 'ward'"):
         found.last.table(["Ward"])
-    with pytest.raises(SchemaError, match=r"^table: found \['wart'\]\. Did you mean 'ward'\? columns must be"):
+    with pytest.raises(SchemaError, match=r"^table: 'wart' is not a column\. Did you mean 'ward'\? Columns are"):
         found.last.table(["wart"])
 
 

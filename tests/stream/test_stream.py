@@ -84,7 +84,7 @@ def test_tables_hold_measured_count_and_stderr(folder: Path, config: StreamConfi
     assert published.columns == names
     assert len(published) == 1 + 5 + 5 + 25
     assert published.row(0)[:4] == (None,) * 4
-    with pytest.raises(SchemaError, match="distinct"):
+    with pytest.raises(SchemaError, match="named once"):
         release.table(["ward", "ward"])
     with pytest.raises(SchemaError, match="wrad"):
         release.table(["wrad"])

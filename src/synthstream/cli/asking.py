@@ -112,9 +112,11 @@ def _show(shown: Console, config: StreamConfig, told: list[str], files: int | No
 
 def _over(config: StreamConfig, over: int, until: datetime | None) -> str:
     """How many ticks are released at once, and by whose clock."""
+    from synthstream.schema.clock import written
+
     clock = config.clock
     if not over:
-        return f"No tick is over; the first ends {clock.boundary(1).isoformat()}."
+        return f"No tick is over; the first ends {written(clock.boundary(1))}."
     first, last = (clock.boundary(tick).date().isoformat() for tick in (1, over))
     words = f"1 tick is over, which ended {first}: it is"
     if over > 1:

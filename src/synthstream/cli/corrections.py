@@ -89,7 +89,9 @@ def forget_command(
         stream.corrections.forget(rows, request=request)
         clock, tick, cuts = stream.config.clock, stream.closed, stream.config.cuts
     if cuts:
-        say(f"Rows dated before {clock.boundary(cuts[-1]['tick']).isoformat()}, where the stream went on, stay.")
+        from synthstream.schema.clock import written
+
+        say(f"Rows dated before {written(clock.boundary(cuts[-1]['tick']))}, where the stream went on, stay.")
     say(
         f"Request {request}: its rows are taken away once, with tick {tick}, which {clock.ending(tick)}. Whether "
         "they had counted is not looked up. Releases before that tick stay as they are."

@@ -38,6 +38,8 @@ def follow_command(
     """
     import time
 
+    from synthstream.schema.clock import written
+
     loaded = stream.config
     shown.print(f"Following {'files' if loaded.log is None else loaded.log.name}. Ctrl-C stops; nothing counts twice.")
     with terminable(lambda: f"{stream.new} new release(s) are published") as stop_if_asked:
@@ -54,7 +56,7 @@ def follow_command(
         for release in _all(stream, lambda: stream.follow(until=until, poll=poll, rest=rest)):
             stop_if_asked()
             told.clear()
-            end = loaded.clock.boundary(release.tick + 1).isoformat()
+            end = written(loaded.clock.boundary(release.tick + 1))
             place = "" if loaded.sink is None else f": {loaded.sink.path}/{release.tick:06d}"
             released(release)
             shown.print(f"Released tick {release.tick}, events before {end}{place}")

@@ -134,7 +134,9 @@ def recover_command(
     if not found.segment:
         say(f"The state is as new as the releases, and was taken as it is. Next: synthstream run {config}")
         return
-    start = loaded.clock.boundary(found.start).isoformat()
+    from synthstream.schema.clock import written
+
+    start = written(loaded.clock.boundary(found.start))
     say(
         f"A new segment begins with tick {found.start}. Rows dated before {start} never count again, whether they "
         "counted before or not; rows without a readable time no longer count."
@@ -165,6 +167,7 @@ def succeed_command(
     """
     from synthstream.config.config import load
     from synthstream.publish.outlets import simulated
+    from synthstream.schema.clock import written
     from synthstream.stream.opening import seeded_gates
     from synthstream.stream.succession import succeed
     from synthstream.synthesizers.succession import promise_of
@@ -181,7 +184,7 @@ def succeed_command(
         found = succeed(old, loaded, read_again=read_again)
     cut = found.cuts[-1]["tick"]
     say(
-        f"{found.name} goes on with {new} from tick {cut}, {found.clock.boundary(cut).isoformat()}. Rows dated before, "
+        f"{found.name} goes on with {new} from tick {cut}, {written(found.clock.boundary(cut))}. Rows dated before, "
         "and rows without a readable time, no longer count."
     )
     say(promise_of(found).facts["words"])

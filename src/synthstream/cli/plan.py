@@ -200,13 +200,12 @@ def _events(value: float) -> str:
 
 
 def _print_rest(shown: Console, found: Plan) -> None:
-    if found.tables:
-        shown.print(f"{_OF_TABLES} {found.caveat}")
+    notes = [f"{_OF_TABLES} {found.caveat}"] if found.tables else []
     if any(f.rows is not None for f in found.forecasts):
-        shown.print(_SHAPE if found.tables else f"{_OF_POINTS} {_SHAPE}")
-    for words in (found.largest_words, found.unforeseen, *found.notes):
-        if words:
-            shown.print(words)
+        notes.append(_SHAPE if found.tables else f"{_OF_POINTS} {_SHAPE}")
+    notes += filter(None, (found.largest_words, found.unforeseen, *found.notes))
+    for words in notes:
+        shown.print(f"- {words}")
     if found.proposal is not None:
         shown.print(f"Fewer pairs: {found.proposal.words}\n\n{found.proposal.toml}", markup=False)
     for caution in found.cautions:

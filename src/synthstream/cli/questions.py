@@ -176,6 +176,8 @@ def _tell_of(release: Release, lower: Bounds | Domain, upper: Bounds) -> None:
             typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
         if isinstance(lower, Domain):
             _counted_itself(release, lower)
+        elif free := [c.name for c in area.columns if c.name not in {*lower, *upper}] if lower or upper else []:
+            typer.echo(f"{', '.join(free)}: no --box, so the box goes from end to end of it.", err=True)
 
 
 def _counted_itself(release: Release, polygons: Domain) -> None:

@@ -134,7 +134,9 @@ def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None
     if stream.config.log is not None and stream.waits:
         shown.print(f"Warning: {stream.config.log.name}: {WAITS}", style="bold")
     if due > 1 and not asked:
-        end = stream.config.clock.boundary(stream.closed + due).isoformat()
+        from synthstream.schema.clock import written
+
+        end = written(stream.config.clock.boundary(stream.closed + due))
         shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
 
 
@@ -226,13 +228,15 @@ def _described(stream: Stream, shown: Console, told: set[str]) -> None:
 
 
 def _summary(console: Console, stream: Stream, path: Path, *, files: int, simulate: bool) -> None:
+    from synthstream.schema.clock import written
+
     loaded, closed, new = stream.config, stream.closed, stream.new
     spent, horizon = stream.status()["spent"][-1], loaded.clock.horizon
     counted = f"{files} new file(s) counted" if loaded.log is None else f"{loaded.log.name} was read"
     console.print(
         f"{counted}, {new} new release(s); {closed} in all" + (f" of {horizon} paid for." if horizon else ".")
     )
-    if not simulate:
+    if not simulate and closed == new:  # the budget was spent now, not by an earlier run
         console.print(
             f"Spent: epsilon = {spent['epsilon']:g}, delta = {spent['delta']:g}, once, for "
             + ("all ticks for ever." if horizon is None else f"all {horizon} ticks. Nothing more is charged later.")
@@ -241,7 +245,7 @@ def _summary(console: Console, stream: Stream, path: Path, *, files: int, simula
         console.print("The horizon is reached: this stream is complete. `synthstream succeed` goes on with more.")
     elif new == 0:
         until = loaded.clock.until
-        told = "" if until is None else f" Nothing is closed that ends after until = {until} in [clock]."
+        told = "" if until is None else f" Nothing is closed that ends after until = {written(until)} in [clock]."
         console.print(f"Nothing was due: tick {closed} {loaded.clock.ending(closed)}.{told}")
     if loaded.sink is not None and closed:
         switch = " --simulate" if simulate else ""

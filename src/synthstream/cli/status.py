@@ -156,7 +156,7 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     for claim in found["spent"][-1:]:  # it speaks of the whole life
         shown.print(f"{'With real noise' if found['simulated'] else 'Spent   '} {claim['words']}")
     if last is not None:
-        shown.print(f"Last     tick {last['tick']}, events before {last['end']}")
+        shown.print(f"Last     tick {last['tick']}, events before {_day(last['end'])}")
         shown.print(f"Chain    {last['head']}")
     for mirror in found["mirrors"]:
         if mirror["lag"] is None:
@@ -166,7 +166,14 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if found["complete"]:
         shown.print("Complete: all ticks that were paid for have been released.")
         return
-    shown.print(f"Next     tick {found['next']['tick']} ends {found['next']['end']}")
+    shown.print(f"Next     tick {found['next']['tick']} ends {_day(found['next']['end'])}")
     if found["due"]:
-        over = datetime.fromisoformat(found["next"]["closes"]).date().isoformat()
+        over = _day(found["next"]["closes"])
         shown.print(f"Due      {found['due']} tick(s) are over, the first since {over}: {program()} run {config}")
+
+
+def _day(moment: str) -> str:
+    """A moment in ISO 8601 as people write it."""
+    from synthstream.schema.clock import written
+
+    return written(datetime.fromisoformat(moment))

@@ -247,15 +247,23 @@ def words_of(schema: Schema) -> str:
     said = []
     for place, columns in schema.places.items():
         views = [_view(schema, c) for c in columns]
-        cells = [f"{len(view.values):,} ({view.name})" for view in views]
-        districts = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
-        parts = [f"{view.name} with {', '.join(view.crossed)}" for view in views if view.crossed]
-        parts += [f"{named.name} with {', '.join(named.crossed)}" for named in districts if named.crossed]
-        crossed = f"Crossed are {'; '.join(parts)}" if parts else "No grid is crossed with a column"
+        cells, names = [f"{len(view.values):,}" for view in views], [view.name for view in views]
+        called = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         where = " and ".join(views[-1].coordinates)
-        said.append(f"{place}: {where} are counted on grids of {', '.join(cells)} cells. {crossed}.")
+        said.append(f"{place}: {where} are counted on grids of {_and(cells)} cells ({called}).")
+        districts = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
+        with_these: dict[tuple[str, ...], list[str]] = {}
+        own: list[View | Districts] = [*districts, *views]
+        for one in own:
+            with_these.setdefault(one.crossed, []).append(one.name)
+        crossed = [f"{_and(them)} with {_and(others)}" for others, them in with_these.items() if others]
+        said.append(f"Crossed are {'; '.join(crossed)}." if crossed else "No grid is crossed with a column.")
         said += map(_of_districts, districts)
     return " ".join(said)
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _of_districts(column: Districts) -> str:

@@ -287,11 +287,12 @@ def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
     if isinstance(column, View):
         if not column.located:  # the finest grid says it
             return
-        name, what, why = column.place, "lie in no cell", f" {place_of(column, cells.odd)}"
+        name, what, why = column.place, "lie in no cell", f"{place_of(column, cells.odd)} Found: "
     if isinstance(column, Districts):
         what = "lie in no region"
     if level := _level(cells.other, count, _OTHER):
-        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}: {texts_of(cells.odd)}.{why}"
+        told = f"{'. ' if why else ': '}{why}{texts_of(cells.odd)}"
+        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}{told}."
         yield Finding(level=level, about=name, words=words)
     yield from _alike(column, cells)
     if cells.unread:

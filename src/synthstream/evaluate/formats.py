@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -119,7 +120,7 @@ def place_of(view: View, odd: pl.DataFrame) -> str:
     Example:
         >>> view = View(name="at_1", place="at", coordinates=("lat", "lon"), bounds=((32, 37), (-122, -114)), depth=1)
         >>> place_of(view, pl.DataFrame({"text": ["-118.2 / 34.1"], "rows": [7]}))
-        "They lie in the box if 'lat' and 'lon' change places: compare coordinates with the order of bounds."
+        'They lie in the box with coordinates = ["lon", "lat"]: these stand in the order of bounds.'
         >>> place_of(view, pl.DataFrame({"text": ["34,1 / -118,2"], "rows": [7]}))
         'They look like numbers with decimal ",".'
         >>> place_of(view, pl.DataFrame({"text": ["51.5 / 0.1"], "rows": [7]}))
@@ -131,8 +132,8 @@ def place_of(view: View, odd: pl.DataFrame) -> str:
     turned = view.read(pl.DataFrame(dict(zip(view.coordinates, reversed(sides), strict=True))))
     inside = pl.Series(turned < len(view.values))
     if len(sides) > 1 and tried["rows"].filter(inside).sum() >= tried["rows"].sum() / 2:
-        names = " and ".join(map(repr, view.coordinates))
-        return f"They lie in the box if {names} change places: compare coordinates with the order of bounds."
+        said = json.dumps(view.coordinates[::-1], ensure_ascii=False)
+        return f"They lie in the box with coordinates = {said}: these stand in the order of bounds."
     texts = pl.DataFrame(
         {"text": pl.concat([side.alias("text") for side in sides]), "rows": [1] * len(sides) * tried.height}
     )

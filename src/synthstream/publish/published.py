@@ -33,7 +33,6 @@ from synthstream.release.window import Moment, PointWindow, Window, moment_of
 from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
-from synthstream.schema.conditions import like
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
@@ -291,7 +290,7 @@ class Releases:
         """The table of a column, or the total, if the stream counts it."""
         names = self.config.schema.names
         if column is not None and column not in names:
-            raise SchemaError(f"series: {column!r} is not a column.{like(column, names)} Columns are {list(names)}")
+            raise SchemaError(f"series: {self.config.schema.unknown(column)}")
         marginal = () if column is None else (names.index(column),)
         if self.config.workload is not None and marginal not in self.config.workload.marginals:
             raise SchemaError(f"series: this stream does not count {column or 'all events'} alone")

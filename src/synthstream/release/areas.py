@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from synthstream.errors import SchemaError
 from synthstream.partition import Partition
+from synthstream.schema.conditions import like
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.region import Domain
 from synthstream.workload import FloatArray
@@ -53,16 +54,16 @@ class Box:
         names, lower, upper = [column.name for column in self.columns], self.lower, self.upper
         for name, bound in [*lower.items(), *upper.items()]:
             if name not in names:
-                raise SchemaError(f"mass: {name!r} is not a column; columns are {names}")
+                raise SchemaError(f"box: {name!r} is not a column.{like(name, names)} Columns are {', '.join(names)}.")
             if not isinstance(bound, int | float | np.number) or np.isnan(bound):
-                raise SchemaError(f"mass: {name}: a bound must be a number, not {bound!r}")
+                raise SchemaError(f"box: {name}: a bound must be a number, not {bound!r}")
         for name in lower.keys() & upper.keys():
             if lower[name] > upper[name]:
                 raise SchemaError(
-                    f"mass: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}"
+                    f"box: {name}: its lower bound {lower[name]:g} is above its upper one {upper[name]:g}"
                 )
             if lower[name] == upper[name]:
-                raise SchemaError(f"mass: {name}: the box has no width: both bounds are {lower[name]:g}")
+                raise SchemaError(f"box: {name}: it has no width: both bounds are {lower[name]:g}")
 
     @property
     def beyond(self) -> float:
@@ -111,12 +112,10 @@ def area_of(columns: Sequence[Coordinate], inside: Inside, upper: Bounds | None)
     if isinstance(inside, Mapping):
         return Box(tuple(columns), inside, upper or {})
     if upper:
-        raise SchemaError("mass: polygons have no upper ends. Leave upper out, or say a box by lower and upper")
+        raise SchemaError("polygons: they have no upper ends. Leave upper out, or say a box by lower and upper")
     found = inside if isinstance(inside, Domain) else polygon_of(columns, inside)
     if found.columns != tuple(columns):
-        raise SchemaError(
-            "mass: these polygons were read for other coordinates; read them by polygon() of this release"
-        )
+        raise SchemaError("polygons: they were read for other coordinates; read them by polygon() of this release")
     return found
 
 

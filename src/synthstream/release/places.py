@@ -90,7 +90,7 @@ class Located:
         finest = views[-1][1]
         area = area_of(finest.axes, lower, upper)
         if isinstance(area, Box):
-            _check_inside(finest, area)
+            check_inside(finest, area)
         rows, weights = self.listed
         known = np.ones(rows.height) if weights is None else weights.astype(np.float64)
         if where is not None:
@@ -118,7 +118,7 @@ class Located:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the place."""
         finest = self._views(_names(lower, upper), place)[-1][1]
         box = Box(finest.axes, lower, upper)
-        _check_inside(finest, box)
+        check_inside(finest, box)
         return box
 
     def polygon(self, said: str | Path, *, feature: str | None = None, place: str | None = None) -> Domain:
@@ -142,19 +142,23 @@ class Located:
         """The grids of the place that has the coordinates, coarsest first, and their positions."""
         views = [(c, column) for c, column in enumerate(self.schema.columns) if isinstance(column, View)]
         if not views:
-            raise SchemaError('mass: this stream has no place: a column of type = "place"')
+            raise SchemaError('box: this stream has no place: a column of type = "place"')
         known = {name: view.place for _, view in views for name in view.coordinates}
         for name in asked:
             if name not in known:
-                raise SchemaError(f"mass: {name!r} is not a coordinate; coordinates are {list(known)}")
+                raise SchemaError(
+                    f"box: {name!r} is not a coordinate.{like(name, list(known))} Coordinates are {', '.join(known)}."
+                )
         all_places = list(dict.fromkeys(known.values()))
         if place is not None and place not in all_places:
-            raise SchemaError(f"mass: {place!r} is not a place.{like(place, all_places)} Places are {all_places}")
+            raise SchemaError(f"place: {place!r} is none.{like(place, all_places)} Places are {', '.join(all_places)}.")
         places = {known[name] for name in asked} or {place or all_places[0]}
         if len(places) > 1:
-            raise SchemaError(f"mass: {', '.join(sorted(set(asked)))}: a box lies in one place, not in {len(places)}")
+            raise SchemaError(f"box: {', '.join(sorted(set(asked)))}: it lies in one place, not in {len(places)}")
         if not asked and place is None and len(all_places) > 1:
-            raise SchemaError(f"mass: say by place which one is meant, of {all_places}")
+            raise SchemaError(
+                f"place: say which one is meant, as place = {all_places[0]!r}. Places are {', '.join(all_places)}."
+            )
         return [(c, view) for c, view in views if view.place in places]
 
 
@@ -191,11 +195,18 @@ def _names(lower: Inside, upper: Bounds | None) -> list[str]:
     return [*(lower if isinstance(lower, Mapping) else ()), *(upper or ())]
 
 
-def _check_inside(view: View, box: Box) -> None:
+def check_inside(view: View, box: Box) -> None:
     """Raise ``SchemaError`` if a box lies where no event of the place can: its answer would be 0, without an error."""
-    for name, (start, end) in zip(view.coordinates, view.bounds, strict=True):
+    ends = list(zip(view.coordinates, view.bounds, strict=True))
+    for name, (start, end) in ends:
         if box.lower.get(name, start) >= end or box.upper.get(name, end) <= start:
-            raise SchemaError(f"mass: {name}: the box lies outside of the place, which goes from {start:g} to {end:g}")
+            # Of two coordinates, what was said of one may have been meant of the other.
+            swapped = [(a, bounds) for (a, _), (_, bounds) in zip(ends, reversed(ends), strict=True)]
+            inside = len(ends) > 1 and all(
+                low <= box.lower.get(a, low) < box.upper.get(a, up) <= up for a, (low, up) in swapped
+            )
+            hint = f" It lies inside if {' and '.join(view.coordinates)} change places." if inside else ""
+            raise SchemaError(f"box: {name}: it lies outside of the place, which goes from {start:g} to {end:g}.{hint}")
 
 
 def _shares(area: Area, finest: View) -> FloatArray:

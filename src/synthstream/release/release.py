@@ -24,7 +24,6 @@ from synthstream.release.places import Located
 from synthstream.release.rows import drawn, weight_name
 from synthstream.schema.cells import cells, grid
 from synthstream.schema.clock import written
-from synthstream.schema.conditions import like
 from synthstream.workload import FloatArray, IntArray, Workload
 
 if TYPE_CHECKING:
@@ -322,12 +321,11 @@ class TableRelease(Located, Release):
     def marginal_of(self, columns: Sequence[str] | str) -> Workload:
         """The table of some columns, alone. Raises ``SchemaError`` if one does not exist or is named twice."""
         names, columns = self.schema.names, [columns] if isinstance(columns, str) else columns
-        unknown = [name for name in columns if name not in names]
-        if unknown or len(set(columns)) != len(columns):
-            near = "".join(like(name, names) for name in unknown[:1])
-            raise SchemaError(
-                f"table: found {columns!r}.{near} columns must be a list of distinct ones among {list(names)}"
-            )
+        for name in columns:
+            if name not in names:
+                raise SchemaError(f"table: {self.schema.unknown(name)}")
+        if len(set(columns)) != len(columns):
+            raise SchemaError(f"table: {', '.join(columns)}: each column can be named once")
         positions = tuple(sorted(names.index(name) for name in columns))
         return Workload(sizes=self.schema.sizes, marginals=(positions,))
 

@@ -99,7 +99,9 @@ class Clock:
                 f"clock.every = {self.every!r}: the first tick would end after the year 9999; use a shorter one"
             ) from None
         if self.until is not None and self._wall(self.until) <= self._origin:
-            raise ConfigError("clock.until: must lie after clock.start")
+            raise ConfigError(
+                f"clock.until = {written(self.until)}: must lie after clock.start, which is {written(self.start)}"
+            )
         self._check_wait()
 
     def _check_wait(self) -> None:
@@ -197,8 +199,9 @@ class Clock:
 
     def ending(self, tick: int) -> str:
         """When a tick ends and is closed, in words."""
-        closed = "" if self.wait is None else f" and is closed {self.wait} later, {self.closes(tick).isoformat()}"
-        return f"ends {self.boundary(tick + 1).isoformat()}{closed}"
+        zone = f" ({self.timezone})" if self.timezone != "UTC" else ""
+        closed = "" if self.wait is None else f" and is closed {self.wait} later, {written(self.closes(tick))}"
+        return f"ends {written(self.boundary(tick + 1))}{closed}{zone}"
 
     def over(self, now: datetime, *, until: datetime | None = None) -> int:
         """Number of ticks that may be closed: they ended before ``until``, and at least ``wait`` before ``now``.

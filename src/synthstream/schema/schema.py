@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,7 @@ import polars as pl
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
+from synthstream.schema.conditions import like
 from synthstream.schema.districts import Districts
 from synthstream.schema.ordering import ordered
 from synthstream.schema.places import View
@@ -73,6 +75,21 @@ class Schema:
             if isinstance(column, View):
                 found[column.place] = (*found.get(column.place, ()), c)
         return found
+
+    def of_one_place(self, columns: Collection[int]) -> bool:
+        """Whether columns, by position, are grids or districts of one place alone."""
+        found = [self.columns[c] for c in columns]
+        grids = [one.finest if isinstance(one, Districts) else one for one in found]
+        places = [grid.place for grid in grids if isinstance(grid, View)]
+        return len(places) == len(found) and len(set(places)) == 1
+
+    def unknown(self, name: str) -> str:
+        """That there is no such column, and what may be meant, in a sentence."""
+        if name in self.places:
+            views = [self.names[c] for c in self.places[name]]
+            own = [one.name for one in self.columns if isinstance(one, Districts) and one.finest.place == name]
+            return f"{name!r} is a place. Name one of its columns, {', '.join([*own, *views])}, or ask for a box of it."
+        return f"{name!r} is not a column.{like(name, self.names)} Columns are {', '.join(self.names)}."
 
     @cached_property
     def read_from(self) -> tuple[str, ...]:
