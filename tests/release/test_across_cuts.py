@@ -219,3 +219,17 @@ def test_a_site_is_refused_and_the_report_is_not(tmp_path: Path) -> None:
     assert not (tmp_path / "site").exists()
     page = tmp_path / "report.html"
     assert CliRunner().invoke(app, ["report", str(tmp_path / "new.toml"), "-o", str(page)]).exit_code == 0
+
+
+def test_a_series_of_a_box_begins_with_the_first_whole_step_of_its_place(tmp_path: Path) -> None:
+    frame = events().with_columns(z=pl.col("x"))
+    place = '[[columns]]\nname = "at"\ntype = "place"\ncoordinates = ["z"]\nbounds = [[0, 10]]\ndepth = 4\n'
+    old = half(tmp_path, frame.filter(pl.col("when") < datetime(2026, 1, 1 + CUT)))
+    config = succeed(old, written(tmp_path, NEW.replace("[after]", place + "[after]"), "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        stream.update(frame.filter(pl.col("when") >= datetime(2026, 1, 1 + CUT)))
+        list(stream.run())
+    found = Releases(config).series(lower={"z": 0}, upper={"z": 5}, every="3d")  # the cut lies within the second step
+    assert found["start"].to_list() == [datetime(2026, 1, 7)]
+    inside = between(frame, 6, 8).filter(pl.col("z") < 5)
+    assert found["measured"].to_list() == pytest.approx([inside.height], abs=1)

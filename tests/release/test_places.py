@@ -20,8 +20,9 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, NotReleased, SchemaError
 from synthstream.kernel.gate import Gate
+from synthstream.release.answers import Sums
 from synthstream.release.areas import Box
-from synthstream.release.places import check_inside
+from synthstream.release.places import Grid, check_inside, drift_of
 from synthstream.release.release import TableRelease
 from synthstream.schema.places import View
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -289,6 +290,22 @@ def test_errors_of_series_hold(noisy: list[Releases]) -> None:
             off += ((told["measured"].to_numpy() - counted) / told["stderr"].to_numpy()).tolist()
     assert np.mean(np.abs(off) <= 2) >= 0.9, off
     assert np.std(off) > 0.4
+
+
+@pytest.mark.parametrize("noise", [0.0, 20.0])
+@pytest.mark.parametrize(("held", "off"), [((25.0, 25.0, 25.0, 25.0), 0.0), ((100.0, 0.0, 0.0, 0.0), 1.0)])
+def test_how_far_events_have_moved_from_the_rows(held: tuple[float, ...], off: float, noise: float) -> None:
+    """Rows lie evenly, 1,000 in each of four cells; so do events, or all lie in the first quarter of each."""
+    rng, steps = np.random.default_rng(1), list[list[Grid]]()
+    for _ in range(100):
+        steps.append([])
+        for depth, rows, events in ((2, 1000.0, [100.0] * 4), (4, 250.0, [*held] * 4)):
+            view = View(name=f"at_{depth}", place="at", coordinates=("x",), bounds=((0, 8),), depth=depth)
+            counts = np.array([*events, 0.0, 0.0])
+            counts += noise * rng.normal(size=counts.size)
+            known = Sums(counts, np.full(counts.size, noise**2), 0, 0)
+            steps[-1].append(Grid(view, known, np.full(counts.size, rows), np.zeros(counts.size)))
+    assert drift_of(steps) == pytest.approx(off, abs=0.1 if noise else 1e-6)
 
 
 # Ends of a line that events lie along.

@@ -267,7 +267,8 @@ class Releases:
         if column is not None:
             raise SchemaError("series: no table of a column tells events in a box or polygons; leave the column out")
         if isinstance(release := self.last, TableRelease):
-            return located_by_step(self.config.clock, release, self._counted(every), lower, upper, every=every)
+            since = max((self._recorded(name) for name in release.schema.names_of_places), default=0)
+            return located_by_step(self.config.clock, release, self._counted(every), (lower, upper), every, since)
         builder, spans = self._builder(newest := self._newest()), steps(self.config.clock, every, newest=newest)
         for step in spans:
             self._check(builder, step.last)

@@ -92,24 +92,27 @@ def located_by_step(
     clock: Clock,
     release: TableRelease,
     counted: Iterable[tuple[Step, Measured]],
-    lower: Inside,
-    upper: Bounds,
-    *,
+    area: tuple[Inside, Bounds],
     every: str | None,
+    recorded: int,
 ) -> pl.DataFrame:
     """The same of a place, from what was counted in each step. Steps before the place was recorded are left out.
 
     Args:
         release: its rows say where in a cell events lie.
+        area: by its lower and upper ends, or polygons.
         every: length of a step; ``None``: a tick, or what was measured together with it.
+        recorded: the first tick whose rows have the place.
 
     Raises:
         NotReleased: a step is not known from its first tick on.
     """
     spans, each = zip(*counted, strict=True)
     found = list[tuple[Any, ...]]()
-    for (first, last, whole), told in zip(spans, release.masses(each, lower, upper), strict=True):
-        if every is not None and told["since"] != first and (found or told["since"] is not None):
+    for (first, last, whole), told in zip(spans, release.masses(each, *area), strict=True):
+        if every is not None and first < recorded:
+            continue
+        if every is not None and told["since"] != first:
             raise NotReleased(
                 f"series: the place is not known at the end of every tick, so not for every {every}. Leave 'every' "
                 "out: each line then says from when to when it counts."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,14 +77,16 @@ class Located:
         """As :meth:`mass`, of what was counted in each of several steps: ``measured``, ``stderr``, ``since`` and
         ``measured_at``, null where nothing is known.
 
-        The rows of this release say which share of a cell that the area cuts lies in it, at all steps.
+        The rows of this release say which share of a cell that the area cuts lies in it, at all steps. Where events
+        move on, that is off by more, as far as finer grids tell: see :func:`drift_of`.
 
         Args:
             counted: of each step: see :meth:`synthstream.publish.building.Builder.counted`.
         """
         asked = self._asked(lower, upper, None, None)
-        for own in counted:
-            yield _answer(self._told(asked, own, None, running=False), asked.shares)
+        each = [self._told(asked, own, None, running=False) for own in counted]
+        off = min(max(_OFF, drift_of(each)), 1.0)
+        yield from (_answer(told, asked.shares, off) for told in each)
 
     def _asked(self, lower: Inside, upper: Bounds | None, place: str | None, where: str | None) -> _Asked:
         """Grids of the place that an area lies in, and where the rows lie that satisfy a condition."""
@@ -103,15 +107,15 @@ class Located:
             grids.append(_Held(c, view, *(part.astype(np.float64) for part in each)))
         return _Asked(grids, _shares(area, finest), float(inside.sum()))
 
-    def _told(self, asked: _Asked, measured: Measured, where: str | None, *, running: bool) -> list[_Grid]:
+    def _told(self, asked: _Asked, measured: Measured, where: str | None, *, running: bool) -> list[Grid]:
         """What was measured of each grid, where it counts the same ticks as the coarsest one: all, if ``running``."""
-        tables = list[_Grid]()
+        tables = list[Grid]()
         for held in asked.grids:
             found = sums(self.schema, measured, (held.column,), where)
             # Tables that count an epoch alone, and such as count other ticks than the coarsest grid, are of no use.
             if found is None or (running and found.since) or (tables and found[2:] != tables[0].known[2:]):
                 continue
-            tables.append(_Grid(held.view, found, held.rows, held.inside))
+            tables.append(Grid(held.view, found, held.rows, held.inside))
         return tables
 
     def box(self, lower: Bounds, upper: Bounds, *, place: str | None = None) -> Box:
@@ -179,7 +183,7 @@ class _Asked(NamedTuple):
     mass: float
 
 
-class _Grid(NamedTuple):
+class Grid(NamedTuple):
     """What was measured of a grid's cells, and the rest as in :class:`_Held`."""
 
     view: View
@@ -216,11 +220,37 @@ def _shares(area: Area, finest: View) -> FloatArray:
     return np.where(near > _NEAR * near.max(), near, 0.0)
 
 
-def _answer(grids: Sequence[_Grid], shares: FloatArray) -> dict[str, Any]:
+def drift_of(steps: Sequence[Sequence[Grid]]) -> float:
+    """How far the shares of cells at each step are from those of the rows, in the unit of :data:`_OFF`.
+
+    By moments: the square of what was measured of a cell, less its share of what was measured of the coarser cell
+    around it, less the noise of both, over the square that a share of ``s`` may err by, ``s (1 - s)`` times the coarser
+    cell's square. Cells have weight by how many rows they hold and by their noise, which no draw of it decides.
+    """
+    above, below = 0.0, _NEAR
+    for grids in steps:
+        for coarse, fine in pairwise(grids):
+            inner, outer = np.arange(len(fine.view.values), dtype=np.int32), len(coarse.view.values)
+            around = fine.view.within(coarse.view)[inner]
+            rows = np.bincount(around, weights=fine.rows[inner], minlength=outer)[around]
+            parts = np.bincount(around, minlength=outer)[around]
+            share = (fine.rows[inner] + 0.5) / (rows + 0.5 * parts)
+            events, noise = coarse.known.values[around], coarse.known.variance[around]
+            drawn = fine.known.variance[inner] + share**2 * noise
+            expected = (max(coarse.known.values[:outer].sum(), 0) * rows / max(fine.rows[inner].sum(), 1)) ** 2
+            weight = expected * share * (1 - share)
+            weight /= (drawn + 0.1 * weight + _NEAR) ** 2
+            above += float((weight * ((fine.known.values[inner] - share * events) ** 2 - drawn)).sum())
+            below += float((weight * (events**2 - noise) * share * (1 - share)).sum())
+    return math.sqrt(max(above, 0) / below) if below > 0 else 0.0
+
+
+def _answer(grids: Sequence[Grid], shares: FloatArray, off: float = _OFF) -> dict[str, Any]:
     """The sum over cells with the smallest error, of all grids that may be the last.
 
     Args:
         shares: of each cell of the finest grid, how much of it lies in the area that is asked for.
+        off: how far the share of a cell's events may be off, as :data:`_OFF`.
     """
     value, variance, least = 0.0, 0.0, np.inf
     parent: tuple[View, NDArray[np.bool_]] | None = None
@@ -233,7 +263,7 @@ def _answer(grids: Sequence[_Grid], shares: FloatArray) -> dict[str, Any]:
         whole, cut = (share == 1) & ~taken, np.flatnonzero((share > 0) & (share < 1))
         value += known.values[cells][whole].sum()
         variance += known.variance[cells][whole].sum()
-        added, more, alike = _cut(grid, cut, share[cut])
+        added, more, alike = _cut(grid, cut, share[cut], off)
         if variance + more < least:
             # An area that is drawn along the events, as a strip along a fault or a street, has hardly any whole cell,
             # and all those that it cuts hold more of it than their rows say.
@@ -246,12 +276,12 @@ def _answer(grids: Sequence[_Grid], shares: FloatArray) -> dict[str, Any]:
     return {"measured": float(best[0]), "stderr": float(np.sqrt(best[1])), **ticks}
 
 
-def _cut(grid: _Grid, cut: IntArray, area: FloatArray) -> tuple[float, float, float]:
+def _cut(grid: Grid, cut: IntArray, area: FloatArray, off: float) -> tuple[float, float, float]:
     """What cells that an area cuts hold of it, the variance of that, and how much larger it is if all err alike."""
     rows, events, noise = grid.rows[cut], grid.known.values[cut], grid.known.variance[cut]
     share = np.where(rows > 0, grid.inside[cut] / np.maximum(rows, 1), area)
     even = (grid.inside[cut] + 0.5) / (rows + 1)  # rows that lie on one side do not tell that all events do
     # What was measured may be 0 by chance: a cell may well hold as many events as one standard error.
-    off = _OFF**2 * (np.maximum(events, 0) ** 2 + noise) * even * (1 - even)
-    alike = np.sqrt(off).sum() ** 2 - off.sum()
-    return float((share * events).sum()), float((share**2 * noise + off).sum()), float(alike)
+    wrong = off**2 * (np.maximum(events, 0) ** 2 + noise) * even * (1 - even)
+    alike = np.sqrt(wrong).sum() ** 2 - wrong.sum()
+    return float((share * events).sum()), float((share**2 * noise + wrong).sum()), float(alike)
