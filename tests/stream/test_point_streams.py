@@ -92,7 +92,7 @@ def test_a_box_holds_what_it_should(folder: Path) -> None:
             release.mass({"height": 1.0}, {})
         with pytest.raises(SchemaError, match="lat: its lower bound 34 is above its upper one 33"):
             release.mass({"lat": 34}, {"lat": 33})
-        with pytest.raises(SchemaError, match="lat: the box has no width: both bounds are 35"):
+        with pytest.raises(SchemaError, match="lat: it has no width: both bounds are 35"):
             release.mass({"lat": 35.0}, {"lat": 35.0})
         bounds: list[Any] = [float("nan"), "33", None]
         for bound in bounds:
