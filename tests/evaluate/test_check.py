@@ -133,8 +133,8 @@ def test_values_that_look_like_one_of_the_list(tmp_path: Path) -> None:
 
 
 def test_a_slip_in_a_value_is_told(tmp_path: Path) -> None:
-    text = toml(category("ward", "Sunset", "Mission"), AGE)
-    found = words(told(tmp_path, text, rows(ward=["Sunset"] * 290 + ["Misson"] * 8 + ["Hill"] * 2)))
+    text = toml(category("ward", "Sunset", "Mission", "94110"), AGE)
+    found = words(told(tmp_path, text, rows(ward=["Sunset"] * 290 + ["Misson"] * 8 + ["Hill", "94119"])))
     assert "1 texts that are not on the list look like one that is: 'Misson' like 'Mission' (8)" in found
 
 

@@ -7,7 +7,8 @@ derived from the data.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -334,12 +335,17 @@ def _alike(column: Column, cells: Cells) -> Iterator[Finding]:
         return
     values = dict(zip(alike(pl.Series(column.values)).to_list(), column.values, strict=True))
     texts = zip(cells.odd.iter_rows(), alike(cells.odd["text"]).to_list(), strict=True)
-    near = [(text, get_close_matches(plain, values, n=1, cutoff=_LIKE), rows) for (text, rows), plain in texts]
-    found = [(text, values[plain], rows) for text, plains, rows in near for plain in plains]
+    found = [(text, values[near], rows) for (text, rows), plain in texts for near in _meant(plain, values)]
     if found:
         shown = ", ".join(f"{text!r} like {value!r} ({rows:,})" for text, value, rows in found[:_SHOWN])
         words = f"{len(found):,} texts that are not on the list look like one that is: {shown}."
         yield Finding(level=Level.LOOK, about=column.name, words=words)
+
+
+def _meant(text: str, values: Collection[str]) -> list[str]:
+    """The value that a text is a slip of, if there is one. With another digit it is another code, not a slip."""
+    near = get_close_matches(text, values, n=1, cutoff=_LIKE)
+    return [value for value in near if re.findall(r"\d", value) == re.findall(r"\d", text)]
 
 
 def _points(config: StreamConfig, looked: Looked) -> Iterator[Finding]:

@@ -335,7 +335,8 @@ const synthstream = (() => {
   function valuesOf(column, chosen) {
     const labels = inSeries([column]) ? facts.columns[column].labels : [], place = singleOf(column);
     const newest = facts.singles.findLast(s => s[place] != null) ?? facts.singles.at(-1);
-    const largest = labels.map((_, i) => i).sort((a, b) => newest[place + b] - newest[place + a]);
+    const named = labels.map((_, i) => i).filter(i => !["other", "missing"].includes(labels[i]));
+    const largest = named.sort((a, b) => newest[place + b] - newest[place + a]);
     const first = labels.includes("true") ? [labels.indexOf("true")] : largest.slice(0, 3);
     const checked = chosen?.length ? chosen : first;
     byId("values").replaceChildren(...labels.map((label, i) => {
@@ -395,7 +396,8 @@ const synthstream = (() => {
       byId("every").value = kept; if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
     };
     partners(); lengths();
-    byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
+    const clear = [...byId("with").options].slice(1).find(o => !o.text.endsWith(" (within noise)")) ?? byId("with").options[1];
+    byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : clear?.value ?? "");
     if (byId("with").selectedIndex < 0) byId("with").selectedIndex = Math.min(1, byId("with").options.length - 1);
     for (const name of ["from", "to", "every"]) byId(name).value = asked.get(name) ?? start[name];
     for (const name of ["from", "to", "from2", "to2"]) { byId(name).min = iso(at[0]); byId(name).max = iso(last); }
