@@ -125,7 +125,7 @@ def test_a_successor_has_the_rule_of_its_own_edition(tmp_path: Path) -> None:
 def test_a_successor_of_named_grids_is_of_the_newest_edition(tmp_path: Path) -> None:
     """What its predecessor names, and a mistake elsewhere, do not decide its own edition."""
     text = stream_toml(KIND, place("events = 40000"), delta=0)
-    (tmp_path / "old.toml").write_text(text + '[synthesizer]\nnear = 1\nmarginals = [["kind", "at_6"]]\n')
+    (tmp_path / "old.toml").write_text(text + OF_6)
     after = '[after]\nconfig = "old.toml"\n'
     coarser = StreamConfig.from_toml(text + after, base=tmp_path)
     assert [(life.edition, depth_of(life)) for life in coarser.lives] == [(7, 6), (8, 5)]

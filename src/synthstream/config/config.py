@@ -100,11 +100,6 @@ class StreamConfig:
         Raises:
             ConfigError: all that is wrong with it.
         """
-        return cls._read(text, base, origin, edition)
-
-    @classmethod
-    def _read(cls, text: str, base: Path | None, origin: str, edition: Edition | None) -> Self:
-        """See :meth:`from_toml`."""
         problems = Problems(origin, text, keys_by_section(File))
         problems.find_unfilled()
         try:

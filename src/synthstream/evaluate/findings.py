@@ -284,16 +284,15 @@ def _zones(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
 
 
 def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
-    name, what, why = column.name, "are not on the list", ""
+    name, what = column.name, "are not on the list"
     if isinstance(column, View):
         if not column.located:  # the finest grid says it
             return
-        name, what, why = column.place, "lie in no cell", f"{place_of(column, cells.odd)} Found: "
+        name, what = column.place, f"lie in no cell. {place_of(column, cells.odd)} Found"
     if isinstance(column, Districts):
         what = "lie in no region"
     if level := _level(cells.other, count, _OTHER):
-        told = f"{'. ' if why else ': '}{why}{texts_of(cells.odd)}"
-        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}{told}."
+        words = f"{percent(cells.other, count)} of the rows ({cells.other:,}) {what}: {texts_of(cells.odd)}."
         yield Finding(level=level, about=name, words=words)
     yield from _alike(column, cells)
     if cells.unread:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from synthstream.errors import SchemaError
 from synthstream.partition import Partition
-from synthstream.schema.conditions import like
+from synthstream.schema.conditions import unknown
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.region import Domain
 from synthstream.workload import FloatArray
@@ -54,7 +54,7 @@ class Box:
         names, lower, upper = [column.name for column in self.columns], self.lower, self.upper
         for name, bound in [*lower.items(), *upper.items()]:
             if name not in names:
-                raise SchemaError(f"box: {name!r} is not a column.{like(name, names)} Columns are {', '.join(names)}.")
+                raise SchemaError(f"box: {unknown(name, names)}")
             if not isinstance(bound, int | float | np.number) or np.isnan(bound):
                 raise SchemaError(f"box: {name}: a bound must be a number, not {bound!r}")
         for name in lower.keys() & upper.keys():

@@ -148,7 +148,7 @@ def _operand(before: Sequence[str]) -> int:
 def _as_text(name: str, before: Sequence[str], columns: Sequence[str]) -> str:
     """What stands in double quotes and is no column."""
     if not _awaits_a_text(before):
-        raise SchemaError(f"where: {_unknown(name, columns)} Double quotes hold a column; texts take single ones.")
+        raise SchemaError(f"where: {unknown(name, columns)} Double quotes hold a column; texts take single ones.")
     return "'" + name.replace("'", "''") + "'"
 
 
@@ -174,7 +174,7 @@ def _word(word: str, following: Token, columns: Sequence[str], text: str) -> str
         )
     if upper in ("SELECT", "FROM", "WHERE"):
         raise SchemaError(f"where: {word}: give the condition alone, as in age >= 60; found {text!r}")
-    raise SchemaError(f"where: {_unknown(word, columns, quote=True)} A text takes single quotes: '{word}'.")
+    raise SchemaError(f"where: {unknown(word, columns, quote=True)} A text takes single quotes: '{word}'.")
 
 
 def like(name: str, columns: Sequence[str]) -> str:
@@ -194,7 +194,12 @@ def _near(name: str, columns: Sequence[str]) -> str | None:
     return folded[near[0]] if near else None
 
 
-def _unknown(name: str, columns: Sequence[str], *, quote: bool = False) -> str:
+def unknown(name: str, columns: Sequence[str], *, quote: bool = False) -> str:
+    """That there is no such column, which one may be meant, and which there are, in sentences.
+
+    Args:
+        quote: whether to say how the column is written in a condition.
+    """
     near = _near(name, columns)
     how = f" {_as_column(near)}" if quote and near is not None and not near.isidentifier() else ""
     return f"{name!r} is not a column.{like(name, columns)}{how} Columns are: {first(columns)}."

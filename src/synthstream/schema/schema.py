@@ -14,7 +14,7 @@ import polars as pl
 from synthstream.errors import SchemaError
 from synthstream.schema.coercion import Frame, polars_frame
 from synthstream.schema.columns import Column, distinct
-from synthstream.schema.conditions import like
+from synthstream.schema.conditions import unknown
 from synthstream.schema.districts import Districts
 from synthstream.schema.ordering import ordered
 from synthstream.schema.places import View
@@ -94,7 +94,7 @@ class Schema:
             views = [self.names[c] for c in self.places[name]]
             own = [one.name for one in self.columns if isinstance(one, Districts) and one.finest.place == name]
             return f"{name!r} is a place. Name one of its columns, {', '.join([*own, *views])}, or ask for a box of it."
-        return f"{name!r} is not a column.{like(name, self.names)} Columns are {', '.join(self.names)}."
+        return unknown(name, self.names)
 
     @cached_property
     def read_from(self) -> tuple[str, ...]:
