@@ -223,6 +223,8 @@ def test_no_difference_is_without_words(text: str) -> None:
     for other in one_value_changed(public):
         assert differences(public, other)
         assert differences(other, public)
+    # The chain begins with how settings are written, and 0.0 == -0.0.
+    assert differences({"columns.n": {"type": "number", "min": 0.0}}, {"columns.n": {"type": "number", "min": -0.0}})
 
 
 OLD_NAMES = {

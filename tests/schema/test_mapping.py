@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from synthstream.errors import ConfigError
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import Boolean, Category, Column
+from synthstream.schema.districts import Districts
 from synthstream.schema.mapping import SchemaMapping, mapping_of
 from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
@@ -59,16 +62,35 @@ def test_another_kind_of_column_needs_another_name(old: Column, new: Column) -> 
 
 
 def test_a_place_keeps_its_box_and_its_grids() -> None:
-    def views(*depths: int, high: float = 8, crossed: tuple[str, ...] = ()) -> Schema:
-        box: dict[str, Any] = {"coordinates": ("x", "y"), "bounds": ((0, 8), (0, high)), "crossed": crossed}
+    def views(
+        *depths: int, high: float = 8, crossed: tuple[str, ...] = (), coordinates: tuple[str, str] = ("x", "y")
+    ) -> Schema:
+        box: dict[str, Any] = {"coordinates": coordinates, "bounds": ((0, 8), (0, high)), "crossed": crossed}
         return Schema(columns=tuple(View(name=f"at_{n}", place="at", depth=n, **box) for n in depths))
 
     fewer = mapping_of(views(1, 2, 3), views(2, crossed=("kind",)))
     assert (fewer.places, fewer.exact) == ((1,), True)
     with pytest.raises(ConfigError, match="another kind of column than before"):
         mapping_of(views(1), views(1, high=9))
-    with pytest.raises(ConfigError, match=r"columns\.at: a place keeps all of its grids"):
-        mapping_of(views(1, 2), views(1, 2, 3))
+    assert mapping_of(views(1), views(1, coordinates=("lon", "lat"))).exact  # the same place, under other names
+    with pytest.raises(ConfigError, match="another kind of column than before"):
+        mapping_of(views(1), views(1, coordinates=("y", "x")))
+    for finer in (views(1, 2, 3), views(3, 4)):
+        with pytest.raises(ConfigError, match=r"columns\.at: a place keeps all of its grids"):
+            mapping_of(views(1, 2), finer)
+
+
+def test_districts_keep_their_box() -> None:
+    def district(high: float) -> Schema:
+        at = View(name="at_1", place="at", coordinates=("lon", "lat"), bounds=((0, 8), (0, high)), depth=1)
+        ring = [[0, 0], [6, 0], [6, 6], [0, 0]]
+        shape = {"type": "Feature", "properties": {"name": "a"}, "geometry": {"type": "Polygon", "coordinates": [ring]}}
+        text = json.dumps({"type": "FeatureCollection", "features": [shape]})
+        return Schema(columns=(Districts.read_file(text, "name", Path(), name="at_region", finest=at),))
+
+    assert mapping_of(district(8), district(8)).exact
+    with pytest.raises(ConfigError, match="another kind of column than before"):  # what lies above 8 was `other`
+        mapping_of(district(8), district(9))
 
 
 def test_rows_and_tables_of_rows_are_mapped_alike_whatever_the_order_of_columns() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
@@ -188,6 +189,18 @@ def test_a_file_that_has_changed_is_refused_and_readers_need_none(folder: Path) 
     geojson(folder, feature(COAST), feature(ISLAND))
     with pytest.raises(StateMismatch, match=r"synthesizer\.region"):
         opened(configured(folder))
+
+
+def test_a_successor_keeps_the_polygons(folder: Path) -> None:
+    """Points that were published outside of new ones would vanish from boxes, without an error."""
+    within, after = TOML.replace("depth = 12", "depth = 12\nregion = {!r}"), '\n[after]\nconfig = "stream.toml"\n'
+    (folder / "stream.toml").write_text(within.format("city.geojson"))
+    assert StreamConfig.from_toml(within.format("city.geojson") + after, base=folder).after is not None
+    geojson(folder, feature(ISLAND), name="island.geojson")
+    for other in (within.format("island.geojson"), TOML):
+        with pytest.raises(ConfigError, match=r"synthesizer\.region: points that were published") as told:
+            StreamConfig.from_toml(other + after, base=folder)
+        assert re.search("[0-9a-f]{64}", str(told.value)) is None
 
 
 def test_how_much_of_the_box_it_is_is_said_before_a_stream_begins(folder: Path) -> None:

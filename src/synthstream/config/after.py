@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,7 +66,7 @@ def changed_for_ever(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator
     """What a successor cannot change and does: key, and why not. Takes what :attr:`StreamConfig.kept` says of both."""
     for key, why in _KEPT.items():
         if old[key] != new[key]:
-            yield key, f"{key}: was {_said(old[key])} and is {_said(new[key])}; {why}. Set it back"
+            yield key, f"{key}: {_both(old[key], new[key])}{why}. Set it back"
 
 
 _ONE_UNIT = "one promise for the whole life needs one unit"
@@ -83,7 +84,17 @@ _KEPT = {
     "clock.column": _TICKS,
     "synthesizer.kind": "old rows and new ones must be of one kind",
     "columns": "a stream of points keeps its columns and its depth",
+    "synthesizer.region": "points that were published may lie outside of other polygons",
 }
+# Kept values that are a hash of what was said.
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+def _both(old: object, new: object) -> str:
+    """What a value was and is; nothing of one that is told by its hash."""
+    if any(isinstance(value, str) and _HASH.fullmatch(value) for value in (old, new)):
+        return ""
+    return f"was {_said(old)} and is {_said(new)}; "
 
 
 def _said(value: object) -> str:

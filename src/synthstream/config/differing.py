@@ -28,11 +28,16 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         old, new: what :meth:`StreamConfig.public_json` says.
     """
     before, after = _flat(old), _flat(new)
-    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    changed = [key for key in sorted(before.keys() | after.keys()) if _unlike(before.get(key), after.get(key))]
     ranks = {key: _rank(key, {*changed}) for key in changed}
     first = min(ranks.values(), default=0)
     told = [f"{key}{_values(before.get(key), after.get(key))}" for key in changed if ranks[key] == first]
-    return told or sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    return told or [key for key in sorted(old.keys() | new.keys()) if _unlike(old.get(key), new.get(key))]
+
+
+def _unlike(old: Any, new: Any) -> bool:
+    """Whether two values are written unlike, as 0.0 and -0.0 are: the chain begins with what is written."""
+    return json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True)
 
 
 def _rank(key: str, changed: set[str]) -> int:

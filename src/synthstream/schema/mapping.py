@@ -115,7 +115,7 @@ def mapping_of(
                 raise ConfigError(f"after.{key}: {name!r} is not {which}; those are {', '.join(known) or 'none'}")
     places = tuple(old.names.index(name) if name in old.names else None for name in new.names)
     for name, views in new.places.items():
-        if {None} < {places[view] for view in views}:
+        if name in old.places and None in [places[view] for view in views]:
             raise ConfigError(
                 f"columns.{name}: a place keeps all of its grids: say depth and views as before, or fewer. For "
                 "a finer one, give it another name: it is then a new column, and the old one ends"
@@ -151,8 +151,11 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
         return np.eye(old.size)
     if isinstance(old, Binned) and isinstance(new, Binned) and _one_scale(old, new) and not said:
         return _overlaps(old, new)
-    moved = isinstance(old, View) and isinstance(new, View) and (old.bounds, old.depth) != (new.bounds, new.depth)
-    moved |= isinstance(old, Districts) and isinstance(new, Districts) and old.text != new.text
+    moved = False
+    if isinstance(old, View) and isinstance(new, View):
+        moved = old.depth != new.depth or _another_box(old, new)
+    if isinstance(old, Districts) and isinstance(new, Districts):
+        moved = old.text != new.text or _another_box(old.finest, new.finest)
     if type(old) is not type(new) or not isinstance(old, Category | Boolean) or moved:
         key = as_written(f"columns.{new.name}", old.to_dict(), new.to_dict())
         raise ConfigError(
@@ -166,6 +169,12 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
     for code, label in enumerate(old.labels):
         found[code, _new_code(old, new, code, said.get(label))] = 1.0
     return found
+
+
+def _another_box(old: View, new: View) -> bool:
+    """Whether a place has other bounds, or its coordinates in another order; other names for them are no other box."""
+    turned = old.coordinates != new.coordinates and {*old.coordinates} == {*new.coordinates}
+    return turned or old.bounds != new.bounds
 
 
 def _new_code(old: Column, new: Column, code: int, said: str | None) -> int:
