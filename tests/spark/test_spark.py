@@ -15,7 +15,7 @@ from functools import reduce
 from pathlib import Path
 from threading import Thread
 from time import sleep
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
@@ -151,14 +151,14 @@ def test_of_two_queries_that_begin_at_once_one_counts(tmp_path: Path, monkeypatc
 
         def counted(frame: Any, _: StreamConfig) -> CountsByTick:
             if frame == "first":  # while it counts, the other one begins and is done
-                second("second", 0)  # type: ignore[arg-type]
+                second(cast(Any, "second"), 0)
             return counts
 
         monkeypatch.setattr(attaching, "count", counted)
         with pytest.raises(EngineError, match="batches of another query"):
-            first("first", 0)  # type: ignore[arg-type]
+            first(cast(Any, "first"), 0)
         assert stream.batches() == ["spark/second/0"]
-        second("second", 1)  # type: ignore[arg-type]
+        second(cast(Any, "second"), 1)
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
