@@ -74,6 +74,8 @@ class Measured:
         measured_at: tick at whose end each marginal was measured, int64, shape ``(marginals,)``: it counts the events
             of ticks ``since..measured_at``. ``None``: all at ``tick``, which is so of what passes the gate at one tick.
         rows: noisy number of rows up to this tick, of either sign, where it was counted.
+        refreshed: ticks at which larger tables were measured, up to this one, int64, where releases decide some of
+            them; ``None`` elsewhere, and where segments or cuts were joined.
         by_cell: variance of each cell, shape ``(cells,)``, where cells of one table differ: values were merged at a
             cut. ``variance`` is then no less than that of any cell.
     """
@@ -87,6 +89,7 @@ class Measured:
     measured_at: IntArray | None = None
     rows: float | None = None
     by_cell: FloatArray | None = None
+    refreshed: IntArray | None = None
 
     def __post_init__(self) -> None:
         if self.since is None:

@@ -13,6 +13,7 @@ import pytest
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import weights_of, words_of
 from synthstream.errors import ConfigError
+from synthstream.kinds import NEWEST
 from synthstream.schema.places import View
 from synthstream.synthesizers.assembly import claim_of, synthesizer_of
 from tests.support.configs import category, number, stream_toml
@@ -93,7 +94,7 @@ def test_a_stream_that_runs_keeps_its_grids() -> None:
     before = config.begun_as({"edition": 7})
     assert [depth_of(one) for one in (config, before)] == [5, 6]
     assert before.genesis.startswith("bd6868025ba0")
-    assert before.begun_as({"edition": 8}) == config
+    assert before.begun_as({"edition": NEWEST}) == config
     readers = StreamConfig.from_toml(config.settings)  # who have no more than the settings
     assert readers.begun_as({"edition": 7}).genesis == before.genesis
 
@@ -128,13 +129,16 @@ def test_a_successor_of_named_grids_is_of_the_newest_edition(tmp_path: Path) -> 
     (tmp_path / "old.toml").write_text(text + OF_6)
     after = '[after]\nconfig = "old.toml"\n'
     coarser = StreamConfig.from_toml(text + after, base=tmp_path)
-    assert [(life.edition, depth_of(life)) for life in coarser.lives] == [(7, 6), (8, 5)]
+    assert [(life.edition, depth_of(life)) for life in coarser.lives] == [(7, 6), (NEWEST, 5)]
     deep = stream_toml(KIND, place("events = 40000\ndepth = 6"), delta=0)
     found = StreamConfig.from_toml(deep + after, base=tmp_path)
-    assert [(life.edition, depth_of(life), life.older_grids) for life in found.lives] == [(7, 6, ("at_6",)), (8, 6, ())]
+    assert [(life.edition, depth_of(life), life.older_grids) for life in found.lives] == [
+        (7, 6, ("at_6",)),
+        (NEWEST, 6, ()),
+    ]
     (tmp_path / "old.toml").write_text(text)  # its edition is not known
     unknown = StreamConfig.from_toml(deep + after, base=tmp_path)
-    assert [(life.edition, depth_of(life)) for life in unknown.lives] == [(8, 5), (8, 6)]
+    assert [(life.edition, depth_of(life)) for life in unknown.lives] == [(NEWEST, 5), (NEWEST, 6)]
     known = unknown.begun_as({"edition": 8, "cuts": [{"tick": 4, "edition": 7}]})
     assert [(life.edition, depth_of(life)) for life in known.lives] == [(7, 6), (8, 6)]
 

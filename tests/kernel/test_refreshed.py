@@ -13,6 +13,7 @@ from synthstream.kernel.gate import Gate, Question
 from synthstream.kernel.tables import Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
+from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray, Workload
 from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
@@ -33,9 +34,10 @@ def mechanism(
     unit: Unit = EVENT,
     growth: float = 2.0,
     weights: tuple[float, ...] | None = None,
+    early: int = 0,
 ) -> Refreshed:
     common = {"workload": WORKLOAD, "budget": ZCDP, "horizon": horizon, "neighbours": neighbours, "unit": unit}
-    return Refreshed(**common, growth=growth, weights=weights)  # type: ignore[arg-type]
+    return Refreshed(**common, growth=growth, weights=weights, early=early)  # type: ignore[arg-type]
 
 
 def run(m: Refreshed, stream: list[IntArray], gate: Gate) -> list[Measured]:
@@ -47,6 +49,11 @@ def run(m: Refreshed, stream: list[IntArray], gate: Gate) -> list[Measured]:
     return out
 
 
+def shown(releases: list[Measured]) -> list[int]:
+    """Ticks at which larger tables were measured."""
+    return [known.tick for known in releases if known.values.size == WORKLOAD.cells]
+
+
 def at(cell: int, weight: int = 1) -> IntArray:
     """Counts of one row: the cells of the workload that hold it."""
     row = np.array([divmod(cell, 3)], dtype=np.int32)
@@ -54,6 +61,8 @@ def at(cell: int, weight: int = 1) -> IntArray:
 
 
 NOTHING = np.zeros(WORKLOAD.cells, dtype=np.int64)
+# So many rows that they stand out of any noise of the total here.
+BURST = at(0) * 100_000
 
 
 @WAYS
@@ -70,20 +79,28 @@ def test_the_claim_is_the_formula_of_the_theorem_and_spends_the_budget(
 
 
 @WAYS
-@pytest.mark.parametrize("weights", [None, (1.0, 0.2, 3.0, 0.5)], ids=["even", "weighted"])
+@pytest.mark.parametrize(
+    ("weights", "early"),
+    [(None, 0), ((1.0, 0.2, 3.0, 0.5), 0), (None, 2)],
+    ids=["even", "weighted", "bursts"],
+)
 def test_worst_path_cost_on_exhaustive_neighbours_equals_the_claim(
-    neighbours: Neighbours, unit: Unit, squared: int, weights: tuple[float, ...] | None
+    neighbours: Neighbours, unit: Unit, squared: int, weights: tuple[float, ...] | None, early: int
 ) -> None:
     """Given the same answers, one event at any tick costs at most the claim, and nearly that much somewhere."""
-    m, worst = mechanism(neighbours=neighbours, unit=unit, weights=weights), Fraction(0)
+    m, worst = mechanism(neighbours=neighbours, unit=unit, weights=weights, early=early), Fraction(0)
     weights = (1, -1) if unit.signed else (1,)
     events = [at(cell, weight) for cell in range(6) for weight in weights]
-    for tick, one in itertools.product(range(9), (NOTHING, events[0])):
-        quiet = [at(t % 6) for t in range(9)]
+    bursts = [BURST * {3: early, 7: 2 * early, 8: 9 * early}.get(t, 0) for t in range(9)]
+    for tick, first in itertools.product(range(9), (NOTHING, events[0])):
+        quiet, one = [at(t % 6) + bursts[t] for t in range(9)], first + bursts[tick]
         stream = [*quiet[:tick], one, *quiet[tick + 1 :]]
-        others = [one + event for event in events] if neighbours == "add-remove" else events if one.any() else []
+        others = [one + event for event in events] if neighbours == "add-remove" else []
+        if neighbours == "replace-one" and first.any():
+            others = [event + bursts[tick] for event in events]
         tracing = TracingGate(SeededGate(1))
         releases = run(m, stream, tracing)
+        assert shown(releases) == ([0, 1, 2, 3, 7, 8] if early else [0, 1, 2, 5])
         for other in others:
             replaying = ReplayingGate(tracing.trace)
             again = run(m, [*stream[:tick], other, *stream[tick + 1 :]], replaying)
@@ -106,6 +123,60 @@ def test_small_tables_are_known_at_every_tick_and_larger_ones_at_refreshes() -> 
         assert measured.workload.marginals == (WORKLOAD.marginals if m.times.comes(tick) else WORKLOAD.marginals[:3])
         assert np.allclose(measured.values, exact[tick][: measured.values.size], atol=m.resolution)
         assert np.array_equal(measured.variance, m.variance(tick)[: len(measured.variance)])
+
+
+def test_bursts_bring_refreshes_early_and_no_more_than_there_is_room_for() -> None:
+    """A tick is a burst if the total, which is exact here, moves by more than a half of itself."""
+    m = mechanism(horizon=64, growth=1.5, early=2)
+    planned = [0, 1, 2, 4, 6, 9, 14, 22, 34, 51]
+    assert [t for t in range(64) if m.times.comes(t)] == list(m.times.up_to(63).ticks) == planned
+
+    def ticks(bursts: dict[int, int], how: Refreshed = m) -> list[int]:
+        return shown(run(how, [at(1) * (1 + bursts.get(t, 0)) for t in range(64)], ExactGate()))
+
+    assert ticks({}) == planned
+    assert ticks({30: 100_000}) == [*planned[:8], 30, 51]  # not again after 34
+    assert ticks({30: 100_000, 40: 40_000}) == [*planned[:8], 30, 51]  # the second one is less than half
+    assert ticks({30: 100_000, 40: -60_000}) == [*planned[:8], 30, 40]  # what goes is a burst, too
+    assert ticks({30: -100_000, 40: -40_000}) == [*planned[:8], 30, 51]
+    many = {30: 100_000, 31: 200_000, 32: 400_000, 33: 800_000, 50: 3_000_000}
+    assert ticks(many) == [*planned[:8], 30, 31, 50]  # there is room again, as one was due after 34
+    assert ticks(many, mechanism(horizon=64, growth=1.5)) == planned
+    assert len(m.larger.weights) == len(planned) + 2
+    assert mechanism(horizon=9, growth=1.1, early=2).times.spare == 0  # every tick has a refresh
+    endless = run(mechanism(horizon=None, early=2), [at(1) + BURST * (t == 9) for t in range(20)], ExactGate())
+    assert shown(endless) == [0, 1, 3, 7, 9]  # not after 15, as 9 came in its place
+
+
+def test_whether_tables_are_refreshed_depends_on_answers_alone() -> None:
+    """The same answers to other counts: the same questions come at the same ticks."""
+    m = mechanism(horizon=30, early=2)
+    tracing = TracingGate(SeededGate(2))
+    releases = run(m, [at(t % 6) + BURST * (t in (12, 25)) for t in range(30)], tracing)
+    assert {12, 25} < {*shown(releases)}
+    replayed = run(m, [BURST * (t in (8, 17)) for t in range(30)], ReplayingGate(tracing.trace))
+    assert [a.values.tolist() for a in replayed] == [b.values.tolist() for b in releases]
+
+
+def test_noise_after_a_burst_is_as_stated() -> None:
+    """Of values before and after it, and between two ticks, with refreshes as they came."""
+    wide = Workload(sizes=(3000, 2), marginals=((), (0,), (1,), (0, 1)))
+    m = Refreshed(workload=wide, budget=ZCDP, horizon=40, growth=1.5, early=2)
+    state, gate, zeros, values, pairs = m.init(), SeededGate(4), np.zeros(wide.cells, dtype=np.int64), [], {}
+    burst = zeros.copy()
+    burst[0] = 10**6  # the total alone: no other cell has anything but noise
+    for tick in range(40):
+        state, measured = m.step(state, burst if tick == 22 else zeros, gate)
+        values.append(measured.marginal((0,))[0])
+        if measured.values.size == wide.cells:
+            pairs[tick] = measured.marginal((0, 1))[0].reshape(-1)
+        assert measured.refreshed is not None
+    came = Refreshes(tuple(measured.refreshed.tolist()))
+    assert 22 in came.ticks != m.times.up_to(39).ticks
+    for s, t in ((20, 22), (22, 22), (25, 39), (39, 39)):
+        assert np.mean(values[s] * values[t]) == pytest.approx(m.covariance(s, t, came)[1], rel=0.12)
+    assert np.mean(pairs[22] ** 2) == pytest.approx(m.variance(22, came)[3], rel=0.08)
+    assert np.array_equal(measured.variance, m.variance(39, came)[: len(measured.variance)])
 
 
 @pytest.mark.parametrize("horizon", [9, None])
@@ -177,13 +248,14 @@ def test_a_fingerprint_is_of_what_decides_how_values_are_encoded() -> None:
     others = [
         replace(m, budget=Budget(epsilon=1.1, delta=1e-9)),
         replace(m, growth=1.9),
+        replace(m, early=2),
         replace(m, horizon=10),
         replace(m, horizon=None),
         replace(m, unit=SIGNED),
         replace(m, neighbours="replace-one"),
         replace(m, workload=Workload.all_up_to(2, sizes=(3, 2))),
     ]
-    assert len({m.fingerprint(), *(other.fingerprint() for other in others)}) == 8
+    assert len({m.fingerprint(), *(other.fingerprint() for other in others)}) == 9
     assert m.fingerprint() == mechanism().fingerprint()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 from synthstream import Releases, Stream, StreamConfig
 from synthstream.stream.recovery import adopt
+from synthstream.stream.verification import verify
 from tests.support.environments import At
 from tests.support.streams import configured
 from tests.support.visits import exact
@@ -64,10 +67,40 @@ def test_windows_after_a_loss_count_the_segment_alone(tmp_path: Path) -> None:
         path.unlink()
     (tmp_path / "state").rmdir()
     adopt(config, gates=exact, env=LATER)
-    run(tmp_path, range(5, 9))
+    run(tmp_path, range(5, 12))
     found = sums(Releases(config), 5, 7)
     assert found[0] == (true(5, 7), 5, 7)
     assert found[2] == (true(5, found[2][2]), 5, found[2][2])
+    # Of the first segment, which was to be refreshed after tick 5, and ended with tick 4.
+    assert sums(Releases(config), 4, 4) == {0: (5, 4, 4), 1: (5, 4, 4), 2: (true(2, 3), 2, 3)}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_burst_is_counted_in_larger_tables_at_once(tmp_path: Path, lost: bool) -> None:
+    """After tick 6, of which 3,000 rows come, and not at its planned time, after tick 8; windows and errors know it."""
+    config = run(tmp_path, range(6))
+    if lost:
+        shutil.rmtree(tmp_path / "state")
+        adopt(config, gates=exact, env=LATER)
+    burst = pl.DataFrame({"when": [START + timedelta(days=6)] * 3000, "ward": ["B"] * 3000, "x": [2.0] * 3000})
+    with Stream(config, gates=exact, env=LATER) as stream:
+        stream.update(burst)
+        stream.release()
+    run(tmp_path, range(7, 10))
+    releases = Releases(config)
+    assert releases.at(6).table(["ward", "x"])["measured_at"].unique().to_list() == [6]
+    if not lost:
+        assert sums(releases, 6, 6)[2] == (3000, 6, 6)
+        assert sums(releases, 9, 9)[2] == (3000, 6, 6)
+        assert [int(releases.at(t).table(["ward", "x"])["measured_at"][0]) for t in range(10)] == [
+            0, 1, 1, 3, 3, 5, 6, 6, 6, 6
+        ]  # fmt: skip
+    covariance = releases.last.covariance
+    assert covariance is not None
+    for tick, (place, columns) in product((6, 7, 9), ((1, ["ward"]), (-1, ["ward", "x"]))):
+        stderr = releases.at(tick).table(columns)["stderr"][0]
+        assert stderr == pytest.approx(float(np.sqrt(covariance(tick, tick)[place])), rel=1e-3)
+    assert verify(config, rebuild=True)[2:] == ([], [])
 
 
 def test_a_comparison_of_windows_knows_the_noise_they_share(tmp_path: Path) -> None:

@@ -20,16 +20,9 @@ from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import Claim, least_of
 from synthstream.strategies.combined import Combined
 from synthstream.strategies.shares import at_every_tick, at_refreshes
-from synthstream.strategies.times import RefreshTimes, refuse_growth
+from synthstream.strategies.times import Refreshes, RefreshTimes, refuse_growth
 from synthstream.strategies.variances import resolution_for
 from synthstream.workload import FloatArray, IntArray, Workload
-
-# The variance of a refresh counts in proportion to the ticks that it serves. That of larger tables also in proportion
-# to their number so far, if this many tables or fewer are larger: the noise of many hides what they have in common, and
-# late exactness cannot bring that back.
-_FEW = 100
-# A stream without end is served by so many refreshes, and begins anew with so many.
-_ENDLESS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +184,9 @@ class Marginals(TableMechanism):
 class Refreshed(TableMechanism):
     """The total and tables of one column at every tick; at refreshes these, better, and all larger tables.
 
-    A refresh comes when the stream is ``growth`` times as old as at the one before. Between refreshes, a table of one
-    column is what it was at the last refresh, plus what has come since.
+    A refresh comes when the stream is ``growth`` times as old as at the one before. Some may come early, after a tick
+    in which the released total moved by as much. Between refreshes, a table of one column is what it was at the last
+    refresh, plus what has come since.
 
     Privacy:
         Unit        one event; neighbours: add-remove or replace-one, as in :class:`Marginals`
@@ -208,6 +202,7 @@ class Refreshed(TableMechanism):
         horizon: number of ticks; ``None`` for no end.
         growth: how much older the stream is at a refresh than at the one before; above 1.
         weights: of each table within its part of the budget; left out: all the same.
+        early: so many refreshes, at most, may have come before their time; 0: all come when the clock says so.
 
     Raises:
         ValueError: an argument is out of range, or the budget is too small.
@@ -226,38 +221,37 @@ class Refreshed(TableMechanism):
 
     growth: float = 1.1
     weights: tuple[float, ...] | None = None
+    early: int = 0
 
     def __post_init__(self) -> None:
         if () not in self.workload.marginals or not np.any(self.order == 2):
-            raise ValueError(
-                "workload: the total () and a table of two columns or more must be measured at refreshes; for tables "
-                'of one column alone use measure = "always"'
-            )
+            only = 'for tables of one column alone use measure = "always"'
+            raise ValueError(f"workload: the total () and a table of two columns or more must be measured; {only}")
         if self.budget.pure:
             raise ValueError("delta must be above 0: tables that are refreshed are measured with Gaussian noise")
         refuse_growth(self.growth)
-        widest = float(max(self.at_ticks.max(), self.at_refreshes.max()))
-        self.refuse_too_wide(all(how.draws(widest) for how in (self.counter, self.larger, self.singles)))
+        widest, counters = float(max(*self.at_ticks, *self.at_refreshes)), (self.counter, self.larger, self.singles)
+        self.refuse_too_wide(all(how.draws(widest) for how in counters))
 
     # -- public facts -------------------------------------------------------------------------------------------
 
     @cached_property
     def times(self) -> RefreshTimes:
-        """When there are refreshes."""
-        return RefreshTimes(self.growth, self.horizon)
+        """When there are refreshes, if none comes early."""
+        return RefreshTimes(self.growth, self.horizon, self.early)
 
     @cached_property
     def singles(self) -> Dense:
         """The counter of tables of one column at refreshes."""
-        return self._dense(late=0.0)
+        return self._dense(0)
 
     @cached_property
     def larger(self) -> Dense:
         """The counter of larger tables."""
-        return self._dense(late=min(1.0, _FEW / int(np.sum(self.order == 2))))
+        return self._dense(int(np.sum(self.order == 2)))
 
-    def _dense(self, *, late: float) -> Dense:
-        weights = self.times.weights(late=late, endless=_ENDLESS)
+    def _dense(self, larger: int) -> Dense:
+        weights = self.times.weights(larger)
         return Dense(weights=weights, horizon=None if self.horizon is None else len(weights))
 
     @cached_property
@@ -292,16 +286,20 @@ class Refreshed(TableMechanism):
         public = "schema, workload, clock, refreshes and budget split"
         return self.claimed(cost, theorems, public=public, least=self._least(self.at_ticks, self.at_refreshes))
 
-    def variance(self, tick: int) -> FloatArray:
-        """Noise variance of each cell of each table as it is known after a tick, shape ``(marginals,)``. Public."""
-        return np.asarray(self.covariance(tick, tick) + self.resolution**2 / 12)
+    def variance(self, tick: int, came: Refreshes | None = None) -> FloatArray:
+        """Noise variance of each cell of each table as it is known after a tick, shape ``(marginals,)``. Public.
 
-    def covariance(self, s: int, t: int) -> FloatArray:
+        Args:
+            came: refreshes as they came; left out: as planned.
+        """
+        return np.asarray(self.covariance(tick, tick, came) + self.resolution**2 / 12)
+
+    def covariance(self, s: int, t: int, came: Refreshes | None = None) -> FloatArray:
         """Covariance of the noise in a cell's values as they are known after two ticks, shape ``(marginals,)``. Public.
 
         Rounding to the resolution is taken to be independent between ticks.
         """
-        return self.combined.covariance(s, t)
+        return self.combined._replace(came=came).covariance(s, t)
 
     @cached_property
     def combined(self) -> Combined:
@@ -317,8 +315,8 @@ class Refreshed(TableMechanism):
     def fingerprint(self) -> str:
         """Hash of every number that decides how values are encoded and how much noise they get."""
         facts = [self.at_ticks.tolist(), self.at_refreshes.tolist(), self.growth, self.singles.facts()]
-        facts += [self.larger.facts(), self.counter.facts()]
-        return fingerprint_of([*facts, self.resolution, self.workload.marginals, self.unit.signed])
+        facts += [self.larger.facts(), self.counter.facts(), self.resolution, self.workload.marginals, self.unit.signed]
+        return fingerprint_of([*facts, *([self.early] if self.early else [])])
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
@@ -331,36 +329,38 @@ class Refreshed(TableMechanism):
     def init(self) -> State:
         """The state before the first tick."""
         total, singles, larger = self._cells
-        return {
-            "t": np.array(0),
-            "open": np.zeros(self.workload.cells, dtype=np.int64),
-            "gap": np.zeros(singles.size),
-            **outer(self.counter.init(total.size + singles.size), "ticks."),
-            **outer(self.singles.init(singles.size), "singles."),
-            **outer(self.larger.init(larger.size), "larger."),
-        }
+        state = {"t": np.array(0), "open": np.zeros(self.workload.cells, dtype=np.int64), "gap": np.zeros(singles.size)}
+        state |= outer(self.counter.init(total.size + singles.size), "ticks.")
+        state |= outer(self.singles.init(singles.size), "singles.") | outer(self.larger.init(larger.size), "larger.")
+        return state | ({"came": np.zeros(0, dtype=np.int64), "total": np.array(0.0)} if self.early else {})
 
     def step(self, state: State, counts: IntArray, gate: Gate) -> tuple[State, Measured]:
-        """Close one tick: see :meth:`Marginals.step`."""
-        tick = int(state["t"])
-        refresh = self.times.comes(tick)
-        total, singles, larger = self._cells
+        """Close one tick: see :meth:`Marginals.step`. Whether larger tables are measured depends on releases alone."""
+        tick, (total, singles, larger) = int(state["t"]), self._cells
         often = np.concatenate([total, singles])
-        each = self.at_ticks, self.at_refreshes, self.combined.pull(tick)
-        at_ticks, at_refreshes, pull = np.repeat(each, self.workload.lengths, axis=1)
+        at_ticks, anew = np.repeat((self.at_ticks, self.at_refreshes), self.workload.lengths, axis=1)
         ticks, known = self.counter.step(inner(state, "ticks."), counts[often], gate, multiplier=at_ticks[often])
+        before = Refreshes(tuple(state["came"].tolist())) if self.early else self.times.up_to(tick - 1)
+        came = self.combined.after(tick, before, (float(state.get("total", 0.0)), float(known[0])))
         after = state | outer(ticks, "ticks.") | {"t": np.array(tick + 1), "open": state["open"] + clip(counts)}
+        after |= {"came": np.array(came.ticks), "total": known[0]} if self.early else {}
         values = np.zeros(self.workload.cells)
         values[often] = known
-        if refresh:
+        if refresh := came != before:
             found = np.zeros(self.workload.cells)
             for name, dense, cells in (("singles.", self.singles, singles), ("larger.", self.larger, larger)):
-                exact, noise = after["open"][cells], at_refreshes[cells]
-                part, found[cells] = dense.step(inner(state, name), exact, gate, multiplier=noise)
+                part, found[cells] = dense.step(inner(state, name), after["open"][cells], gate, multiplier=anew[cells])
                 after |= outer(part, name)
             values[larger] = found[larger]
             after |= {"open": np.zeros_like(after["open"]), "gap": (found - values)[singles]}
+        pull = np.repeat(self.combined._replace(came=came).pull(tick), self.workload.lengths)
         values[singles] += pull[singles] * after["gap"]
         shown = (self.order < 2) | refresh
         units = np.rint(values[np.repeat(shown, self.workload.lengths)] / self.resolution).astype(np.int64)
-        return after, self.measured(tick, np.flatnonzero(shown).tolist(), units * np.float64(self.resolution))
+        return after, self.known(tick, np.flatnonzero(shown).tolist(), units * np.float64(self.resolution), came)
+
+    def known(self, tick: int, positions: list[int], values: FloatArray, came: Refreshes) -> Measured:
+        """What was measured at a tick, and when larger tables were, up to it."""
+        at, tables = np.array(came.ticks) if self.early else None, self.workload.only(positions)
+        variance = self.variance(tick, came)[positions]
+        return Measured(tick=tick, workload=tables, values=values, variance=variance, refreshed=at)

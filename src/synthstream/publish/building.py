@@ -186,13 +186,12 @@ class Builder:
             for cut in self._cuts:
                 found = carried_covariance(self._config.at(cut), found) if t < cut <= at else found
             return found
-        start, tables = self.synthesizer(t).start, self.synthesizer(t).first.tables
-        if tables is None:
-            raise TypeError("streams of points have no covariance of tables")
+        made = self.synthesizer(t)
+        start = made.start
         base = self.covariance(min(s, start - 1), start - 1) if start else np.zeros(1)
         if start in self._cuts:
             base = carried_covariance(self._config.at(start), base)
-        return base if s < start else np.asarray(base + tables.covariance(s - start, t - start))
+        return base if s < start else np.asarray(base + made.covariance(s, t, self.measured))
 
     def past(self, last: int) -> Past:
         """What was measured up to a tick, as a window asks for it."""
@@ -201,6 +200,7 @@ class Builder:
     def between(self, first: int, last: int, *, newest: int) -> tuple[Windowed, str]:
         """What is known of the events of some ticks, and the hash that it has in place of a chain head."""
         head = hashlib.sha256(f"between {self.previous(first)} {self.previous(last + 1)}".encode()).hexdigest()
+        newest = min([newest, *(resumed.start - 1 for resumed in self._later if resumed.start > last)])
         made = self.synthesizer(last).first
         return made.window(self.past(last), first, last, newest=newest, seed=seed_of(head, "fit")), head
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from synthstream.workload import FloatArray
 
@@ -71,11 +71,40 @@ class EpochTimes:
         return ends
 
 
+# The variance of a refresh counts in proportion to the ticks that it serves. That of larger tables also in proportion
+# to their number so far, if this many tables or fewer are larger: the noise of many hides what they have in common, and
+# late exactness cannot bring that back.
+_FEW = 100
+# A stream without end is served by so many refreshes, and begins anew with so many.
+_ENDLESS = 64
+# How much a refresh that may come early counts, beside the last of the others, if it comes at all.
+_EARLY = 0.2
+
+
+class Refreshes(NamedTuple):
+    """Refreshes as they came.
+
+    Args:
+        ticks: at whose ends tables were refreshed, increasing.
+    """
+
+    ticks: tuple[int, ...]
+
+    def last(self, tick: int) -> tuple[int, int]:
+        """The newest refresh up to a tick: its tick, and its number from 0 on."""
+        number = bisect_right(self.ticks, tick) - 1
+        return self.ticks[number], number
+
+
 @dataclass(frozen=True)
 class RefreshTimes:
     """Refreshes that come when the stream is ``growth`` times as old as at the one before, from the first tick on.
 
     With a horizon they are set backwards from it: the last one is as near to it as to the next.
+
+    Args:
+        growth, horizon: see :class:`synthstream.kernel.tables.Refreshed`.
+        early: so many refreshes, at most, may have come before their time.
 
     Example:
         >>> [tick for tick in range(20) if RefreshTimes(1.1, 20).comes(tick)]
@@ -84,6 +113,7 @@ class RefreshTimes:
 
     growth: float
     horizon: int | None
+    early: int = 0
 
     @cached_property
     def ages(self) -> tuple[int, ...]:
@@ -93,6 +123,11 @@ class RefreshTimes:
             found.add(round(age))
             age /= self.growth
         return tuple(sorted(found))
+
+    @cached_property
+    def spare(self) -> int:
+        """Refreshes that there are room for beside those at their times; none where every tick has one."""
+        return self.early if self.horizon is None else min(self.early, self.horizon - len(self.ages))
 
     def comes(self, tick: int) -> bool:
         """Whether tables are refreshed at the end of this tick."""
@@ -108,14 +143,36 @@ class RefreshTimes:
             age, number = after, number + 1
         return age - 1, number
 
-    def weights(self, *, late: float, endless: int) -> tuple[float, ...]:
-        """How much the variance of each refresh counts: the ticks that it serves, times its age to the power ``late``.
+    def up_to(self, tick: int) -> Refreshes:
+        """Refreshes up to a tick, if none comes early."""
+        if self.horizon is not None:
+            return Refreshes(tuple(age - 1 for age in self.ages if age <= tick + 1))
+        ages, age = list[int](), 1
+        while age <= tick + 1:
+            ages, age = [*ages, age], grown(age, self.growth)
+        return Refreshes(tuple(age - 1 for age in ages))
 
-        Without a horizon, ``endless`` of them count the same.
+    def after(self, tick: int, done: Refreshes, *, burst: bool) -> Refreshes:
+        """Refreshes up to a tick, from those before it: there is one if it is due, or if a burst may bring it early.
+
+        One that came early is not due again at its own time.
+        """
+        due = self.last(tick)[1] + 1
+        comes = len(done.ticks) < due + (self.spare if burst else 0)
+        return Refreshes((*done.ticks, tick)) if comes else done
+
+    def weights(self, larger: int) -> tuple[float, ...]:
+        """How much the variance of each refresh counts; without a horizon all of them count the same.
+
+        Args:
+            larger: how many larger tables share the budget; 0 for tables of one column.
         """
         if self.horizon is None:
-            return (1.0,) * endless
-        return tuple((end - begin) * float(begin) ** late for begin, end in pairwise([*self.ages, self.horizon + 1]))
+            return (1.0,) * _ENDLESS
+        late = min(1.0, _FEW / larger) if larger else 0.0
+        ages = pairwise([*self.ages, self.horizon + 1])
+        weights = tuple((end - begin) * float(begin) ** late for begin, end in ages)
+        return weights + (_EARLY * weights[-1],) * self.spare
 
 
 @dataclass(frozen=True)

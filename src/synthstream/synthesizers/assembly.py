@@ -39,6 +39,8 @@ from synthstream.workload import Workload
 Make = Callable[[StreamConfig, Budget], Synthesizer]
 _MAKERS: dict[str, Make] = {}
 
+# Refreshes that bursts may bring before their time.
+_EARLY = 2
 # Stands for the number of ticks of a stream without end in a rule that it enters by its logarithm.
 _LONG = 1000
 # Whole tables that the paper's main algorithm chooses at a tick, at most: the rule of its theorem, which is about the
@@ -195,7 +197,8 @@ def synthesizer_for(
             tables = Marginals(**common, weights=weights, split=settings.shares, kind=settings.counter)
             return Continual(mechanism=tables, **rows)
         if how == "refresh":
-            refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth)
+            early = _EARLY if edition > 8 else 0
+            refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth, early=early)
             return AtRefreshes(mechanism=refreshed, **rows)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, edition=edition)
         return InEpochs(mechanism=epochs, **rows)

@@ -268,6 +268,16 @@ class Synthesizer(ABC, Generic[R, M]):
         """
         raise TypeError(f"a {type(self).__name__} measures no tables")
 
+    def covariance(self, s: int, t: int, history: History[R]) -> FloatArray:
+        """Covariance of the noise in what is known of tables after two ticks of its segment: see ``TableMechanism``.
+
+        Raises:
+            TypeError: it measures no tables.
+        """
+        if self.tables is None:
+            raise TypeError("streams of points have no covariance of tables")
+        return self.tables.covariance(s, t)
+
     @property
     def exact_forecast(self) -> bool:
         """Whether what is foreseen of measured counts is exact: when each is measured is known beforehand."""
@@ -301,6 +311,9 @@ class Synthesizer(ABC, Generic[R, M]):
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """What was measured of the events of ticks ``first..last``, and rows for it.
+
+        Args:
+            newest: the newest tick that is published of the segment.
 
         Raises:
             NotReleased: there is no such window.

@@ -173,6 +173,11 @@ class Resumed(Synthesizer):
         own = self.inner.whole(tick - self.segment.start, self._of_segment(history))
         return added(self.segment, Continued(tick=tick, start=self.segment.start, own=own))
 
+    def covariance(self, s: int, t: int, history: History) -> FloatArray:
+        """See :class:`Synthesizer`: of the segment's own noise alone."""
+        start = self.segment.start
+        return self.inner.covariance(s - start, t - start, self._of_segment(history))
+
     def own(self, measured: Continued) -> Any:
         return measured.own
 

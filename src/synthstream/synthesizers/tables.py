@@ -21,6 +21,7 @@ from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
 from synthstream.release.models import RowModel
 from synthstream.release.release import TableRelease
 from synthstream.schema.schema import Schema
+from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import (
     AuditTargets,
@@ -156,32 +157,52 @@ class AtRefreshes(Running):
     mechanism: Refreshed
 
     def pack(self, measured: Measured) -> IntArray:
-        return pack_tables(self.mechanism.workload, measured, resolution=self.mechanism.resolution)
+        """See :class:`Synthesizer`: where some refreshes may come early, first how many there were, and their ticks."""
+        tables = pack_tables(self.mechanism.workload, measured, resolution=self.mechanism.resolution)
+        came = measured.refreshed
+        return tables if came is None else np.concatenate([[came.size], came, tables])
 
     def unpack(self, tick: int, released: IntArray) -> Measured:
-        return self.mechanism.measured(tick, *unpack_tables(released, resolution=self.mechanism.resolution))
+        came, begin = self.mechanism.times.up_to(tick), 0
+        if self.mechanism.early:
+            begin = 1 + int(released[0])
+            came = Refreshes(tuple(released[1:begin].tolist()))
+        return self.mechanism.known(tick, *unpack_tables(released[begin:], resolution=self.mechanism.resolution), came)
+
+    def came(self, measured: Measured) -> Refreshes:
+        """Refreshes up to the tick at whose end something was measured."""
+        known = measured.refreshed
+        return self.mechanism.times.up_to(measured.tick) if known is None else Refreshes(tuple(known.tolist()))
+
+    @override
+    def covariance(self, s: int, t: int, history: History[Measured]) -> FloatArray:
+        """See :class:`Synthesizer`: with refreshes as they came."""
+        return self.mechanism.covariance(s, t, self.came(history(max(s, t))))
 
     @override
     def whole(self, tick: int, history: History[Measured]) -> Measured:
         """See :class:`Synthesizer`: larger tables as they were measured at the last refresh."""
-        now, last = history(tick), self.mechanism.times.last(tick)[0]
+        now = history(tick)
+        came = self.came(now)
+        last, _ = came.last(tick)
         known = now if last == tick else history(last)
         values, at = known.values.copy(), np.full(len(known.workload.marginals), last)
         for q, marginal in enumerate(known.workload.marginals):
             if marginal in now.workload.marginals:
                 values[known.workload.slice_of(marginal)] = now.values[now.workload.slice_of(marginal)]
                 at[q] = tick
-        variance = self.mechanism.variance(tick)
+        variance = self.mechanism.variance(tick, came)
         return Measured(tick=tick, workload=known.workload, values=values, variance=variance, measured_at=at)
 
     @override
     def fit(
         self, tick: int, history: History[Measured], last: Population | None, models: Models, *, seed: int
     ) -> Population:
-        known, fresh = self.whole(tick, history), self.mechanism.times.comes(tick)
-        last_refresh = self.mechanism.times.last(tick)[0]
-        shared = self.mechanism.covariance(last_refresh, tick)
-        then = None if fresh else Earlier(history(last_refresh), shared, self.mechanism.unit.signed)
+        known, came, then = self.whole(tick, history), self.came(history(tick)), None
+        at, _ = came.last(tick)
+        if not (fresh := at == tick):
+            shared = self.mechanism.covariance(at, tick, came)
+            then = Earlier(history(at), shared, self.mechanism.unit.signed)
         return fit(known, start=last, seed=seed, memory=0.0, fresh=fresh, then=then, **self.how._asdict())
 
     def error_bound(self, tick: int, *, beta: float) -> float:
@@ -198,9 +219,10 @@ class AtRefreshes(Running):
         )
 
     def describe(self) -> str:
+        burst = ", or a tick brings a burst" if self.mechanism.early else ""
         return (
             "the total and every table of one column at every tick; larger ones whenever the stream is "
-            f"{self.mechanism.growth:g} times as old"
+            f"{self.mechanism.growth:g} times as old{burst}"
         )
 
     def audit_targets(self) -> AuditTargets:
@@ -209,7 +231,8 @@ class AtRefreshes(Running):
     @override
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: differences of counts, of larger tables between the nearest refreshes."""
-        return windowing.between_refreshes(self.mechanism, past, first, last, newest=newest, seed=seed, how=self.how)
+        came = self.came(past.own(newest))
+        return windowing.between_refreshes(self.mechanism, came, past, first, last, seed=seed, how=self.how)
 
     def simulations(
         self, schema: Schema, *, ticks: Sequence[int], events_per_tick: float, careful: bool

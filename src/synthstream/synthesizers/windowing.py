@@ -22,6 +22,7 @@ from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.release.models import RowModel
 from synthstream.release.series import only
+from synthstream.strategies.times import Refreshes
 from synthstream.synthesizers.contract import Past, Synthesizer, Windowed
 from synthstream.workload import Workload
 
@@ -85,23 +86,25 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
 
 
 def between_refreshes(
-    mechanism: Refreshed, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting = _NEWEST
+    mechanism: Refreshed, came: Refreshes, past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST
 ) -> Windowed[Measured, RowModel]:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
     They are widened to whole spans between refreshes of the last segment, except that a window after the newest one
     ends with it.
+
+    Args:
+        came: refreshes of the last segment up to the newest release.
     """
     if first < past.cut:
         return _across_a_cut(past, first, last, seed=seed, how=how)
-    at, workload = past.start, mechanism.workload
-    ends = [tick for tick in range(newest - at + 1) if mechanism.times.comes(tick)]
+    at, workload, ends = past.start, mechanism.workload, came.ticks
     until = next((end for end in ends if at + end >= last), ends[-1])
     after = max((end for end in ends if at + end < first and end < until), default=-1)
-    values, variance = past.own(at + until).values, mechanism.variance(until)
+    values, variance = past.own(at + until).values, mechanism.variance(until, came)
     if after >= 0:
         values = values - past.own(at + after).values
-        variance = variance + mechanism.variance(after) - 2 * mechanism.covariance(after, until)
+        variance = variance + mechanism.variance(after, came) - 2 * mechanism.covariance(after, until, came)
     small = of_running_counts(past, first, last, seed=seed, how=how).measured
     place, single = workload.slice_of(()), mechanism.order < 2
     # Rows take the larger tables in proportion to the events of the window itself.
