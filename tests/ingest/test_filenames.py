@@ -129,6 +129,24 @@ def test_a_source_that_is_moved_alone_stops_until_it_is_said_what_it_is(tmp_path
     assert names_in(config) == sorted(names.of(file) for file in sorted((tmp_path / new).glob("*.parquet")))
 
 
+@pytest.mark.parametrize("new", [False, True])
+def test_a_source_of_one_file_that_is_another_one_now_is_asked_about(tmp_path: Path, new: bool) -> None:
+    """A copy under another name would count every event again; what the files hold has no part in it."""
+    stream_in(tmp_path, "rows.parquet")
+    written(tmp_path / "rows.parquet")
+    run(tmp_path)
+    written(tmp_path / "rows (1).parquet")
+    stream_in(tmp_path, "rows (1).parquet", until="2026-01-05")
+    assert "under another name, such as rows (1).parquet" in " ".join((said := refused(tmp_path)).split())
+    assert 'moved = "rows.parquet"' in said
+    if new:
+        assert "1 new file(s) counted" in run(tmp_path, "--new-files")
+    else:
+        stream_in(tmp_path, "rows (1).parquet", moved="rows.parquet", until="2026-01-05")
+        assert "0 new file(s) counted, 2 new release(s)" in run(tmp_path)
+    assert "0 new file(s) counted, 0 new release(s)" in run(tmp_path)
+
+
 @pytest.mark.parametrize("moved", [None, "nowhere", "new"])
 def test_new_files_count_if_the_operator_says_so_of_each_name_that_came_before(
     tmp_path: Path, moved: str | None

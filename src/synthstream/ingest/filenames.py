@@ -138,20 +138,23 @@ class FileNames:
 
         They may if new ones have the same path below the configured folder as ones that are gone, wherever those were;
         or if none that was counted, of whatever name, was in that folder, and some went elsewhere that were not gone
-        when it was answered. An answer covers the new names of then, and no file that comes later as one that is gone.
+        when it was answered; or if the source is one file, and another one was counted. An answer covers the new names of then, and no file that comes later as one that is gone.
         """
         if not new or not gone:
             return None
-        found = self._same(new, gone)
-        if found is None and (not elsewhere or any(map(self._here, known))):
+        found, alone = self._same(new, gone), new == {self.of(self.source.path)}
+        if found is None and not alone and (not elsewhere or any(map(self._here, known))):
             return None
         here, there, old = found or (min(new), min(gone), os.path.dirname(min(gone)) or os.curdir)
+        how, what = "under the same names" if found else "in another folder", "their folder was"
+        if found is None and any(map(self._here, known)):
+            how, what, old = "under another name", "it was", there
         said = self.source.moved
         return (
             f"{len(gone)} file(s) that were counted are gone, such as {there}, and {len(new)} that were not are there, "
-            f"{'under the same names' if found else 'in another folder'}, such as {here}."
+            f"{how}, such as {here}."
             + ("" if said is None else f' moved = "{said}" does not say what these were called.')
-            + f' If they were moved, say what their folder was called, in [source]: moved = "{old}". If they hold new '
+            + f' If they were moved, say what {what} called, in [source]: moved = "{old}". If they hold new '
             "events, say `synthstream run --new-files`. Nothing was counted, and no tick was closed."
         )
 

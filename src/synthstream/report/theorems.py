@@ -26,8 +26,9 @@ STATEMENTS = {
     "points": "A private number of events and differences in nodes of a partition, epoch by epoch, stay within the "
     "budget.",
     "points-accuracy": "How far the synthetic points are from the true ones on average, with the fixed schedule.",
-    "refreshed": "Small tables at every tick and larger ones at public refreshes satisfy the one budget that is "
-    "divided among them: an event is in one tick, and between two refreshes.",
+    "refreshed": "Small tables at every tick and larger ones at refreshes, which come when planned or when releases "
+    "tell of a burst, satisfy the one budget that is divided among them: an event is in one tick, and between two "
+    "refreshes.",
     "restarted": "A counter without end, made of bounded ones one after the other, costs what one of them costs.",
     "segments": "Going on after the private state was lost costs nothing more: every event counts in one segment "
     "alone.",
