@@ -294,7 +294,6 @@ class Explorer:
         """Ticks at which tables that are :attr:`Explored.late` were measured."""
         if self._config.measures != "refresh":
             return [end for end in self._sums if end >= 0]
-            return []
         found, tick = list[int](), self._found.newest.tick
         larger = np.setdiff1d(np.arange(self._found.workload.cells), self._small)
         while larger.size and tick >= 0 and self._found.sink.place(tick).is_dir():
