@@ -213,9 +213,10 @@ class AtRefreshes(Running):
 
     @property
     def caveat(self) -> str:
+        burst = " They are foreseen for a stream without bursts." if self.mechanism.early else ""
         return (
             "Errors are those of the measured tables, of larger ones at the last refresh; the rows are fitted to all "
-            "of them and are usually closer."
+            f"of them and are usually closer.{burst}"
         )
 
     def describe(self) -> str:
