@@ -171,7 +171,7 @@ def test_noise_after_a_burst_is_as_stated() -> None:
         if measured.values.size == wide.cells:
             pairs[tick] = measured.marginal((0, 1))[0].reshape(-1)
         assert measured.refreshed is not None
-    came = Refreshes(tuple(measured.refreshed.tolist()))
+    came = Refreshes(tuple(np.asarray(measured.refreshed).tolist()))
     assert 22 in came.ticks != m.times.up_to(39).ticks
     for s, t in ((20, 22), (22, 22), (25, 39), (39, 39)):
         assert np.mean(values[s] * values[t]) == pytest.approx(m.covariance(s, t, came)[1], rel=0.12)

@@ -138,7 +138,8 @@ class FileNames:
 
         They may if new ones have the same path below the configured folder as ones that are gone, wherever those were;
         or if none that was counted, of whatever name, was in that folder, and some went elsewhere that were not gone
-        when it was answered; or if the source is one file, and another one was counted. An answer covers the new names of then, and no file that comes later as one that is gone.
+        when it was answered; or if the source is one file, and another one was counted. An answer covers the new names
+        of then, and no file that comes later as one that is gone.
         """
         if not new or not gone:
             return None

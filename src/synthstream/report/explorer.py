@@ -92,7 +92,7 @@ class Explorer:
             return [small.index(q) if q in small else -1 for q in range(len(self._found.workload.order))], small
         if not self.running:
             return [-1] * len(self._found.workload.marginals), []
-        last = max(self._found.newest.tick, 1)
+        last = self._found.newest.tick
         ends = np.array([self._covariance(s, last) for s in (0, last // 2, last)])
         orders = self._found.workload.order
         keys = [(int(orders[q]), *ends[:, q].round(9).tolist()) for q in range(len(orders))]
