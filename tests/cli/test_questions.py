@@ -113,6 +113,7 @@ def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
         ),
         ("series", ["Ward"], "Did you mean 'ward'"),
         ("series", ["--box", "x 1 2"], "this stream has no place"),
+        ("table", ["--box", "x 1 2", "--box", "x 3 4"], "--box: gives x twice; give it once"),
         ("series", ["ward", "--every", "1h"], "shorter than a tick"),
         ("series", ["ward", "--every", "month"], "use a number and"),
     ],

@@ -13,7 +13,7 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
-from synthstream.release.answers import sums
+from synthstream.release.answers import satisfied, sums
 from synthstream.release.release import TableRelease
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import Boolean, Category, Column
@@ -49,6 +49,14 @@ def codes(number: int) -> CodeArray:
 
 def frame(number: int = 4000) -> pl.DataFrame:
     return SCHEMA.decode(codes(number), np.random.default_rng(6))
+
+
+def test_a_boolean_is_true_or_false_alone() -> None:
+    rows = frame()
+    assert satisfied(rows, "new = 'true'", SCHEMA).sum() == satisfied(rows, "new", SCHEMA).sum() > 0
+    for said in ("new = 'ja'", "'True' = new"):
+        with pytest.raises(SchemaError, match=r"is none of the values of new.* Its values are false, true"):
+            satisfied(rows, said, SCHEMA)
 
 
 def measured(found: pl.DataFrame) -> Measured:

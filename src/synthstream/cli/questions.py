@@ -198,6 +198,8 @@ def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
     lower, upper = dict[str, float](), dict[str, float]()
     for one in box:
         name, *ends = one.rsplit(maxsplit=2)
+        if name in lower:
+            raise SystemExit(fail(f"--box: gives {name} twice; give it once, as in --box '{name} 33 34'."))
         try:
             lower[name], upper[name] = map(float, ends)
         except ValueError:
