@@ -74,6 +74,9 @@ def test_each_release_has_its_own_columns_and_windows_and_comparisons_cross_the_
     assert last.compare(early).height == last.tables.height
     with pytest.raises(SchemaError, match="not earlier"):
         early.compare(last)
+    after, before = (releases.between(f"2026-01-0{day}", f"2026-01-0{day + 2}") for day in (1 + CUT, 1))
+    with pytest.raises(SchemaError, match=f"settings of '.*' changed at tick {CUT}. Compare windows on one side"):
+        after.compare(before)
 
 
 @pytest.mark.slow
