@@ -53,6 +53,7 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("start = 2026-01-01", 'start = "2026-01-01"', ["line 9", "without quotes"]),
         ("bins = 4", "bins = 10000000", ["too many"]),
         ("until = 2026-01-06", "until = 2026-02-01", ["horizon = 8", "31 ticks"]),
+        ('every = "1d"', 'every = "1m"', ["7200 ticks", '"m" is minutes; a month is "1mo"']),
         ("horizon = 8", "horizon = 0", ["horizon = 0"]),
         ("horizon = 8", 'horizon = "for ever"', ["line 12", "= 'for ever': use a number of ticks, or \"unbounded\""]),
         ("horizon = 8\n", "", ["clock.horizon", "unbounded"]),

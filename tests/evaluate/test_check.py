@@ -169,6 +169,8 @@ def test_rows_before_the_start_after_until_and_beyond_the_horizon(tmp_path: Path
     assert "10) are dated before start" in said
     assert "15 rows (5.0 %) are dated after until = 2026-01-31" in said
     assert "5 rows (1.7 %) are dated after the horizon" in said
+    found = told(tmp_path, toml(), rows(when=["2027-01-01"] * 300))
+    assert {f.level for f in found.findings if f.about == "[clock] horizon"} == {Level.STOP}
 
 
 def test_clamped_empty_and_unreadable_cells(tmp_path: Path) -> None:
