@@ -16,8 +16,10 @@ from synthstream.cli.runtime import fail
 if TYPE_CHECKING:
     import polars as pl
 
+    from synthstream.publish.published import Releases
     from synthstream.release.areas import Bounds
     from synthstream.release.release import Release
+    from synthstream.release.window import Spanning
     from synthstream.schema.clock import Clock
     from synthstream.schema.region import Domain
 
@@ -243,7 +245,19 @@ def series_command(
     if polygon is not None or box:
         _tell_of(found.last, area, upper)
     series = found.series(column, every=every, lower=area, upper=upper)
+    _tell_of_steps(found, every)
     _give(series, output, form, csv=csv, stamped=not found.last.secure)
+
+
+def _tell_of_steps(found: Releases, every: str | None) -> None:
+    """Say so where steps differ by more than months do, because no tick is divided."""
+    from synthstream.release.series import steps
+
+    known = steps(found.config.clock, every, newest=found.last.tick)
+    lengths = [step.last - step.first + 1 for step in known if step.whole]
+    if lengths and max(lengths) > 1.15 * min(lengths):
+        words = f"Steps have {min(lengths)} to {max(lengths)} ticks: a tick belongs to the step that it begins in."
+        typer.echo(words, err=True)
 
 
 def compare_command(
@@ -282,6 +296,7 @@ def compare_command(
         raise SystemExit(fail("--then: must end before --now does."))
     cells = later.compare(earlier, columns or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
+    _tell_of_lengths(earlier, later)
     beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
     # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
     chance = (0.0027 if later.facts["claim"]["delta"] else 0.012) * known
@@ -298,6 +313,17 @@ def compare_command(
     if not csv and output is None:
         typer.echo(_TOLD, err=True)
     _give(cells, output, form, csv=csv, stamped=not later.secure, called=_CALLED)
+
+
+def _tell_of_lengths(then: Spanning, now: Spanning) -> None:
+    """Say so where two periods overlap, or differ in length."""
+    if then.tick >= now.first:
+        first = max(then.first, now.first)
+        typer.echo(f"The periods overlap: ticks {first} to {then.tick} count in both.", err=True)
+    old, new = (window.tick - window.first + 1 for window in (then, now))
+    if old != new:
+        words = f"then is {old} tick{'' if old == 1 else 's'} long, now is {new}: differences follow the lengths, too."
+        typer.echo(words, err=True)
 
 
 def _give(
