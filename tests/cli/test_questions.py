@@ -51,6 +51,11 @@ def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "model_error" in say("table", folder, "ward", "x", "--model-error").stdout
 
 
+def test_why_measured_is_empty(folder: Path) -> None:
+    assert "measured: a condition must follow whole bins" in say("table", folder, "ward", "--where", "x > 5").stderr
+    assert "measured: " not in say("table", folder, "ward", "--where", "x >= 5").stderr
+
+
 def test_what_changed(folder: Path) -> None:
     first, second = ("2026-01-01", "2026-01-04"), ("2026-01-04", "2026-01-08")
     found = say("compare", folder, "ward", "--then", *first, "--now", *second)

@@ -51,6 +51,7 @@ _OF_EPOCHS = (
     "measured: with delta = 0 each table counts one epoch alone, so that none tells of all events. Ask for whole "
     "epochs, which are added up: --between {start} and the end of one; of another date it says where epochs end."
 )
+_UNKNOWN = "measured: nothing that passed the gate at this tick tells this."
 # Columns of a comparison, in a terminal.
 _CALLED = {"then": "rows_then", "now": "rows_now", "difference": "rows_difference"}
 _CALLED |= {"measured": "measured_difference", "stderr": "measured_stderr"}
@@ -93,7 +94,9 @@ def table_command(
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
     from synthstream.publish.published import releases
+    from synthstream.release.answers import why_unmeasured
     from synthstream.release.points import PointRelease
+    from synthstream.release.release import TableRelease
 
     form = format_of(None, output, place=place)
     published = releases(place, simulate=simulate)
@@ -109,6 +112,9 @@ def table_command(
         found = _inside(release, *_bounds(box or []), all_of(where), clock)
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
+        if where and isinstance(release, TableRelease) and found["measured"].is_null().all():
+            why = why_unmeasured(release.schema, release.workload, columns or [], all_of(where) or "")
+            typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
     typer.echo(f"{release.name}: {release.about}", err=True)
     _give(found, output, form, csv=csv, stamped=not release.secure, clock=clock)
 
