@@ -98,7 +98,9 @@ def table_command(
     from synthstream.release.points import PointRelease
     from synthstream.release.release import TableRelease
 
-    form = format_of(None, output, place=place)
+    form, bounds = format_of(None, output, place=place), _bounds(box or [])
+    if where and {"=", "==", "!=", "<>"} & {*(columns or [])}:
+        raise SystemExit(fail("--where: put the whole condition in quotes, as in --where \"zone = 'A'\"."))
     published = releases(place, simulate=simulate)
     release, clock = chosen(published, at, between), published.config.clock
     _refuse_both(polygon, box, columns, feature or of_place)
@@ -109,7 +111,7 @@ def table_command(
             raise SystemExit(
                 fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
             )
-        found = _inside(release, *_bounds(box or []), all_of(where), clock)
+        found = _inside(release, *bounds, all_of(where), clock)
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
         if where and isinstance(release, TableRelease) and found["measured"].is_null().all():
@@ -205,7 +207,7 @@ def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
     """Lower and upper bounds by coordinate."""
     lower, upper = dict[str, float](), dict[str, float]()
     for one in box:
-        name, *ends = one.rsplit(maxsplit=2)
+        name, *ends = one.rsplit(maxsplit=2) or [""]
         if name in lower:
             raise SystemExit(fail(f"--box: gives {name} twice; give it once, as in --box '{name} 33 34'."))
         try:
@@ -219,7 +221,10 @@ def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
 
 def series_command(
     place: Place,
-    column: Annotated[str | None, typer.Argument(help="Whose values to count apart; left out: all events.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COLUMN", help="Whose values to count apart; left out: all events."),
+    ] = None,
     every: Annotated[
         str | None, typer.Option(metavar="4w|1mo|1q|1y", help="Length of a step; left out: a tick.")
     ] = None,
@@ -243,10 +248,12 @@ def series_command(
     """
     from synthstream.publish.published import releases
 
-    form = format_of(None, output, place=place)
+    form, (lower, upper) = format_of(None, output, place=place), _bounds(box or [])
+    column, *more = columns or [None]
+    if more:
+        raise SystemExit(fail("series: takes one column; for several at once: synthstream table, with --between."))
     found = releases(place, simulate=simulate)
     _refuse_both(polygon, box, column, feature or of_place)
-    lower, upper = _bounds(box or [])
     area = lower if polygon is None else _read(found.last, polygon, feature, of_place)
     if polygon is not None or box:
         _tell_of(found.last, area, upper)
