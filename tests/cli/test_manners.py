@@ -210,6 +210,7 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     assert status()["lost"]
     shutil.copytree(folder / "copy/private", folder / "state")
     assert status()["backup"]
+    assert "releases holds releases alone" in synthstream("status", "releases", cwd=folder).stdout.replace("\n", " ")
     assert "is a backup" in synthstream("status", "stream.toml", cwd=folder).stdout
     page = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
     for key in after:

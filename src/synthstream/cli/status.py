@@ -135,7 +135,12 @@ def _mirrors(config: StreamConfig, last: int) -> list[dict[str, Any]]:
 
 
 def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
-    if found["lost"]:
+    if found["lost"] and Path(found["releases"]).resolve() == (config if config.is_dir() else config.parent).resolve():
+        shown.print(
+            f"{found['name']}: {config} holds releases alone; their manifests say what was spent. How far the "
+            f"stream is, its own stream.toml tells: {program()} status stream.toml"
+        )
+    elif found["lost"]:
         shown.print(
             f"{found['name']}: there are releases in {found['releases']}, but no state in {found['state']}. "
             "Put the state back, or check 'state'; `run` says what else can be done."
