@@ -199,9 +199,9 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     assert (status()["missing"], status()["refused"]) == (True, True)
     said = synthstream("status", "stream.toml", "--check", cwd=folder)
     assert (said.returncode, "stream.toml --republish` makes it again" in said.stdout) == (1, True)
-    said = synthstream("verify", "stream.toml", cwd=folder).stdout
-    assert "1 of the newest are missing; `synthstream recover stream.toml --republish` puts them back" in said
-    assert "4 measured tick(s), 3 release(s)" in said
+    found = synthstream("verify", "stream.toml", cwd=folder).stdout
+    assert "1 of the newest are missing; `synthstream recover stream.toml --republish` puts them back" in found
+    assert "4 measured tick(s), 3 release(s)" in found
     (folder / "away").rename(newest)
     shutil.move(folder / "releases/000001", folder / "away")
     assert "4 measured tick(s), 3 release(s)" in synthstream("verify", "stream.toml", cwd=folder).stdout

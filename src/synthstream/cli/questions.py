@@ -249,8 +249,8 @@ def series_command(
     from synthstream.publish.published import releases
 
     form, (lower, upper) = format_of(None, output, place=place), _bounds(box or [])
-    column, *more = columns or [None]
-    if more:
+    column = columns[0] if columns else None
+    if len(columns or []) > 1:
         raise SystemExit(fail("series: takes one column; for several at once: synthstream table, with --between."))
     found = releases(place, simulate=simulate)
     _refuse_both(polygon, box, column, feature or of_place)
