@@ -37,6 +37,11 @@ def test_a_good_one(tmp_path: Path) -> None:
     assert config.workload.marginals == ((), (0,), (1,), (0, 1))
 
 
+def test_a_path_in_place_of_text_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"This is a path, .* synthstream\.open\('stream\.toml'\)"):
+        StreamConfig.from_toml("stream.toml")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

@@ -145,6 +145,8 @@ def _split(loc: Path) -> tuple[Path, str | None]:
 
 def hint_of(text: str, error: str) -> str:
     """How to mend TOML that cannot be read, by its line and what is said of it."""
+    if text.endswith(".toml") and "\n" not in text:
+        return f"This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
     number = re.search(r"at line (\d+)", error)
     line = text.splitlines()[int(number[1]) - 1] if number and int(number[1]) <= len(text.splitlines()) else ""
     if "twice" in error and (section := re.match(r"\s*\[(columns|mirror|constraints)\]", line)):
