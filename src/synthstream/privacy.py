@@ -156,7 +156,7 @@ class Budget:
                 "the noise would be larger than a million events"
             )
         if self.delta != 0 and not SMALLEST_DELTA <= self.delta < LARGEST_DELTA:
-            raise ValueError(f"delta must be 0, or between 1e-100 and 0.5, not {self.delta}")
+            raise ValueError(f"delta must be 0, or from 1e-100 to below 0.5, not {self.delta}")
 
     @property
     def pure(self) -> bool:

@@ -194,10 +194,23 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     assert after["next"] == {"tick": 4, "end": end, "closes": end}
     assert [after[key] for key in ("backup", "lost", "complete", "changed")] == [False, False, False, []]
     synthstream("backup", "stream.toml", "-o", "copy", cwd=folder)
+    newest = Path(after["last"]["folder"])
+    newest.rename(folder / "away")
+    assert (status()["missing"], status()["refused"]) == (True, True)
+    said = synthstream("status", "stream.toml", "--check", cwd=folder)
+    assert (said.returncode, "stream.toml --republish` makes it again" in said.stdout) == (1, True)
+    found = synthstream("verify", "stream.toml", cwd=folder).stdout
+    assert "1 of the newest are missing; `synthstream recover stream.toml --republish` puts them back" in found
+    assert "4 measured tick(s), 3 release(s)" in found
+    (folder / "away").rename(newest)
+    shutil.move(folder / "releases/000001", folder / "away")
+    assert "4 measured tick(s), 3 release(s)" in synthstream("verify", "stream.toml", cwd=folder).stdout
+    shutil.move(folder / "away", folder / "releases/000001")
     shutil.rmtree(folder / "state")
     assert status()["lost"]
     shutil.copytree(folder / "copy/private", folder / "state")
     assert status()["backup"]
+    assert "releases holds releases alone" in synthstream("status", "releases", cwd=folder).stdout.replace("\n", " ")
     assert "is a backup" in synthstream("status", "stream.toml", cwd=folder).stdout
     page = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
     for key in after:

@@ -51,6 +51,11 @@ def test_a_table_to_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "model_error" in say("table", folder, "ward", "x", "--model-error").stdout
 
 
+def test_why_measured_is_empty(folder: Path) -> None:
+    assert "measured: a condition must follow whole bins" in say("table", folder, "ward", "--where", "x > 5").stderr
+    assert "measured: " not in say("table", folder, "ward", "--where", "x >= 5").stderr
+
+
 def test_what_changed(folder: Path) -> None:
     first, second = ("2026-01-01", "2026-01-04"), ("2026-01-04", "2026-01-08")
     found = say("compare", folder, "ward", "--then", *first, "--now", *second)
@@ -70,6 +75,11 @@ def test_what_changed(folder: Path) -> None:
     assert differences["A"] == pytest.approx(true("A", *second) - true("A", *first), abs=1)
     assert "ticks 0 to 2, beside events from 2026-01-04" in found.stderr
     assert "expected by chance" in found.stderr
+    assert "then is 3 ticks long, now is 4: differences follow the lengths" in found.stderr
+    assert "overlap" not in found.stderr
+    found = say("compare", folder, "ward", "--then", "2026-01-01", "2026-01-05", "--now", "2026-01-03", "2026-01-07")
+    assert "The periods overlap: ticks 2 to 3 count in both." in found.stderr
+    assert "long" not in found.stderr
     assert "measured_...: what passed the gate, and its standard error" in found.stderr
     plain = say("compare", folder, "ward", "--then", *first, "--now", *second, "--csv").stdout
     assert plain.startswith("ward,then,now,difference,measured,stderr,z,beyond_noise\n")
@@ -78,6 +88,8 @@ def test_what_changed(folder: Path) -> None:
 
 
 def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
+    assert "Steps" not in say("series", folder, "--every", "2d").stderr
+    assert "Steps have 1 to 2 ticks: a tick belongs to" in say("series", folder, "--every", "36h").stderr
     lines = say("series", folder, "--every", "4d").stdout.splitlines()
     assert lines[1].split() == ["|", "start", "end", "measured", "stderr", "whole", "|"]
     assert lines[3].split()[1:3] == ["2026-01-01", "2026-01-05"]
@@ -113,6 +125,12 @@ def test_a_series_to_read_and_to_keep(folder: Path, tmp_path: Path) -> None:
         ),
         ("series", ["Ward"], "Did you mean 'ward'"),
         ("series", ["--box", "x 1 2"], "this stream has no place"),
+        ("table", ["--box", "x 1 2", "--box", "x 3 4"], "--box: gives x twice; give it once"),
+        ("table", ["--box", "1", "2", "3", "4"], "as in --box 'lat 33 34'"),
+        ("table", ["--box", " "], "as in --box 'lat 33 34'"),
+        ("table", ["--where", "ward", "=", "A"], "put the whole condition in quotes"),
+        ("series", ["ward", "x"], "takes one column"),
+        ("series", ["--box", "1", "2", "3"], "as in --box 'lat 33 34'"),
         ("series", ["ward", "--every", "1h"], "shorter than a tick"),
         ("series", ["ward", "--every", "month"], "use a number and"),
     ],

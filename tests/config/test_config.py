@@ -37,6 +37,11 @@ def test_a_good_one(tmp_path: Path) -> None:
     assert config.workload.marginals == ((), (0,), (1,), (0, 1))
 
 
+def test_a_path_in_place_of_text_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"This is a path, .* synthstream\.open\('stream\.toml'\)"):
+        StreamConfig.from_toml("stream.toml")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -45,14 +50,21 @@ def test_a_good_one(tmp_path: Path) -> None:
         ("delta = 1e-9\n", "", ["privacy.delta", "0 asks for pure"]),
         ("epsilon = 1.0", "epsilon = 0.0", ["line 4", "epsilon must be a finite number of at least 1e-06, not 0.0"]),
         ("epsilon = 1.0", "epsilon = nan", ["epsilon must be a finite number"]),
-        ("epsilon = 1.0", 'epsilon = "1"', ["line 4", "privacy.epsilon = '1'", "number"]),
-        ("delta = 1e-9", "delta = 1.0", ["line 5", "delta must be 0, or between"]),
+        ("epsilon = 1.0", 'epsilon = "1"', ["line 4", "privacy.epsilon = '1'", "number; write it without"]),
+        ("epsilon = 1.0", 'epsilon = "much"', ["line 4", "valid number"]),
+        ("epsilon = 1.0", "epsilon = 1,5", ["line 4", "Numbers take a decimal point, as in 1.5"]),
+        ("[[columns]]", "[columns]", ["Begin each with [[columns]], in double brackets"]),
+        ('every = "1d"', "every = 7", ["line 10", 'write it in quotes, as in "7d"']),
+        ("delta = 1e-9", "delta = 0.5", ["line 5", "from 1e-100 to below 0.5, not 0.5"]),
+        ('type = "category"', 'type = "float"', ["Did you mean 'number'?"]),
+        ("delta = 1e-9", "delta = 1.0", ["line 5", "delta must be 0, or from"]),
         ('unit = "event"', 'unit = "person"', ["line 6", "privacy.unit = 'person'", "max_events = 20"]),
         ('every = "1d"', 'every = "daily"', ["line 10", "every", '"1w"']),
         ("until = 2026-01-06", "until = 2020-01-06", ["until"]),
         ("start = 2026-01-01", 'start = "2026-01-01"', ["line 9", "without quotes"]),
         ("bins = 4", "bins = 10000000", ["too many"]),
         ("until = 2026-01-06", "until = 2026-02-01", ["horizon = 8", "31 ticks"]),
+        ('every = "1d"', 'every = "1m"', ["7200 ticks", '"m" is minutes; a month is "1mo"']),
         ("horizon = 8", "horizon = 0", ["horizon = 0"]),
         ("horizon = 8", 'horizon = "for ever"', ["line 12", "= 'for ever': use a number of ticks, or \"unbounded\""]),
         ("horizon = 8\n", "", ["clock.horizon", "unbounded"]),

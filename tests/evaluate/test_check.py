@@ -145,6 +145,12 @@ def test_a_forgotten_until_is_told(tmp_path: Path) -> None:
     assert "1,096 ticks are over and would be released at once; the last 1,066 of them have no row" in words(found)
 
 
+def test_a_start_that_is_years_too_early_is_told(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(horizon=800).replace("start = 2026-01-01", "start = 2025-01-01"), rows())
+    assert found.verdict is Level.STOP
+    assert "[clock] start: 395 ticks are over and would be released at once; the first 365 of them" in words(found)
+
+
 def test_a_file_that_comes_late_is_told_before_it_is_counted(tmp_path: Path) -> None:
     """Ten days are released; then a file comes that holds rows of the last of them."""
     (tmp_path / "stream.toml").write_text(toml(until="2026-01-11"))
@@ -169,13 +175,15 @@ def test_rows_before_the_start_after_until_and_beyond_the_horizon(tmp_path: Path
     assert "10) are dated before start" in said
     assert "15 rows (5.0 %) are dated after until = 2026-01-31" in said
     assert "5 rows (1.7 %) are dated after the horizon" in said
+    found = told(tmp_path, toml(), rows(when=["2027-01-01"] * 300))
+    assert {f.level for f in found.findings if f.about == "[clock] horizon"} == {Level.STOP}
 
 
 def test_clamped_empty_and_unreadable_cells(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows(age=["-5"] * 30 + ["100"] * 60 + ["250"] * 60 + ["old"] * 30 + [""] * 120))
     cells = found.looked.rows.columns["age"]
     assert (cells.low, cells.high, cells.unread, cells.empty) == (30, 60, 30, 120)
-    assert "(60) are above the last, and would be clamped" in words(found)
+    assert "(60) are above max = 100, and would count in the last bin." in words(found)
     assert "(30) cannot be read as number, such as 'old' (30)" in words(found)
     assert found.lines == []
 
@@ -342,8 +350,8 @@ def test_points_are_looked_at_too(tmp_path: Path) -> None:
     cells = told(tmp_path, text, rows(age=["-1", "50", "101", "x", ""] * 60)).looked.rows.columns["age"]
     assert (cells.low, cells.high, cells.unread, cells.empty) == (60, 60, 60, 60)
     said = words(told(tmp_path, text, rows(age=["-1", "50", "101", "x", ""] * 60)))
-    assert "age: 20 % of the rows (60) are below its min, and would be clamped to it." in said
-    assert "(60) are above its max" in said
+    assert "age: 20 % of the rows (60) are below min = 0, and would count there." in said
+    assert "(60) are above max = 100" in said
 
 
 @pytest.mark.parametrize(

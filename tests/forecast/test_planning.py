@@ -284,6 +284,7 @@ def test_a_column_that_names_a_person() -> None:
     assert 'unit = { person = "rider_id", max_events = 20 }' in words
     assert "privacy.unit" not in warned(GOOD)
     assert "privacy.unit" not in warned(GOOD.replace('name = "ward"', 'name = "member"')), "a short list is no key"
+    assert "privacy.unit" not in warned(stream_toml(AGE, SINK, '[[columns]]\nname = "member"\ntype = "boolean"\n'))
     person = GOOD.replace('unit = "event"', 'unit = { person = "rider_id", max_events = 3 }')
     found = warned(person)
     assert "privacy.unit" not in found

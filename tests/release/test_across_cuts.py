@@ -53,7 +53,8 @@ def test_each_release_has_its_own_columns_and_windows_and_comparisons_cross_the_
     frame = events()
     releases = Releases(gone_on(tmp_path, frame))
     assert [release.schema.names for release in releases] == [("ward", "x")] * CUT + [("ward", "x", "paid")] * 4
-    for first, end in [(1, 3), (2, 6), (0, 6), (5, 8)]:  # before the cut, across it, from the start, after it
+    # Before the cut, across it, from the start, after it, from it on.
+    for first, end in [(1, 3), (2, 6), (0, 6), (5, 8), (CUT, 6)]:
         window = releases.between(f"2026-01-0{1 + first}", f"2026-01-0{1 + end}")
         rows = between(frame, first, end)
         truth = dict(rows["ward"].value_counts().rows()) if end <= CUT else wards(rows)
@@ -61,6 +62,8 @@ def test_each_release_has_its_own_columns_and_windows_and_comparisons_cross_the_
         if first < CUT < end:
             assert window.table(["paid"])["measured"].null_count() == 3
             assert window.rows()["paid"].null_count() == window.model.number  # not recorded
+        if first == CUT:
+            assert measured(window, ["paid"]) == pytest.approx({"missing": rows.height})  # they waited without it
     last, early = releases.last, releases.at(2)
     assert isinstance(last, TableRelease)
     assert isinstance(early, TableRelease)
@@ -71,6 +74,9 @@ def test_each_release_has_its_own_columns_and_windows_and_comparisons_cross_the_
     assert last.compare(early).height == last.tables.height
     with pytest.raises(SchemaError, match="not earlier"):
         early.compare(last)
+    after, before = (releases.between(f"2026-01-0{day}", f"2026-01-0{day + 2}") for day in (1 + CUT, 1))
+    with pytest.raises(SchemaError, match=f"settings of '.*' changed at tick {CUT}. Compare windows on one side"):
+        after.compare(before)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,12 +14,13 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.errors import SchemaError
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
-from synthstream.release.answers import sums
+from synthstream.release.answers import satisfied, sums, why_unmeasured
 from synthstream.release.release import TableRelease
 from synthstream.schema.binned import Datetime, Integer, Number
 from synthstream.schema.columns import Boolean, Category, Column
 from synthstream.schema.comparisons import thresholds
 from synthstream.schema.conditions import condition
+from synthstream.schema.places import View
 from synthstream.schema.schema import Schema
 from synthstream.workload import CodeArray, Workload
 from tests.support.gates import ExactGate
@@ -49,6 +51,31 @@ def codes(number: int) -> CodeArray:
 
 def frame(number: int = 4000) -> pl.DataFrame:
     return SCHEMA.decode(codes(number), np.random.default_rng(6))
+
+
+def test_a_boolean_is_true_or_false_alone() -> None:
+    rows = frame()
+    assert satisfied(rows, "new = 'true'", SCHEMA).sum() == satisfied(rows, "new", SCHEMA).sum() > 0
+    for said in ("new = 'ja'", "'True' = new"):
+        with pytest.raises(SchemaError, match=r"is none of the values of new.* Its values are false, true"):
+            satisfied(rows, said, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("columns", "where", "says"),
+    [
+        (["zone"], "fare > 0", "follow whole bins, as with >= the beginning of one. Those of fare are "),
+        (["zone"], "fare >= 0", ""),
+        (["zone"], "age >= 60 AND new", "no table holds age, new, zone together; `plan` lists"),
+        (["zone"], "lat > 1", "no table tells lat by itself. Ask for a box, as in --box 'lat FROM TO'."),
+        (["zone"], "day > TIMESTAMP '2026-01-15 01:00:00'", "Those of day are 2026-01-01T00:00:00, 2026-01-02T00:00"),
+    ],
+)
+def test_why_nothing_measured_tells(columns: list[str], where: str, says: str) -> None:
+    box: dict[str, Any] = {"coordinates": ("lat", "lon"), "bounds": ((0, 4), (0, 8)), "depth": 2}
+    schema = Schema(columns=(*SCHEMA.columns, View(name="at_2", place="at", located=True, **box)))
+    said = why_unmeasured(schema, Workload.all_up_to(ORDER, sizes=schema.sizes), columns, where)
+    assert (says in said, bool(said)) == (True, bool(says))
 
 
 def measured(found: pl.DataFrame) -> Measured:

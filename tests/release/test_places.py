@@ -191,6 +191,8 @@ def test_coordinates_that_changed_places_are_told() -> None:
 def test_a_place_is_no_column(release: TableRelease) -> None:
     with pytest.raises(SchemaError, match=r"'spot' is a place\. Name one of its columns, .*spot_1"):
         release.table("spot")
+    with pytest.raises(SchemaError, match=r"'x' is a coordinate of 'spot'\. Name one of its columns, .*spot_1"):
+        release.table("x")
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_dates_are_widened_to_whole_ticks() -> None:
     [
         ("2026-01-08", "2026-01-08", "nothing lies there"),
         ("2026-01-15", "2026-01-08", "the earlier moment first"),
-        ("2025-01-15", "2025-02-08", "the stream begins 2026-01-01"),
+        ("2025-01-15", "2025-02-08", "nothing lies there. The stream begins 2026-01-01"),
         ("2026-01-15", "2026-02-13", "events before 2026-02-12 only"),
         ("last month", "2026-02-13", "'last month' is no date; write it like 2026-01-31"),
     ],

@@ -35,7 +35,7 @@ def test_a_lost_state_goes_on_from_what_was_published(tmp_path: Path, kind: str)
     config = half_run(tmp_path, kind)
     before = published(tmp_path / "releases")
     shutil.rmtree(config.state)
-    with pytest.raises(StateRolledBack, match="recover --adopt"):
+    with pytest.raises(StateRolledBack, match=r"recover stream\.toml --adopt"):
         Stream(config)
     assert adopt(config) == (HALF, True, None)
     with Stream(config) as stream:

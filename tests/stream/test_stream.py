@@ -239,6 +239,8 @@ def test_other_frames_are_welcome(config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         stream.update(frame.to_pandas())
         stream.update(frame.to_arrow())
+        with pytest.raises(SchemaError, match=r"found LazyFrame\. Say \.collect\(\) first"):
+            stream.update(frame.lazy())
         assert round(total(stream.release())) == 2
 
 

@@ -278,7 +278,7 @@ def test_a_horizon_that_is_over_and_another_predecessor_are_refused(tmp_path: Pa
     short = NEW.replace("horizon = 20", "horizon = 4").replace("until = 2026-01-09", "until = 2026-01-05")
     with pytest.raises(ConfigError, match=r"clock.horizon = 4: 4 ticks have been released"):
         succeed(old, written(tmp_path, short, "new.toml"), gates=exact)
-    with pytest.raises(ConfigError, match="say in the new file which stream"):
+    with pytest.raises(ConfigError, match="the new file must say which stream"):
         succeed(old, old, gates=exact)
     written(tmp_path, OLD.replace("epsilon = 1.0", "epsilon = 2.0"), "other.toml")
     with pytest.raises(ConfigError, match="names another stream"):
@@ -493,6 +493,9 @@ def test_the_commands_go_on_with_real_noise(tmp_path: Path) -> None:
     written(tmp_path, OLD + source("rows-*.parquet"))
     written(tmp_path, NEW + source("rows-*.parquet"), "new.toml")
     assert run(["run", old, "--yes"]).exit_code == 0
+    written(tmp_path, NEW.partition("[after]")[0], "bare.toml")
+    refused = run(["succeed", old, str(tmp_path / "bare.toml")])  # before it asks
+    assert (refused.exit_code, "[after], and below it config =" in " ".join(refused.output.split())) == (2, True)
     result = run(["succeed", old, new, "--yes"])
     assert result.exit_code == 0, result.output
     text = " ".join(result.output.split())

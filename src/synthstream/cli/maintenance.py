@@ -168,8 +168,8 @@ def succeed_command(
     from synthstream.config.config import load
     from synthstream.publish.outlets import simulated
     from synthstream.schema.clock import written
-    from synthstream.stream.opening import seeded_gates
-    from synthstream.stream.succession import succeed
+    from synthstream.stream.opening import begun, seeded_gates
+    from synthstream.stream.succession import succeed, successor_of
     from synthstream.synthesizers.succession import promise_of
 
     no_core_dump()
@@ -179,6 +179,7 @@ def succeed_command(
         old, loaded = simulated(old), simulated(loaded)
         found = succeed(old, loaded, read_again=read_again, gates=seeded_gates(seed), seed=seed)
     else:
+        successor_of(begun(old), loaded)  # what is wrong with it is said before anything is asked
         if not yes:
             sure(f"{old.name} ends, and {new} spends epsilon = {loaded.privacy.budget.epsilon:g} of its own, for good")
         found = succeed(old, loaded, read_again=read_again)

@@ -16,8 +16,10 @@ from synthstream.cli.runtime import fail
 if TYPE_CHECKING:
     import polars as pl
 
+    from synthstream.publish.published import Releases
     from synthstream.release.areas import Bounds
     from synthstream.release.release import Release
+    from synthstream.release.window import Spanning
     from synthstream.schema.clock import Clock
     from synthstream.schema.region import Domain
 
@@ -49,6 +51,7 @@ _OF_EPOCHS = (
     "measured: with delta = 0 each table counts one epoch alone, so that none tells of all events. Ask for whole "
     "epochs, which are added up: --between {start} and the end of one; of another date it says where epochs end."
 )
+_UNKNOWN = "measured: nothing that passed the gate at this tick tells this."
 # Columns of a comparison, in a terminal.
 _CALLED = {"then": "rows_then", "now": "rows_now", "difference": "rows_difference"}
 _CALLED |= {"measured": "measured_difference", "stderr": "measured_stderr"}
@@ -91,9 +94,13 @@ def table_command(
     From a web server: synthstream table https://data.example.org/evictions zone --between 2015-01-01 2016-01-01 --csv
     """
     from synthstream.publish.published import releases
+    from synthstream.release.answers import why_unmeasured
     from synthstream.release.points import PointRelease
+    from synthstream.release.release import TableRelease
 
-    form = format_of(None, output, place=place)
+    form, bounds = format_of(None, output, place=place), _bounds(box or [])
+    if where and {"=", "==", "!=", "<>"} & {*(columns or [])}:
+        raise SystemExit(fail("--where: put the whole condition in quotes, as in --where \"zone = 'A'\"."))
     published = releases(place, simulate=simulate)
     release, clock = chosen(published, at, between), published.config.clock
     _refuse_both(polygon, box, columns, feature or of_place)
@@ -104,9 +111,12 @@ def table_command(
             raise SystemExit(
                 fail("--box: counts all events in it; leave out columns, or ask for single values by --where.")
             )
-        found = _inside(release, *_bounds(box or []), all_of(where), clock)
+        found = _inside(release, *bounds, all_of(where), clock)
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
+        if where and isinstance(release, TableRelease) and found["measured"].is_null().all():
+            why = why_unmeasured(release.schema, release.workload, columns or [], all_of(where) or "")
+            typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
     typer.echo(f"{release.name}: {release.about}", err=True)
     _give(found, output, form, csv=csv, stamped=not release.secure, clock=clock)
 
@@ -197,7 +207,9 @@ def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
     """Lower and upper bounds by coordinate."""
     lower, upper = dict[str, float](), dict[str, float]()
     for one in box:
-        name, *ends = one.rsplit(maxsplit=2)
+        name, *ends = one.rsplit(maxsplit=2) or [""]
+        if name in lower:
+            raise SystemExit(fail(f"--box: gives {name} twice; give it once, as in --box '{name} 33 34'."))
         try:
             lower[name], upper[name] = map(float, ends)
         except ValueError:
@@ -209,7 +221,10 @@ def _bounds(box: list[str]) -> tuple[dict[str, float], dict[str, float]]:
 
 def series_command(
     place: Place,
-    column: Annotated[str | None, typer.Argument(help="Whose values to count apart; left out: all events.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COLUMN", help="Whose values to count apart; left out: all events."),
+    ] = None,
     every: Annotated[
         str | None, typer.Option(metavar="4w|1mo|1q|1y", help="Length of a step; left out: a tick.")
     ] = None,
@@ -233,15 +248,29 @@ def series_command(
     """
     from synthstream.publish.published import releases
 
-    form = format_of(None, output, place=place)
+    form, (lower, upper) = format_of(None, output, place=place), _bounds(box or [])
+    column = columns[0] if columns else None
+    if len(columns or []) > 1:
+        raise SystemExit(fail("series: takes one column; for several at once: synthstream table, with --between."))
     found = releases(place, simulate=simulate)
     _refuse_both(polygon, box, column, feature or of_place)
-    lower, upper = _bounds(box or [])
     area = lower if polygon is None else _read(found.last, polygon, feature, of_place)
     if polygon is not None or box:
         _tell_of(found.last, area, upper)
     series = found.series(column, every=every, lower=area, upper=upper)
+    _tell_of_steps(found, every)
     _give(series, output, form, csv=csv, stamped=not found.last.secure)
+
+
+def _tell_of_steps(found: Releases, every: str | None) -> None:
+    """Say so where steps differ by more than months do, because no tick is divided."""
+    from synthstream.release.series import steps
+
+    known = steps(found.config.clock, every, newest=found.last.tick)
+    lengths = [step.last - step.first + 1 for step in known if step.whole]
+    if lengths and max(lengths) > 1.15 * min(lengths):
+        words = f"Steps have {min(lengths)} to {max(lengths)} ticks: a tick belongs to the step that it begins in."
+        typer.echo(words, err=True)
 
 
 def compare_command(
@@ -280,6 +309,7 @@ def compare_command(
         raise SystemExit(fail("--then: must end before --now does."))
     cells = later.compare(earlier, columns or None)
     typer.echo(f"{later.name}: {earlier.about}, beside {later.about}", err=True)
+    _tell_of_lengths(earlier, later)
     beyond, known = int(cells["beyond_noise"].sum()), cells["z"].count()
     # Beyond three standard errors of Gaussian noise; where delta = 0, of one draw of Laplace noise at the most.
     chance = (0.0027 if later.facts["claim"]["delta"] else 0.012) * known
@@ -296,6 +326,17 @@ def compare_command(
     if not csv and output is None:
         typer.echo(_TOLD, err=True)
     _give(cells, output, form, csv=csv, stamped=not later.secure, called=_CALLED)
+
+
+def _tell_of_lengths(then: Spanning, now: Spanning) -> None:
+    """Say so where two periods overlap, or differ in length."""
+    if then.tick >= now.first:
+        first = max(then.first, now.first)
+        typer.echo(f"The periods overlap: ticks {first} to {then.tick} count in both.", err=True)
+    old, new = (window.tick - window.first + 1 for window in (then, now))
+    if old != new:
+        words = f"then is {old} tick{'' if old == 1 else 's'} long, now is {new}: differences follow the lengths, too."
+        typer.echo(words, err=True)
 
 
 def _give(

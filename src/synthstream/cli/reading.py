@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from synthstream.publish.published import Releases
     from synthstream.release.release import Release
+    from synthstream.release.window import PointWindow, Window
 
 _FORMATS = ("csv", "parquet", "jsonl")
 
@@ -67,7 +68,7 @@ def chosen(found: Releases, at: str | None, between: tuple[str, str] | None) -> 
         return found.at(int(at) if at.isdecimal() else at)
 
 
-def window(found: Releases, option: str, dates: tuple[str, str]) -> Release:
+def window(found: Releases, option: str, dates: tuple[str, str]) -> Window | PointWindow:
     """The window between two dates that an option gives."""
     with _by(option):
         return found.between(*dates)

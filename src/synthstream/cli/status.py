@@ -96,13 +96,15 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
     folder = None if sink is None else str(sink.path / f"{last:06d}")
     upto = None if last < 0 else clock.boundary(ticks).isoformat()
     lost = not started and sink is not None and any(sink.path.glob("[0-9]*/manifest.json"))
+    missing = folder is not None and last >= 0 and not (Path(folder) / "manifest.json").is_file()
     return {
         "name": config.name,
         "simulated": simulate,
         "started": started,
         "lost": lost,
+        "missing": missing,
         "backup": backup,
-        "refused": lost or backup or bool(changed),
+        "refused": lost or missing or backup or bool(changed),
         "complete": complete,
         "claim": ledger[-1] if ledger else promise_of(config).facts,
         "spent": ledger,
@@ -133,7 +135,12 @@ def _mirrors(config: StreamConfig, last: int) -> list[dict[str, Any]]:
 
 
 def _print_absent(shown: Console, found: dict[str, Any], config: Path) -> None:
-    if found["lost"]:
+    if found["lost"] and Path(found["releases"]).resolve() == (config if config.is_dir() else config.parent).resolve():
+        shown.print(
+            f"{found['name']}: {config} holds releases alone; their manifests say what was spent. How far the "
+            f"stream is, its own stream.toml tells: {program()} status stream.toml"
+        )
+    elif found["lost"]:
         shown.print(
             f"{found['name']}: there are releases in {found['releases']}, but no state in {found['state']}. "
             "Put the state back, or check 'state'; `run` says what else can be done."
@@ -146,7 +153,11 @@ def _print(shown: Console, found: dict[str, Any], config: Path) -> None:
     if found["simulated"]:
         warn(shown)
     if found["backup"]:
-        shown.print("This state is a backup; `run` will refuse. `recover --adopt` goes on from it.", style="bold")
+        words = f"This state is a backup; `run` will refuse. `{program()} recover {config} --adopt` goes on from it."
+        shown.print(words, style="bold")
+    if found["missing"]:
+        words = "The newest release is missing; `run` will refuse."
+        shown.print(f"{words} `{program()} recover {config} --republish` makes it again.", style="bold")
     if found["changed"]:
         names = "; ".join(found["changed"])
         shown.print(f"{config} differs from the running stream: {names}. `run` will refuse.", style="bold")

@@ -21,7 +21,7 @@ from synthstream.config.declared import columns_of
 from synthstream.config.differing import differences
 from synthstream.config.editions import BEFORE, older_grids
 from synthstream.config.keys import keys_by_section
-from synthstream.config.problems import Problems
+from synthstream.config.problems import Problems, hint_of
 from synthstream.config.renamed import use_new_names
 from synthstream.config.secrecy import EncryptionConfig
 from synthstream.config.sections import File, PrivacyConfig
@@ -106,9 +106,7 @@ class StreamConfig:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             problems.raise_if_any()  # a place that is still open is no valid TOML either
-            raise ConfigError(
-                f"{origin}: not valid TOML: {error}. Dates are written as 2026-01-31, texts in quotes"
-            ) from None
+            raise ConfigError(f"{origin}: not valid TOML: {error}. {hint_of(text, str(error))}") from None
         use_new_names(data, problems)
         folder = (base or Path.cwd()).absolute()
         try:

@@ -145,6 +145,8 @@ def _check(section: PlaceSection) -> None:
         most = f"must be from 1 to {FINEST // dimension}, which are {2**FINEST:,} cells"
         raise ConfigError(f"depth = {section.depth}: {most}")
     if len(section.bounds) != dimension:
+        if len(section.bounds) == 2:
+            raise ConfigError('coordinates: bounds has two, so name two columns, as in ["lat", "lon"]')
         raise ConfigError(
             f"bounds: {len(section.bounds)} for {dimension} coordinates. Give each its own, as in [[32, 37], [-122, 0]]"
         )

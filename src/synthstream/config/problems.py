@@ -25,6 +25,9 @@ _UNITS = 'unit = "event", or unit = { person = "column", max_events = 20 }'
 # What a key takes that takes a word or a number.
 _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
 
+# Types of columns as other programs call them.
+_OTHERWISE = {"float": "number", "double": "number", "decimal": "number", "string": "category", "text": "category"}
+
 
 class Problems:
     """Collects what is wrong with a configuration, and says all of it at once.
@@ -140,6 +143,19 @@ def _split(loc: Path) -> tuple[Path, str | None]:
     return (*loc[:at], *loc[at + 1 :]), str(loc[at]) if len(loc) > at else None
 
 
+def hint_of(text: str, error: str) -> str:
+    """How to mend TOML that cannot be read, by its line and what is said of it."""
+    if text.endswith(".toml") and "\n" not in text:
+        return f"This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
+    number = re.search(r"at line (\d+)", error)
+    line = text.splitlines()[int(number[1]) - 1] if number and int(number[1]) <= len(text.splitlines()) else ""
+    if "twice" in error and (section := re.match(r"\s*\[(columns|mirror|constraints)\]", line)):
+        return f"Begin each with [[{section[1]}]], in double brackets"
+    if comma := re.search(r"=\s*([-+]?\d+),(\d+)\s*(#.*)?$", line):
+        return f"Numbers take a decimal point, as in {comma[1]}.{comma[2]}"
+    return "Dates are written as 2026-01-31, texts in quotes"
+
+
 # What pydantic says of a key, or of a section in other brackets, where a section must be.
 _NO_SECTION = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
 
@@ -164,10 +180,14 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
         told = detail.get("ctx", {})
         tag, expected = told.get("tag", found), told.get("expected", told.get("expected_tags", ""))
         words = re.findall(r"'([^']+)'", str(expected))
-        return f"{key} = {tag!r}: must be one of {', '.join(words)}.{like(str(tag), words)}"
+        return f"{key} = {tag!r}: must be one of {', '.join(words)}.{like(_OTHERWISE.get(str(tag), str(tag)), words)}"
     hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
         kind, ""
     )
+    if kind in ("float_type", "int_type") and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", str(found)):
+        hint = "; write it without quotes"
+    elif last == "every":
+        hint += f', as in "{found}d"'
     said = detail["msg"].replace("valid tuple", "valid list")
     return f"{key} = {found!r}: {said[0].lower()}{said[1:]}{hint}"
 

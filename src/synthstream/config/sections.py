@@ -106,7 +106,9 @@ class ClockSection(Section):
         if self.until is not None and horizon is not None:
             ticks = replace(clock, horizon=None).ended_before(self.until)
             if ticks > horizon:
-                raise ConfigError(f"horizon = {horizon}: there are {ticks} ticks up to until; pay for at least as many")
+                minutes = ' (every: "m" is minutes; a month is "1mo")' if self.every[-1] == "m" else ""
+                more = f"there are {ticks} ticks up to until{minutes}; pay for at least as many"
+                raise ConfigError(f"horizon = {horizon}: {more}")
         return clock
 
 

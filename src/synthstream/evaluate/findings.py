@@ -243,13 +243,13 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
         yield Finding(level=Level.LOOK, about="later rows", words=words)
     if horizon is not None and (beyond := sum(n for tick, n in rows.ticks.items() if tick >= horizon)):
         words = f"{beyond:,} rows ({percent(beyond, count)}) are dated after the horizon, and count in no tick."
-        yield Finding(level=Level.LOOK, about="[clock] horizon", words=words)
+        yield Finding(level=max(Level.LOOK, _level(beyond, count, _BEFORE)), about="[clock] horizon", words=words)
     if _level(unread, count, _TIME) < Level.STOP:  # otherwise all that follows is said of unreadable times
         yield from _empty_ticks(looked, over, open_tick)
 
 
 def _empty_ticks(looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
-    """Ticks that would be released at once: all rows in one of them, or none at the end."""
+    """Ticks that would be released at once: all rows in one of them, or none at an end."""
     waiting = over - open_tick
     if waiting < 3:
         return
@@ -258,7 +258,13 @@ def _empty_ticks(looked: Looked, over: int, open_tick: int) -> Iterator[Finding]
     if most and most >= _ONE_TICK * sum(held.values()):
         words = f"{percent(most, sum(held.values()))} of the rows would count in one tick of {waiting:,} that are over."
         yield Finding(level=Level.STOP, about="[clock]", words=words)
-    last = max(held, default=open_tick)
+    first, last = min(held, default=0), max(held, default=open_tick)
+    if open_tick == 0 and (level := _level(first, waiting, _EMPTY_END)):
+        words = (
+            f"{waiting:,} ticks are over and would be released at once; the first {first:,} of them have no row here. "
+            "If it is publicly known where the data begin, say so as start in [clock]."
+        )
+        yield Finding(level=level, about="[clock] start", words=words)
     if level := _level(over - 1 - last, waiting, _EMPTY_END):
         words = (
             f"{waiting:,} ticks are over and would be released at once; the last {over - 1 - last:,} of them have no "
@@ -307,12 +313,12 @@ def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
         )
     if cells.empty == count:
         yield Finding(level=Level.LOOK, about=name, words="No row has anything in it: all would count as missing.")
-    point = isinstance(column, Coordinate)
-    ends = ("below its min", "above its max") if point else ("below the first bin", "above the last")
-    clamped = "clamped to it" if point else "clamped into it"
-    for which, rows in zip(ends, (cells.low, cells.high), strict=True):
+    for key, side, bin_, rows in (("min", "below", "first", cells.low), ("max", "above", "last", cells.high)):
         if level := _level(rows, count, _CLAMPED):
-            words = f"{percent(rows, count)} of the rows ({rows:,}) are {which}, and would be {clamped}."
+            end = getattr(column, key)
+            end = written(end) if isinstance(end, datetime) else f"{end:.15g}"
+            place = "there" if isinstance(column, Coordinate) else f"in the {bin_} bin"
+            words = f"{percent(rows, count)} of the rows ({rows:,}) are {side} {key} = {end}, and would count {place}."
             yield Finding(level=level, about=name, words=words)
 
 

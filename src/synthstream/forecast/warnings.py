@@ -15,7 +15,7 @@ from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
 from synthstream.kinds import NEWEST
 from synthstream.privacy import Claim
-from synthstream.schema.columns import Category
+from synthstream.schema.columns import Boolean, Category
 from synthstream.schema.naming import names_a_person
 from synthstream.schema.polygons import BEYOND
 from synthstream.synthesizers.assembly import group_factor, synthesizer_of
@@ -115,9 +115,8 @@ def _person_columns(config: StreamConfig) -> list[Caution]:
     if config.privacy.unit.of_persons:
         return []
     # A key has many values: flags and short lists say what sort of person it is.
-    many = [
-        column for column in config.schema.columns if not isinstance(column, Category) or column.size >= _FEW_VALUES
-    ]
+    listed = (Category, Boolean)
+    many = [column for column in config.schema.columns if not isinstance(column, listed) or column.size >= _FEW_VALUES]
     found = [column.name for column in many if names_a_person(column.name)]
     return [
         Caution(

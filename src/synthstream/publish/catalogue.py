@@ -132,7 +132,7 @@ def descriptions(config: StreamConfig, *, beside: bool = False) -> dict[str, str
     try:
         sizes = {name: (place / name).stat().st_size for name in (*manifest["files"], "manifest.json")}
     except OSError as error:
-        raise SinkError(f"{place}: {words(error)}. `synthstream verify` says what is missing.") from None
+        raise SinkError(f"{place}: {words(error)}. `synthstream verify stream.toml` says what is missing.") from None
     newest = _Newest("" if beside else f"{place.name}/", manifest, sizes)
     texts = (_text(data_package(config, newest)), _text(croissant(config, newest)), deployment(config, manifest))
     stamp = f"# {manifest['warning']}\n" if newest.simulated else ""

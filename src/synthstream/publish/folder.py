@@ -34,6 +34,8 @@ SERIES = "series.parquet"
 # What tells portals and readers of the releases, beside them, and is no part of any: ``publish.catalogue``.
 DESCRIPTIONS = ("datapackage.json", "croissant.json", "deployment.yaml", SETTINGS)
 
+_BACK = "Where its state is, move this away and say `synthstream recover stream.toml --republish`: it is made again."
+
 
 class Newest(NamedTuple):
     """The newest release that a sink holds; ``name``: of its stream, if the sink knows it."""
@@ -119,8 +121,8 @@ class ParquetSink:
             return dict(manifest)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SinkError(
-                f"{path} cannot be read as a Synthstream manifest. Releases are never half written, so something "
-                "else changed this folder: restore it, or publish to an empty one."
+                f"{path} cannot be read as a Synthstream manifest. {_BACK} If the folder is another program's, publish "
+                "to an empty one."
             ) from error
 
     def fingerprint(self, tick: int) -> str:
@@ -232,7 +234,7 @@ class ParquetSink:
         try:
             return pl.read_parquet(self._published(tick, name), columns=columns)
         except pl.exceptions.PolarsError as error:
-            raise SinkError(f"{path} cannot be read by this version of Synthstream. Restore it.") from error
+            raise SinkError(f"{path} cannot be read by this version of Synthstream. {_BACK}") from error
 
     def _published(self, tick: int, name: str) -> bytes:
         """Content of a file of a release, if it is what was published. Raises ``SinkError`` as :meth:`read` does."""
@@ -241,9 +243,9 @@ class ParquetSink:
             content = path.read_bytes()
             known = json.loads((path.parent / "manifest.json").read_text())["files"][path.name]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SinkError(f"{path.parent} cannot be read as a release. Restore it.") from error
+            raise SinkError(f"{path.parent} cannot be read as a release. {_BACK}") from error
         if hashlib.sha256(content).hexdigest() != known:
-            raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. Restore it.")
+            raise SinkError(f"{path} is not what was published: its hash differs from the manifest's. {_BACK}")
         return content
 
     def _write(self, folder: Path, *, release: Release) -> None:

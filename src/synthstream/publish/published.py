@@ -307,7 +307,7 @@ class Releases:
         if last is None:
             raise NotReleased(
                 f"{self._sink.where()} holds no release yet. `synthstream run` makes them; if there were some, "
-                "`synthstream recover --republish` makes them again."
+                "`synthstream recover stream.toml --republish` makes them again."
             )
         return last.tick
 
@@ -331,8 +331,8 @@ class Releases:
         if not same or builder.head_after(tick) != manifest["chain"]["head"]:
             raise SinkError(
                 f"{self._sink.where(tick)} is no release of this configuration: its measurement, claim or columns "
-                "differ. Point [sink] path to the stream's own folder, or undo the change; `synthstream verify` says "
-                "more."
+                "differ. Point [sink] path to the stream's own folder, or undo the change; "
+                "`synthstream verify stream.toml` says more."
             )
 
     def _read(self, tick: int) -> Release:

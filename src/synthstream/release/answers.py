@@ -17,6 +17,7 @@ from synthstream.schema.columns import Column
 from synthstream.schema.comparisons import check_values, thresholds
 from synthstream.schema.conditions import condition
 from synthstream.schema.schema import Schema
+from synthstream.schema.tokens import first, is_column, tokenised, unquoted
 from synthstream.workload import FloatArray, IntArray, Workload
 
 # How often rows are fitted again, to tell how noise moves them.
@@ -170,6 +171,23 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
         if best is None or found.variance.max() < best.variance.max():
             best = found
     return best
+
+
+def why_unmeasured(schema: Schema, workload: Workload, columns: Sequence[str], where: str) -> str:
+    """Why no measured table tells what was asked, and what to ask instead, in sentences; empty if that is not known."""
+    named = {unquoted(token) for token in tokenised(where) if is_column(token, schema.published)}
+    if coordinates := sorted(named - {*schema.names}):
+        return f"no table tells {coordinates[0]} by itself. Ask for a box, as in --box '{coordinates[0]} FROM TO'."
+    together = {*columns, *named}
+    if not any(together <= {schema.names[c] for c in marginal} for marginal in workload.marginals):
+        return f"no table holds {', '.join(sorted(together))} together; `plan` lists those that there are."
+    wide = [column for column in schema.columns if column.name in named and isinstance(column, Binned)]
+    wide = [column for column in wide if _widest(column) > 1]
+    asked = _asked(schema, where)
+    if not wide or not asked or _inside(schema, asked, where) is not None:
+        return ""
+    name, bins = wide[0].name, first(wide[0].value_labels)
+    return f"a condition must follow whole bins, as with >= the beginning of one. Those of {name} are {bins}."
 
 
 def _asked(schema: Schema, where: str | None) -> list[int] | None:

@@ -169,16 +169,18 @@ class Release(ABC):
         if not isinstance(then, Release):
             raise TypeError(f"compare: takes an earlier release, not {type(then).__name__}")
         if type(then) is not type(self):
-            raise SchemaError(
-                f"compare: a {type(self).__name__} is compared with another one of its stream, not with a "
-                f"{type(then).__name__}"
-            )
+            mine, its = type(self).__name__, type(then).__name__
+            raise SchemaError(f"compare: a {mine} is compared with another one of its stream, not with a {its}")
         ours, theirs = (len(release.facts.get("cuts", ())) for release in (self, then))
         later = self.name == then.name and ours < theirs
         one = later or (self.name == then.name and began_as(self.facts, then.facts, schema=then.schema.hash))
         earlier = self.carried(then) if one and ours > theirs and self.carried is not None else then
         if not one or not (later or self.schema.hash == earlier.schema.hash):
-            raise SchemaError(f"compare: {self.name!r} and {then.name!r} are not releases of one stream")
+            what = f"compare: {self.name!r} and {then.name!r} are not releases of one stream"
+            if one and ours > theirs:
+                cut = self.facts["cuts"][theirs]["tick"]
+                what = f"compare: settings of {self.name!r} changed at tick {cut}. Compare windows on one side of it"
+            raise SchemaError(what)
         if later or then.tick >= self.tick:
             order = f"tick {then.tick} is not earlier than tick {self.tick}"
             raise SchemaError(f"compare: {order}; ask the later one, as in later.compare(earlier)")

@@ -82,10 +82,11 @@ def ticks_between(clock: Clock, start: Moment, end: Moment, *, newest: int) -> t
     if clock.boundary(ticks) < until:
         ticks += 1
     over = clock.boundary(newest + 1)
-    if begin >= until or ticks <= 0:
+    if begin >= until:
+        raise NotReleased(f"between {start} and {end}: nothing lies there. Say the earlier moment first.")
+    if ticks <= 0:
         raise NotReleased(
-            f"between {start} and {end}: nothing lies there. Say the earlier moment first; the stream begins "
-            f"{written(clock.boundary(0))}."
+            f"between {start} and {end}: nothing lies there. The stream begins {written(clock.boundary(0))}."
         )
     if ticks - 1 > newest:
         raise NotReleased(

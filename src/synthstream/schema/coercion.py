@@ -49,13 +49,14 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
         found = [str(name) for name in frame.columns]  # a name may be a number there
         require(columns, found)
         return pl.DataFrame([_pandas_column(name, frame.iloc[:, found.index(name)]) for name in columns])
-    raise SchemaError(f"rows must be a polars, pandas or pyarrow frame, or a path; found {type(frame).__name__}")
+    hint = ". Say .collect() first" if isinstance(frame, pl.LazyFrame) else ""
+    raise SchemaError(f"rows must be a polars, pandas or pyarrow frame, or a path; found {type(frame).__name__}{hint}")
 
 
 def slices(frame: Frame, rows: int) -> Iterator[Frame]:
     """A frame in parts of at most ``rows`` rows, at least one part; anything else is yielded as it is."""
     kind = type(frame).__module__.partition(".")[0]
-    if kind not in ("polars", "pyarrow", "pandas") or len(frame) <= rows:
+    if kind not in ("polars", "pyarrow", "pandas") or isinstance(frame, pl.LazyFrame) or len(frame) <= rows:
         yield frame
         return
     for start in range(0, len(frame), rows):

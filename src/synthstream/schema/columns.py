@@ -223,6 +223,10 @@ class Boolean(Column):
     def value_labels(self) -> tuple[str, ...]:
         return ("false", "true")
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self.value_labels
+
     def encode(self, series: pl.Series) -> CodeArray:
         text, missing = texts(series)
         text = text.str.strip_chars().str.to_lowercase()

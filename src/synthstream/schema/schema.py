@@ -90,10 +90,12 @@ class Schema:
 
     def unknown(self, name: str) -> str:
         """That there is no such column, and what may be meant, in a sentence."""
-        if name in self.places:
-            views = [self.names[c] for c in self.places[name]]
-            own = [one.name for one in self.columns if isinstance(one, Districts) and one.finest.place == name]
-            return f"{name!r} is a place. Name one of its columns, {', '.join([*own, *views])}, or ask for a box of it."
+        of = next((one.place for one in self.columns if isinstance(one, View) and name in one.coordinates), name)
+        if of in self.places:
+            views = [self.names[c] for c in self.places[of]]
+            own = [one.name for one in self.columns if isinstance(one, Districts) and one.finest.place == of]
+            what = "a place" if of == name else f"a coordinate of {of!r}"
+            return f"{name!r} is {what}. Name one of its columns, {', '.join([*own, *views])}, or ask for a box of it."
         return unknown(name, self.names)
 
     @cached_property

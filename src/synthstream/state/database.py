@@ -195,8 +195,8 @@ def _check(database: Database, path: Path, schema: str, version: int, *, copies:
         if not copies:
             raise StateRolledBack(
                 f"The state in {path.parent} is a backup: what was drawn after it was made is not in it. Say "
-                "`synthstream recover --adopt`: it takes the backup if it is as new as what was published, and says "
-                "what can be done if not. No noise was drawn."
+                "`synthstream recover stream.toml --adopt`: it takes the backup if it is as new as what was published, "
+                "and says what can be done if not. No noise was drawn."
             )
     elif not ours:
         raise StateCorrupt(

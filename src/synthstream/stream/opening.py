@@ -177,10 +177,11 @@ def _if_lost(config: StreamConfig) -> str:
         return "If the state is lost, nothing is left to go on from: open a successor, with a budget of its own."
     if config.privacy.unit.of_persons or not config.keeps_times:
         return (
-            "A backup that is as new as the releases can go on: put it back, and say `synthstream recover --adopt`. "
-            "If there is none, open a successor with another 'name', 'state' and sink; it has a budget of its own."
+            "A backup that is as new as the releases can go on: put it back, and say "
+            "`synthstream recover stream.toml --adopt`. If there is none, open a successor with another 'name', "
+            "'state' and sink; it has a budget of its own."
         )
-    return "If the state is lost, `synthstream recover --adopt` goes on from what was published."
+    return "If the state is lost, `synthstream recover stream.toml --adopt` goes on from what was published."
 
 
 def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
@@ -230,14 +231,14 @@ def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
         if marked is not None:
             raise StateRolledBack(
                 f"The state has published {marked[0] + 1} releases, but the place of publication is empty. Restore "
-                "it, or point [sink] path back to where the releases are; `synthstream recover --republish` builds "
-                "them again. No noise was drawn."
+                "it, or point [sink] path back to where the releases are; "
+                "`synthstream recover stream.toml --republish` builds them again. No noise was drawn."
             )
         return
     if marked is not None and last.tick < marked[0]:
         raise StateRolledBack(
             f"The state has published releases up to tick {marked[0]}, but the newest one there is tick {last.tick}. "
-            "Restore the missing ones, or say `synthstream recover --republish`. No noise was drawn."
+            "Restore the missing ones, or say `synthstream recover stream.toml --republish`. No noise was drawn."
         )
     own = store.measurement(last.tick)
     if own is None or own.head != last.head:
@@ -245,12 +246,12 @@ def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
         raise StateRolledBack(
             f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
             "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
-            "state; if it is lost, `synthstream recover --adopt` goes on from what was published, or says why that "
-            "cannot be. No noise was drawn."
+            "state; if it is lost, `synthstream recover stream.toml --adopt` goes on from what was published, or says "
+            "why that cannot be. No noise was drawn."
         )
     known = store.published(last.tick)
     if known is not None and known != last.manifest:
         raise StateRolledBack(
-            f"The manifest of tick {last.tick} is not what was published: somebody changed it. Restore it; "
-            "`synthstream verify` says what else is wrong. No noise was drawn."
+            f"The manifest of tick {last.tick} is not what was published: somebody changed it. Move its "
+            "folder away, and say `synthstream recover stream.toml --republish`. No noise was drawn."
         )

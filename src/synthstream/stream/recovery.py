@@ -95,8 +95,8 @@ def adopt(
     _refuse_one_too_deep(config.state)
     for finding in published(config, sink, progress=progress)[:1]:
         raise RecoveryRefused(
-            f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; `synthstream verify` "
-            "lists all that is wrong. Nothing was changed."
+            f"The releases are not sound: {finding.where}: {finding.what}. Put them back first; "
+            "`synthstream verify stream.toml` lists all that is wrong. Nothing was changed."
         )
     store = _old(config, env)
     try:
@@ -184,7 +184,7 @@ def _refuse_lost_releases(store: Store, last: int) -> None:
         raise RecoveryRefused(
             f"The state in {store.folder} has published releases up to tick {marked[0]}, but the newest one there is "
             f"tick {last}. Going on from that one would draw noise twice for ticks that were published. Put what is "
-            "missing back, or say `synthstream recover --republish`. Nothing was changed."
+            "missing back, or say `synthstream recover stream.toml --republish`. Nothing was changed."
         )
 
 
@@ -306,7 +306,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     if not is_state(config.state):
         raise RecoveryRefused(
             f"There is no state in {config.state} to build releases from. Put it back, or check 'state'; if it is "
-            "lost, `synthstream recover --adopt` goes on from what is published. Nothing was changed."
+            "lost, `synthstream recover stream.toml --adopt` goes on from what is published. Nothing was changed."
         )
     store = Store(config.state, copies=True, key=key_of(config), env=env)
     try:
@@ -314,8 +314,9 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
         if marked is None or not missing:
             raise RecoveryRefused(
-                "Nothing is missing: every release of this state is where it should be. If `synthstream verify` names "
-                "one that was changed, move its folder out of the place of publication, and run this command again."
+                "Nothing is missing: every release of this state is where it should be. If "
+                "`synthstream verify stream.toml` names one that was changed, move its folder out of the place of "
+                "publication, and run this command again."
             )
         secure = store.meta("secure") == "True"
         builder = builder_from(config, store, secure=secure)
@@ -330,7 +331,8 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
 def backup(config: StreamConfig, folder: Path, *, progress: Progress = iter) -> None:
     """Copy a stream, also while it runs: ``public`` holds what was published and spent, ``private`` the state.
 
-    Restoring means adopting: put ``private`` in the place of the state, and say ``synthstream recover --adopt``.
+    Restoring means adopting: put ``private`` in the place of the state, and say
+    ``synthstream recover stream.toml --adopt``.
 
     Args:
         folder: must not exist.

@@ -41,7 +41,10 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
         ConfigError: it goes on from another one, or changes what cannot change, or its horizon is over.
     """
     if new.after is None:
-        raise ConfigError(f'{new.name}: say in the new file which stream it goes on from: [after] config = "..."')
+        raise ConfigError(
+            f"{new.name}: the new file must say which stream it goes on from. Add two lines at its end: [after], and "
+            'below it config = "stream.toml", the old file'
+        )
     for _, why in changed_for_ever(old.kept, new.kept):
         raise ConfigError(why)
     if new.clock.column is None:

@@ -22,6 +22,8 @@ from synthstream.synthesizers.assembly import claim_of
 # Wraps a long loop in a progress bar.
 Progress = Callable[[Iterable[int]], Iterable[int]]
 
+_BACK = "`synthstream recover stream.toml --republish` puts them back"
+
 
 class Fault(NamedTuple):
     """Something that is wrong: where, and what. It holds no private value."""
@@ -35,7 +37,7 @@ class Verified(NamedTuple):
 
     Args:
         ticks: number of ticks that the state has measured.
-        releases: number of published releases.
+        releases: number of published releases that are there.
         unchecked: ticks that were drawn while a mirror could not be asked what it holds. Not wrong, and to be known.
     """
 
@@ -145,7 +147,7 @@ def _check_sink(
     *,
     progress: Progress,
 ) -> tuple[int, list[int]]:
-    """Number of releases, and ticks that were drawn unchecked; what is wrong goes to ``findings``."""
+    """Number of releases that are there, and ticks that were drawn unchecked; what is wrong goes to ``findings``."""
     unchecked: list[int] = []
     findings += [Fault(name, "is no part of a release") for name in sink.strangers()]
     marked = None if store is None else store.population()  # first: another process may be at it
@@ -157,15 +159,12 @@ def _check_sink(
         return 0, []
     if last is None or builder is None:
         if marked is not None:
-            what = (
-                "the state has published releases, but there are none; `synthstream recover --republish` puts them back"
-            )
-            findings.append(Fault("releases", what))
+            findings.append(Fault("releases", f"the state has published releases, but there are none; {_BACK}"))
         return 0, []
     if marked is not None and marked[0] > last.tick:
-        what = f"{marked[0] - last.tick} of the newest are missing; `synthstream recover --republish` puts them back"
-        findings.append(Fault("releases", what))
+        findings.append(Fault("releases", f"{marked[0] - last.tick} of the newest are missing; {_BACK}"))
     previous: str | None = config.genesis
+    there = 0
     for tick in progress(range(last.tick + 1)):
         where = sink.place(tick).name
         try:
@@ -174,6 +173,7 @@ def _check_sink(
             findings.append(Fault(where, "its manifest is missing or cannot be read"))
             previous = None
             continue
+        there += 1
         unchecked += [tick] if manifest.get("unchecked") else []
         problems = [*_files(config.at(tick), sink, tick, manifest, kept=_kept(config, tick, last.tick))]
         problems += _facts(config, builder, tick, manifest, previous)
@@ -185,7 +185,7 @@ def _check_sink(
             problems.append("manifest.json is not what was published")
         findings += [Fault(where, problem) for problem in problems]
         previous = head
-    return last.tick + 1, unchecked
+    return there, unchecked
 
 
 def _own(store: Store, heads: dict[int, str], tick: int) -> str | None:

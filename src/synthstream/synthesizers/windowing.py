@@ -53,9 +53,10 @@ def of_running_counts(
     now = _whole(past, last)
     if first == 0:
         return Windowed(now, _rows(now, None, seed=seed, how=how))
-    before = _whole(past, first - 1)
-    since = np.full(len(now.workload.marginals), first, dtype=np.int64)
-    values, variance = now.values - before.values, past.variance(first, last)
+    before, values = _whole(past, first - 1), now.values.copy()
+    for marginal in before.workload.marginals:  # at a cut some are not recorded before
+        values[now.workload.slice_of(marginal)] -= before.values[before.workload.slice_of(marginal)]
+    since, variance = np.full(len(now.workload.marginals), first, dtype=np.int64), past.variance(first, last)
     own = replace(now, values=values, variance=variance, since=since, by_cell=None)
     return Windowed(own, _rows(own, now, seed=seed, how=how))
 
