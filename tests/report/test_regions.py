@@ -162,3 +162,9 @@ def test_a_grid_shows_districts_above_its_cells_and_greys_those_within_noise(tmp
     assert drawn.keys() == {"m0", "m1", "m7", "outline"}
     assert "within noise" in page
     assert "within noise" not in map_of(replace(grid, noise=None), TICK, what="Spots")
+    swatches = [
+        re.findall(r'class="(m[1-7])" d="M0 0H10V6H0z"/></svg><span>(\d+)', map_of(one, TICK))
+        for one in (replace(grid, noise=counts < 80), replace(grid, noise=counts > 0))
+    ]
+    assert swatches == [[("m7", "80")], []]  # one value has one colour, and without any there is no scale
+    assert "logarithmic" not in map_of(replace(grid, noise=counts > 0), TICK)

@@ -192,8 +192,26 @@ def classes(values: Sequence[float], number_of: int) -> list[float]:
     Example:
         >>> classes([1.0, 100.0], 2)
         [1.0, 10.0]
+        >>> classes([109.0], 7)  # of one value there is one class
+        [109.0]
     """
     low, high = min(values), max(values)
-    if not high > low:
-        return [low * 0.5**i for i in reversed(range(number_of))]
-    return [low * (high / low) ** (i / number_of) for i in range(number_of)]
+    return [low * (high / low) ** (i / number_of) for i in range(number_of if high > low else 1)]
+
+
+def class_labels(bounds: Sequence[float], top: float) -> tuple[list[str], str]:
+    """Labels of the bounds of :func:`classes`, and of where the last one ends: as few digits as tell them apart.
+
+    Example:
+        >>> class_labels([1.724, 17.24], 109), class_labels([100.0, 104.4], 109), class_labels([109.0], 109)
+        ((['1.7', '17'], '109'), (['100', '104'], '109'), (['109'], ''))
+    """
+    if len(bounds) == 1:
+        return [short(top)], ""
+    labels: list[str] = []
+    for digits in (2, 3, 17):
+        rounded = [*(float(f"{bound:.{digits}g}") for bound in bounds), top]
+        labels = [*map(short, rounded)]
+        if rounded == sorted(rounded) and len({*labels}) == len(labels):
+            break
+    return labels[:-1], labels[-1]
