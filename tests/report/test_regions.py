@@ -19,7 +19,7 @@ from synthstream.errors import ConfigError
 from synthstream.publish.history import Tick
 from synthstream.report.distributions import ColumnCounts
 from synthstream.report.places import Grid, _clearest, axes_of_view, map_of, outlines_of
-from synthstream.report.regions import Regions, map_of_regions, regions_of
+from synthstream.report.regions import Regions, beyond_noise, map_of_regions, regions_of
 from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from tests.browser.streams import districts
@@ -80,6 +80,8 @@ def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path:
         ("0", "3: 12 rows, measured 9 ± 10"),
     ]
     assert "Not on the map: 4, other, missing." in page
+    assert beyond_noise(counts).tolist() == [True, True, False, False, False, False]
+    assert not beyond_noise(replace(counts, count=np.ones(6))).any()  # the rows that are drawn could be noise
     assert "<b>" not in page
 
 

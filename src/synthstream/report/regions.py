@@ -128,8 +128,8 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
 
 
 def beyond_noise(now: ColumnCounts) -> NDArray[np.bool_]:
-    """Cells that noise alone would hardly fill, as :func:`seen` tells them; all whose error is not known."""
-    known = zip(now.measured, now.stderr, strict=True)
+    """Cells that noise alone would hardly fill, as measured and as rows: :func:`seen`. All of unknown error."""
+    known = zip(np.minimum(now.measured, now.count), now.stderr, strict=True)
     return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
 
 

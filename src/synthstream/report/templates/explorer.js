@@ -59,9 +59,9 @@ const synthstream = (() => {
     return sum;
   }
   // Marks cells that noise alone could have filled: of those that are left, at most 5 % are expected to be empty
-  // (Benjamini and Hochberg 1995). Chances are those of noise as it is, above 0.
+  // (Benjamini and Hochberg 1995). Chances are those of noise as it is, above 0, of the smaller of rows and measured.
   function hide(rows) {
-    const chances = rows.map(r => r.stderr == null ? 0 : chance(r.measured / r.stderr)), sorted = chances.slice().sort((a, b) => a - b);
+    const chances = rows.map(r => r.stderr == null ? 0 : chance(Math.min(r.measured, r.rows ?? r.measured) / r.stderr)), sorted = chances.slice().sort((a, b) => a - b);
     const least = sorted.findLast((c, k) => c <= FALSE * (k + 1) / sorted.length) ?? -1;
     rows.forEach((r, k) => { r.noise = chances[k] > least; });
   }
