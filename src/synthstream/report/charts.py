@@ -67,10 +67,11 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Numbers behind a chart: headings, and rows of texts. The first cell of a row names it."""
+    """Numbers behind a chart: headings, rows of texts, each named by its first cell, and a caption, if any."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]] = field(default=())
+    caption: str = ""
 
 
 class Caption(TypedDict, total=False):

@@ -299,7 +299,9 @@ def boxes(grid: Grid) -> Table:
             error = [] if grid.errors is None else [number(round(float(grid.errors[1][k, m])))]
             rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum()))), *error])
     headings = [grid.up.title, grid.across.title, "Events", *([] if grid.errors is None else ["Standard error"])]
-    return Table(headings=headings, rows=rows)
+    coarser = grid.counts.shape != (len(up_cuts), len(across_cuts))
+    caption = f"In {len(across_cuts)} by {len(up_cuts)} areas, coarser than the map." if coarser else ""
+    return Table(headings=headings, rows=rows, caption=caption)
 
 
 def _range(column: Coordinate | Number, cells: Any, size: int) -> str:
