@@ -702,6 +702,8 @@ def test_what_came_in_each_step_is_drawn_with_bands(made: dict[str, StreamConfig
         assert "What came every day" in page
         assert ("the total alone has numbers" in page) == (kind == "epochs")
         assert "a year before" not in page  # the stream is a week old
+        assert "events before 2026-01-09" in page
+        assert "up to 2026" not in page
     assert "What came" not in public_page(made["points"], tmp_path / "r.html", progress=quiet)
 
 

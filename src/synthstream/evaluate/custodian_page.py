@@ -151,7 +151,7 @@ def _over_time(order: int, listed: Sequence[Errors]) -> Markup:
         x=dates(listed[0].tick.end, listed[-1].tick.end, marks=4),
         y=linear(0, max([*values, 1.0])),
         y_label="root mean square error of a cell, in events",
-        table=Table(headings=["Events up to", "Forecast", "Measured counts", "Synthetic rows"], rows=rows),
+        table=Table(headings=["Events before", "Forecast", "Measured counts", "Synthetic rows"], rows=rows),
     )
 
 

@@ -127,7 +127,7 @@ const synthstream = (() => {
     const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
     const what = measures ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
     const note = measures
-      ? (shown.every === "start" ? "Each number counts all events up to its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
+      ? (shown.every === "start" ? "Each number counts all events before its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
     table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
       measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
