@@ -30,7 +30,7 @@ from synthstream.report.association import chance_of, cramers_v, pairs, seen
 from synthstream.report.page import check_place, render, write_page
 from synthstream.report.places import axes_of, grid_of_nodes, grids_of_places
 from synthstream.report.public import public_page
-from synthstream.report.recent import _chart
+from synthstream.report.recent import _chart, _says
 from synthstream.report.theorems import STATEMENTS
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from tests.support import streams
@@ -704,6 +704,8 @@ def test_what_came_in_each_step_is_drawn_with_bands(made: dict[str, StreamConfig
         assert "a year before" not in page  # the stream is a week old
         assert "events before 2026-01-09" in page
         assert "up to 2026" not in page
+    always = history_of(made["always"], progress=quiet)
+    assert [_says(always, "x", bin_) for bin_ in ("[2.5, 5)", "missing")] == ["x: 2.5 to 5.0", "x: missing"]
     assert "What came" not in public_page(made["points"], tmp_path / "r.html", progress=quiet)
 
 
