@@ -277,7 +277,7 @@ def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: S
     if len(numbers) < 2:
         return None
     return line_chart(
-        [Series(name="measured", x=x, y=y), *forecasts],
+        [Series(name="error against the true events", x=x, y=y), *forecasts],
         title="Distance W1 between true and synthetic points",
         description=f"From {number(numbers[0])} to {number(numbers[-1])} widths of the box.",
         x=dates(found.ticks[0].end, found.newest.end, marks=5),
