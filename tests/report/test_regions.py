@@ -171,9 +171,7 @@ def test_a_grid_shows_districts_above_its_cells_and_greys_those_within_noise(tmp
     ]
     assert swatches == [[("m7", "80")], []]  # one value has one colour, and without any there is no scale
     assert "coarser than the map" not in page
-    assert "In 4 by 4 areas, coarser than the map." in map_of(
-        replace(grid, counts=np.ones((8, 8)), noise=None), TICK
-    )
+    assert "In 4 by 4 areas, coarser than the map." in map_of(replace(grid, counts=np.ones((8, 8)), noise=None), TICK)
     assert "logarithmic" not in map_of(replace(grid, noise=counts > 0), TICK)
 
 
