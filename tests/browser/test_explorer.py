@@ -217,7 +217,7 @@ def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_rep
 ) -> None:
     show(driver, disk, column=0, **dict[str, Any]({"with": 1, "every": "month"}))
     found = numbers(driver, "pairs")
-    z = [float(row["measured"]) / float(row["stderr"]) for row in found]
+    z = [min(float(row["measured"]), float(row["rows"])) / float(row["stderr"]) for row in found]
     plain = [
         not real or float(row["rows"]) <= 0
         for real, row in zip(seen([float(norm.sf(each)) for each in z]), found, strict=True)
@@ -233,8 +233,38 @@ def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_rep
     judged = {pair.columns: pair for pair in pairs(history, history.cells(history.newest))}
     note = driver.execute_script("return document.querySelector('#pairs [data-note]').innerText")
     assert ("could be independent" in note) == judged[0, 1].is_noise
-    offered = driver.execute_script("return [...document.querySelectorAll('#with option')].map(o => o.text)")[1:]
-    assert [" (within noise)" in text for text in offered] == [judged[0, i].is_noise for i in range(1, 7)]
+    within = driver.execute_script(
+        "return [...document.querySelectorAll('#with optgroup[label=\"within noise\"] option')].map(o => +o.value)"
+    )
+    assert within == [i for i in range(1, 7) if judged[0, i].is_noise]
+
+
+# Labels of the axis of dates, how many ticks it has, dashes of lines and of the legend, ends of the bars' lines and of
+# their frame, and the smallest cell of the pairs.
+_READ = """
+const all = found => [...document.querySelectorAll(found)], dates = "#series .role-axis[aria-label^=X]";
+const dashes = found => all(found).map(p => p.getAttribute("stroke-dasharray") ?? "");
+const box = p => p.getBoundingClientRect(), bars = all("#bars .mark-rule.role-mark line").map(box);
+return [all(`${dates} .role-axis-label text`).filter(t => t.getAttribute("opacity") !== "0").map(t => t.textContent),
+  all(`${dates} .role-axis-tick line`).length, dashes("#series .mark-line.role-mark path"),
+  dashes("#series .role-legend-symbol path"), Math.max(...bars.filter(b => b.width > 2).map(b => b.right)),
+  Math.max(...all("#bars .role-axis-domain line").map(l => box(l).right)),
+  Math.min(...all("#pairs .mark-rect.role-mark path").map(p => box(p).width))];
+"""
+
+
+def test_axes_legends_and_cells_can_be_read(driver: Any, disk: str) -> None:
+    show(driver, disk, column=0, values="0.1.2", every="tick", **dict[str, Any]({"with": 1}))
+    labels, ticks, lines, legend, reach, frame, cell = driver.execute_script(_READ)
+    weeks = {f"{datetime.fromisoformat(row['start']):%b %d}" for row in numbers(driver, "series")}
+    assert len(labels) == ticks > 3
+    assert set(labels) <= weeks, "labels stand where something was counted"
+    assert lines == legend
+    assert len({*lines}) == 3
+    assert reach < frame - 5
+    assert cell >= 60
+    lede = driver.execute_script("return document.querySelector('.lede').innerText")
+    assert "Bars and colours show the synthetic rows" in lede
 
 
 def test_a_month_that_is_not_over_is_an_open_dot(driver: Any, root: str) -> None:

@@ -18,8 +18,9 @@ from synthstream.cli.app import app
 from synthstream.errors import ConfigError
 from synthstream.publish.history import Tick
 from synthstream.report.distributions import ColumnCounts
-from synthstream.report.places import Grid, axes_of_view, map_of, outlines_of
-from synthstream.report.regions import Regions, map_of_regions, regions_of
+from synthstream.report.places import Grid, _clearest, axes_of_view, map_of, outlines_of
+from synthstream.report.regions import Regions, beyond_noise, map_of_regions, regions_of
+from synthstream.schema.coordinates import Coordinate
 from synthstream.schema.districts import Districts
 from tests.browser.streams import districts
 from tests.support.configs import stream_toml
@@ -79,6 +80,8 @@ def test_a_map_greys_what_noise_could_fill_and_names_what_is_not_on_it(tmp_path:
         ("0", "3: 12 rows, measured 9 ± 10"),
     ]
     assert "Not on the map: 4, other, missing." in page
+    assert beyond_noise(counts).tolist() == [True, True, False, False, False, False]
+    assert not beyond_noise(replace(counts, count=np.ones(6))).any()  # the rows that are drawn could be noise
     assert "<b>" not in page
 
 
@@ -162,3 +165,23 @@ def test_a_grid_shows_districts_above_its_cells_and_greys_those_within_noise(tmp
     assert drawn.keys() == {"m0", "m1", "m7", "outline"}
     assert "within noise" in page
     assert "within noise" not in map_of(replace(grid, noise=None), TICK, what="Spots")
+    swatches = [
+        re.findall(r'class="(m[1-7])" d="M0 0H10V6H0z"/></svg><span>(\d+)', map_of(one, TICK))
+        for one in (replace(grid, noise=counts < 80), replace(grid, noise=counts > 0))
+    ]
+    assert swatches == [[("m7", "80")], []]  # one value has one colour, and without any there is no scale
+    assert "coarser than the map" not in page
+    assert "In 4 by 4 areas, coarser than the map." in map_of(replace(grid, counts=np.ones((8, 8)), noise=None), TICK)
+    assert "logarithmic" not in map_of(replace(grid, noise=counts > 0), TICK)
+
+
+def test_the_finest_grid_is_drawn_that_shows_more_than_noise() -> None:
+    axis = Coordinate(name="x", min=0, max=1, missing=0, bits=1)
+
+    def level(share: float) -> list[tuple[str, Grid]]:
+        counts, noise = np.array([[100 * share, 100 * (1 - share)]]), np.array([[True, False]])
+        return [(f"{share}", Grid(across=axis, up=axis, counts=counts, degrees=False, noise=noise))]
+
+    shares = ((0.0, 0.5, 0.9), (0.6, 0.7, 0.9), (0.0, 0.1))
+    assert [_clearest([level(s) for s in each])[0][0] for each in shares] == ["0.5", "0.6", "0.1"]
+    assert _clearest([[], []]) == []

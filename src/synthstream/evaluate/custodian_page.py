@@ -151,7 +151,7 @@ def _over_time(order: int, listed: Sequence[Errors]) -> Markup:
         x=dates(listed[0].tick.end, listed[-1].tick.end, marks=4),
         y=linear(0, max([*values, 1.0])),
         y_label="root mean square error of a cell, in events",
-        table=Table(headings=["Events up to", "Forecast", "Measured counts", "Synthetic rows"], rows=rows),
+        table=Table(headings=["Events before", "Forecast", "Measured counts", "Synthetic rows"], rows=rows),
     )
 
 
@@ -277,7 +277,7 @@ def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: S
     if len(numbers) < 2:
         return None
     return line_chart(
-        [Series(name="measured", x=x, y=y), *forecasts],
+        [Series(name="error against the true events", x=x, y=y), *forecasts],
         title="Distance W1 between true and synthetic points",
         description=f"From {number(numbers[0])} to {number(numbers[-1])} widths of the box.",
         x=dates(found.ticks[0].end, found.newest.end, marks=5),

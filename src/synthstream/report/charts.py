@@ -17,7 +17,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from synthstream.report.page import macro
-from synthstream.report.scales import Axis, classes, number, short
+from synthstream.report.scales import Axis, class_labels, classes, number
 from synthstream.workload import FloatArray
 
 # Colours of a sequence in the style sheet: classes m1 (least) to m7 (most).
@@ -67,10 +67,11 @@ class Bar:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Numbers behind a chart: headings, and rows of texts. The first cell of a row names it."""
+    """Numbers behind a chart: headings, rows of texts, each named by its first cell, and a caption, if any."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]] = field(default=())
+    caption: str = ""
 
 
 class Caption(TypedDict, total=False):
@@ -256,7 +257,8 @@ def density_map(
     grey = np.zeros(grid.shape, dtype=np.bool_) if noise is None else noise & (grid > 0)
     positive = grid[(grid > 0) & ~grey].tolist()
     bounds = classes(span or positive, SHADES) if positive else []
-    paths = [*_stripes(grey, [1.0])[:1], *_stripes(np.where(grey, 0, grid), bounds)]
+    labels, top = class_labels(bounds, max(span or positive)) if positive else ([], "")
+    paths = [*_stripes(grey, [1.0])[-1:], *_stripes(np.where(grey, 0, grid), bounds)]
     return macro(
         "density",
         paths=[(shade, path) for shade, path in enumerate(paths) if path],
@@ -264,8 +266,8 @@ def density_map(
         grey="within noise" if grey.any() else "",
         size=grid.shape[::-1],
         aspect=round(aspect, 4),
-        bounds=[short(float(f"{b:.2g}")) for b in bounds],
-        top=short(max(span or positive)) if positive else "",
+        bounds=labels,
+        top=top,
         x_marks=_marks(x),
         y_marks=[(100 - place, label) for place, label in _marks(y)],
         x_label=x_label,
@@ -314,8 +316,9 @@ def _stripes(grid: NDArray[Any], bounds: Sequence[float]) -> list[str]:
 
 
 def shade_of(value: float, bounds: Sequence[float]) -> int:
-    """The colour of a count, by the lower bounds of all colours; 0 for none."""
-    return 0 if value <= 0 else max(1, sum(value >= bound * (1 - 1e-12) for bound in bounds))
+    """The colour of a count, by the lower bounds of the last colours; 0 for none."""
+    passed = sum(value >= bound * (1 - 1e-12) for bound in bounds)
+    return 0 if value <= 0 else max(1, passed) + SHADES - len(bounds)
 
 
 def aspect_of_degrees(*, width: float, height: float, latitude: float) -> float:

@@ -279,6 +279,6 @@ def middle_chart(
         description=f"The median goes from {form(line.y[0])} to {form(line.y[-1])}.",
         x=dates(points[0][0].end, points[-1][0].end, marks=4),
         y=linear(*ends, marks=3) if form is number else dates(*(datetime.fromtimestamp(e, UTC) for e in ends), marks=3),
-        table=Table(headings=["Events up to", "10 %", "Median", "90 %"], rows=rows),
+        table=Table(headings=["Events before", "10 %", "Median", "90 %"], rows=rows),
         small=True,
     )

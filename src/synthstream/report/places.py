@@ -98,7 +98,7 @@ def grid_of_tables(found: History, newest: Cells) -> Grid | None:
 
 
 def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
-    """Places of a stream of tables: of all events on the finest grid, and of each of a few values of a column.
+    """Places of a stream of tables: of all events, and of each of a few values of a column. Grids: :func:`_clearest`.
 
     The column is one of few values that is crossed with a grid of at least 16 cells; boolean ones have a map of
     ``true``.
@@ -106,23 +106,39 @@ def grids_of_places(found: History, newest: Cells) -> list[tuple[str, Grid]]:
     schema, workload, listed = found.config.schema, found.workload, list[tuple[str, Grid]]()
     for place, columns in schema.places.items():
         views = [(c, view) for c in columns if isinstance(view := schema.columns[c], View) and len(view.bounds) == 2]
-        drawn = list[tuple[str, Grid]]()
-        for c, view in [one for one in reversed(views) if (one[0],) in workload.marginals][:1]:
+        whole = list[list[tuple[str, Grid]]]()
+        for c, view in [one for one in views if (one[0],) in workload.marginals]:
             now, _ = latest(found, (c,), newest)
-            drawn.append((view.words.label or view.place, _of_cells(view, now.count, beyond_noise(now))))
-        for c, view in [one for one in reversed(views) if one[1].depth > 1 and one[1].crossed][:1]:
-            drawn += _by_value(found, newest, c, view)
+            whole.append([(view.words.label or view.place, _of_cells(view, now.count, beyond_noise(now)))])
+        fine = [one for one in views if one[1].depth > 1 and one[1].crossed]
+        each = [[*_by_value(found, newest, c, view, crossed=fine[-1][1].crossed)] for c, view in fine]
+        drawn = [*_clearest(whole), *_clearest(each)]
         named = [one for one in schema.columns if isinstance(one, Districts) and one.finest.place == place]
         listed += [(what, replace(grid, outlines=outlines_of(named, grid))) for what, grid in drawn]
     return listed
 
 
-def _by_value(found: History, newest: Cells, c: int, view: View) -> Iterator[tuple[str, Grid]]:
+def _clearest(levels: Sequence[list[tuple[str, Grid]]]) -> list[tuple[str, Grid]]:
+    """Of maps on ever finer grids those on the finest where noise could fill the cells of half of the events at most.
+
+    If there is none, those on the coarsest.
+    """
+    drawn = [maps for maps in levels if maps]
+    for maps in reversed(drawn):
+        grey = sum(grid.counts[grid.noise].sum() for _, grid in maps if grid.noise is not None)
+        if 2 * grey <= sum(grid.counts.sum() for _, grid in maps):
+            return maps
+    return drawn[0] if drawn else []
+
+
+def _by_value(
+    found: History, newest: Cells, c: int, view: View, *, crossed: Sequence[str]
+) -> Iterator[tuple[str, Grid]]:
     """Of the crossed column with the fewest values the most frequent ones."""
     columns, workload = found.config.schema.columns, found.workload
     names = [column.name for column in columns]
-    crossed = [i for i in map(names.index, view.crossed) if not isinstance(columns[i], View)]
-    chosen = min((i for i in crossed if (min(i, c), max(i, c)) in workload.marginals), default=None,
+    beside = [i for i in map(names.index, crossed) if not isinstance(columns[i], View)]
+    chosen = min((i for i in beside if (min(i, c), max(i, c)) in workload.marginals), default=None,
                  key=lambda i: (len(columns[i].value_labels), i))  # fmt: skip
     if chosen is None:
         return
@@ -244,11 +260,12 @@ def map_of(
         aspect = aspect_of_degrees(width=width, height=height, latitude=(y.min + y.max) / 2)
     top = np.unravel_index(int(grid.counts.argmax()), grid.counts.shape)
     north, east = (_range(c, int(i), size) for c, i, size in zip((y, x), top, grid.counts.shape, strict=True))
+    up, across = grid.counts.shape
     return density_map(
         np.where(grid.counts >= _LEAST, grid.counts, 0),
         noise=grid.noise,
         outlines=grid.outlines,
-        title=f"{what} up to {tick.end:%Y-%m-%d}",
+        title=f"{what} before {tick.end:%Y-%m-%d}, in {across} by {up} cells",
         description=f"{number(float(grid.counts.sum()))} events in {grid.counts.size} cells. The fullest is at "
         f"{y.title} {north}, {x.title} {east}.{_said(grid)}",
         x=linear(x.min, x.max, tight=True),
@@ -282,7 +299,9 @@ def boxes(grid: Grid) -> Table:
             error = [] if grid.errors is None else [number(round(float(grid.errors[1][k, m])))]
             rows.append([*ranges, number(round(float(grid.counts[np.ix_(i, j)].sum()))), *error])
     headings = [grid.up.title, grid.across.title, "Events", *([] if grid.errors is None else ["Standard error"])]
-    return Table(headings=headings, rows=rows)
+    coarser = grid.counts.shape != (len(up_cuts), len(across_cuts))
+    caption = f"In {len(across_cuts)} by {len(up_cuts)} areas, coarser than the map." if coarser else ""
+    return Table(headings=headings, rows=rows, caption=caption)
 
 
 def _range(column: Coordinate | Number, cells: Any, size: int) -> str:

@@ -173,7 +173,8 @@ def _of_regions(found: History, newest: Cells) -> list[Markup]:
         regions = regions_of(found.config, column) if (position,) in found.workload.marginals else None
         if regions is not None:
             now, _ = latest(found, (position,), newest)
-            drawn.append(map_of_regions(regions, column, now, what=f"{column.title} up to {found.newest.end:%Y-%m-%d}"))
+            what = f"{column.title} before {found.newest.end:%Y-%m-%d}"
+            drawn.append(map_of_regions(regions, column, now, what=what))
     return drawn
 
 
@@ -229,7 +230,7 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts]) -> Markup:
         x=dates(ticks[0].end, ticks[-1].end),
         y=linear(0, max(top, 1.0)),
         y_label="events",
-        table=Table(headings=["Events up to", "Tick", "Synthetic rows", "Measured ± standard error"], rows=rows),
+        table=Table(headings=["Events before", "Tick", "Synthetic rows", "Measured ± standard error"], rows=rows),
         note=f"Band: what was measured, ± {number(REACH)} standard errors." if banded else "",
     )
 

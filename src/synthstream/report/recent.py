@@ -17,7 +17,7 @@ from synthstream.publish.published import Releases
 from synthstream.release.comparing import BEYOND
 from synthstream.release.series import steps
 from synthstream.report.charts import Series, Table, line_chart
-from synthstream.report.distributions import REACH
+from synthstream.report.distributions import REACH, labels_of
 from synthstream.report.page import span
 from synthstream.report.scales import dates, linear, number
 from synthstream.schema.columns import Boolean
@@ -102,8 +102,8 @@ def _says(found: History, column: str | None, value: str | None) -> str:
     if isinstance(kind, View):  # a map says it
         return ""
     if isinstance(kind, Boolean):
-        return column if value == "true" else ""
-    return f"{column}: {value}"
+        return kind.title if value == "true" else ""
+    return f"{kind.title}: {labels_of(kind)[kind.labels.index(str(value))]}"
 
 
 def _standing_out(found: History, counts: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:

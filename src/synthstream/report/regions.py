@@ -18,7 +18,7 @@ from synthstream.errors import ConfigError
 from synthstream.report.association import seen
 from synthstream.report.charts import SHADES, Table, region_map, shade_of
 from synthstream.report.distributions import ColumnCounts, labels_of
-from synthstream.report.scales import classes, number, short
+from synthstream.report.scales import class_labels, classes, number
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.polygons import features_of, name_of, properties_of, rings_of
 from synthstream.workload import FloatArray
@@ -106,6 +106,7 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
     known, clear = np.isfinite(now.stderr), beyond_noise(now)
     coloured = [float(now.count[code]) for code in regions.shapes if now.count[code] > 0 and clear[code]]
     bounds, drawn = classes(coloured, SHADES) if coloured else [], []
+    legend, top = class_labels(bounds, max(coloured)) if coloured else ([], "")
     for code, shape in regions.shapes.items():
         count = float(now.count[code])
         error = f", measured {number(round(now.measured[code]))} ± {number(now.stderr[code])}" if known[code] else ""
@@ -119,16 +120,16 @@ def map_of_regions(regions: Regions, column: Column, now: ColumnCounts, *, what:
         size=regions.size,
         title=what,
         description=f"{len(drawn)} regions of {column.title}.",
-        bounds=[short(float(f"{bound:.2g}")) for bound in bounds],
-        top=short(max(coloured)) if coloured else "",
+        bounds=legend,
+        top=top,
         note=f"Not on the map: {', '.join(away)}." if away else "",
         table=Table(headings=[column.title, "Events"], rows=[list(row[3:]) for row in drawn]),
     )
 
 
 def beyond_noise(now: ColumnCounts) -> NDArray[np.bool_]:
-    """Cells that noise alone would hardly fill, as :func:`seen` tells them; all whose error is not known."""
-    known = zip(now.measured, now.stderr, strict=True)
+    """Cells that noise alone would hardly fill, as measured and as rows: :func:`seen`. All of unknown error."""
+    known = zip(np.minimum(now.measured, now.count), now.stderr, strict=True)
     return np.array(seen([float(norm.sf(m / s)) if np.isfinite(s) else 0.0 for m, s in known]))
 
 

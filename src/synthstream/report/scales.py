@@ -53,15 +53,15 @@ def ranges(edges: Sequence[float]) -> list[str]:
     return [f"{a} to {b}" for a, b in pairwise(texts)]
 
 
-def short(value: float) -> str:
-    """A number for an axis, where there is little room.
+def short(value: float, *, like: float | None = None) -> str:
+    """A number for an axis, where there is little room; in the unit of another one, if that is named.
 
     Example:
-        >>> [short(v) for v in (0, 2500, 25_000, 1_500_000)]
-        ['0', '2,500', '25k', '1.5M']
+        >>> [short(v) for v in (0, 2500, 25_000, 1_500_000)], [short(v, like=15_000) for v in (0, 2500, 5000)]
+        (['0', '2,500', '25k', '1.5M'], ['0', '2.5k', '5k'])
     """
     for unit, letter in _LARGE:
-        if abs(value) >= unit:
+        if value and abs(value if like is None else like) >= unit:
             unit = 1e3 if letter == "k" else unit
             return f"{value / unit:.3g}{letter}".replace("-", "\u2212")
     return number(value)
@@ -105,6 +105,8 @@ def linear(
         >>> axis = linear(0, 4588)
         >>> axis.high, [label for _, label in axis.marks]
         (5000.0, ['0', '1,000', '2,000', '3,000', '4,000', '5,000'])
+        >>> [label for _, label in linear(0, 13_000, marks=3).marks]
+        ['0', '5k', '10k', '15k']
         >>> [label for _, label in linear(-122.45, -122.40, tight=True).marks]
         ['−122.45', '−122.44', '−122.43', '−122.42', '−122.41', '−122.40']
     """
@@ -115,8 +117,8 @@ def linear(
     last = math.floor(high / step + 1e-9) if tight else math.ceil(high / step - 1e-9)
     places = [i * step for i in range(first, last + 1)]
     ends = (low, high) if tight else (places[0], places[-1])
-    form = number if form is short and abs(ends[1]) <= 10_000 else form
-    labels = [form(p) for p in places]
+    most = max(map(abs, ends))
+    labels = [(number(p) if most <= 10_000 else short(p, like=most)) if form is short else form(p) for p in places]
     if len(set(labels)) < len(labels):  # three digits do not tell them apart
         labels = [label.split(" to ")[0] for label in ranges([*places, places[-1] + step])]
     return Axis(low=ends[0], high=ends[1], marks=tuple(zip(places, labels, strict=True)))
@@ -192,8 +194,26 @@ def classes(values: Sequence[float], number_of: int) -> list[float]:
     Example:
         >>> classes([1.0, 100.0], 2)
         [1.0, 10.0]
+        >>> classes([109.0], 7)  # of one value there is one class
+        [109.0]
     """
     low, high = min(values), max(values)
-    if not high > low:
-        return [low * 0.5**i for i in reversed(range(number_of))]
-    return [low * (high / low) ** (i / number_of) for i in range(number_of)]
+    return [low * (high / low) ** (i / number_of) for i in range(number_of if high > low else 1)]
+
+
+def class_labels(bounds: Sequence[float], top: float) -> tuple[list[str], str]:
+    """Labels of the bounds of :func:`classes`, and of where the last one ends: as few digits as tell them apart.
+
+    Example:
+        >>> class_labels([1.724, 17.24], 109), class_labels([100.0, 104.4], 109), class_labels([109.0], 109)
+        ((['1.7', '17'], '109'), (['100', '104'], '109'), (['109'], ''))
+    """
+    if len(bounds) == 1:
+        return [short(top)], ""
+    labels: list[str] = []
+    for digits in (2, 3, 17):
+        rounded = [*(float(f"{bound:.{digits}g}") for bound in bounds), top]
+        labels = [*map(short, rounded)]
+        if rounded == sorted(rounded) and len({*labels}) == len(labels):
+            break
+    return labels[:-1], labels[-1]

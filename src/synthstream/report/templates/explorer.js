@@ -59,9 +59,9 @@ const synthstream = (() => {
     return sum;
   }
   // Marks cells that noise alone could have filled: of those that are left, at most 5 % are expected to be empty
-  // (Benjamini and Hochberg 1995). Chances are those of noise as it is, above 0.
+  // (Benjamini and Hochberg 1995). Chances are those of noise as it is, above 0, of the smaller of rows and measured.
   function hide(rows) {
-    const chances = rows.map(r => r.stderr == null ? 0 : chance(r.measured / r.stderr)), sorted = chances.slice().sort((a, b) => a - b);
+    const chances = rows.map(r => r.stderr == null ? 0 : chance(Math.min(r.measured, r.rows ?? r.measured) / r.stderr)), sorted = chances.slice().sort((a, b) => a - b);
     const least = sorted.findLast((c, k) => c <= FALSE * (k + 1) / sorted.length) ?? -1;
     rows.forEach((r, k) => { r.noise = chances[k] > least; });
   }
@@ -122,12 +122,13 @@ const synthstream = (() => {
     const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
       { [`v${names.indexOf(r.value)}`]: r.stderr == null ? said(r.measured) : `${said(r.measured)} ± ${said(r.stderr)}` }), { ...same[0] }));
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
-    const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows) } };
-    const color = { field: "value", scale, title: null, legend: names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", columns: place.clientWidth < 500 ? 1 : 6 } : null };
+    const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows), ...ticksOn(rows, place.clientWidth) } };
+    const legend = names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", symbolSize: 600, columns: place.clientWidth < 500 ? 1 : 6 } : null;
+    const color = { field: "value", scale, title: null, legend };
     const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
     const what = measures ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
     const note = measures
-      ? (shown.every === "start" ? "Each number counts all events up to its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
+      ? (shown.every === "start" ? "Each number counts all events before its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
     table(section, rows.map(({ value, start, end, measured, stderr, whole }) =>
       measures ? { value, start, end, measured, stderr, ...(partial ? { whole: whole ? "yes" : "no" } : {}) } : { value, end, rows: measured, ...(stderr == null ? {} : { stderr }) }));
@@ -135,7 +136,7 @@ const synthstream = (() => {
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
       { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 },
-        encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", legend: null } } },
+        encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", scale: { domain: names }, title: null, legend } } },
       ...(partial ? [{ mark: { type: "point", size: 40, strokeWidth: 2, opacity: 1 }, encoding: { x, y: { field: "measured", type: "quantitative" }, color,
         fill: { condition: { test: "datum.whole", field: "value", scale, legend: null }, value: colour("paper") } } }] : []),
       { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
@@ -152,6 +153,12 @@ const synthstream = (() => {
     });
   }
   const every = rows => rows.length && rows.at(-1).when - rows[0].when < 200 * DAY ? "%b %d" : "%b %Y";
+  // Few dates have a label each, as many as there is room for.
+  const ticksOn = (rows, room) => {
+    const all = [...new Set(rows.map(r => r.when))], labels = Math.max(2, Math.floor(room / 90));
+    const shown = all.filter((_, k) => k % Math.ceil(all.length / labels) === 0);
+    return all.length > 2 * labels ? { tickCount: labels } : { values: { expr: `[${shown}]` } };
+  };
   const stepName = step => step === "start" ? "all from the start" : step === "tick" ? ({ "1w": "week", "1d": "day", "1mo": "month", "1h": "hour" }[facts.every] ?? `tick of ${facts.every}`) : step;
 
   async function bars() {
@@ -165,7 +172,8 @@ const synthstream = (() => {
     section.hidden = !!column.grid;  // of which a map says it
     if (column.grid) return places(all, windows);
     const order = column.ordered ? column.labels : all[0].slice().sort((a, b) => b.bar - a.bar).map(r => r.value);
-    const domain = [Math.min(0, ...all.flat().map(r => r.low ?? 0)), Math.max(1, ...all.flat().map(r => Math.max(r.bar, r.high ?? 0)))];
+    const low = Math.min(0, ...all.flat().map(r => r.low ?? 0)), high = Math.max(1, ...all.flat().map(r => Math.max(r.bar, r.high ?? 0)));
+    const domain = [low && low - .03 * (high - low), high + .03 * (high - low)];  // no error bar touches the frame
     table(section, differences(windows, all, r => ({ value: r.value })));
     const note = (windows[0].counts ? `Bars show the synthetic rows${windows[0].own ? "; lines reach two standard errors of the estimates to both sides" : windows[0].known ? "; dots what was measured, with two standard errors" : ""}.` :
       "Bars show what was measured in these dates, with two standard errors; grey ones are within them.")
@@ -235,9 +243,9 @@ const synthstream = (() => {
       const rows = all[windows.indexOf(w)];
       if (ups.grid || acrosses.grid) return byValue(room, rows, all[0], ups, acrosses, color, tooltip);
       if (map) return mapOf(room, rows, flip ? acrosses : ups, flip ? ups : acrosses, flip, color, tooltip);
-      const step = facts.columns[across].labels.length > 14 ? 15 : 24;
-      const axis = { labelAngle: -60, labelLimit: 130 };
-      return { width: { step }, height: { step: 15 }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
+      const step = Math.min(Math.max(Math.floor((room - 220) / acrosses.labels.length), acrosses.labels.length > 14 ? 15 : 24), 80);
+      const axis = { labelAngle: Math.max(...acrosses.labels.map(l => l.length)) * 7 < step ? 0 : -60, labelLimit: 130 };
+      return { width: { step }, height: { step: ups.labels.length > 14 ? 15 : 28 }, data: { values: rows }, mark: { type: "rect", stroke: colour("paper"), strokeWidth: .5 }, encoding: {
         x: { field: "across", type: "nominal", sort: acrosses.labels, title: acrosses.name, axis }, y: { field: "up", type: "nominal", sort: ups.labels, title: ups.name }, color, tooltip } };
     }, `${ups.name} and ${acrosses.name}`);
   }
@@ -385,8 +393,12 @@ const synthstream = (() => {
     if (byId("column").selectedIndex < 0) byId("column").value = start.column;
     const column = () => +byId("column").value, partners = () => {
       const kept = byId("with").value;
-      option(byId("with"), [["", "no other"], ...known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0)
-        .map(([i, name, t]) => [i, name + (facts.pairs.find(p => p[0] === t && p[1] != null)?.[2] ? " (within noise)" : "")])]);
+      const pairs = known.map(([i, name]) => [i, name, Math.max(find([i, column()]), find([column(), i]))]).filter(([i, , t]) => i !== column() && t >= 0);
+      const within = ([, , t]) => facts.pairs.find(p => p[0] === t && p[1] != null)?.[2];
+      option(byId("with"), [["", "no other"], ...pairs.filter(p => !within(p))]);
+      const group = Object.assign(document.createElement("optgroup"), { label: "within noise" });
+      group.append(...pairs.filter(within).map(([i, name]) => new Option(name, i)));
+      if (group.children.length) byId("with").append(group);
       byId("with").value = kept; if (byId("with").selectedIndex < 0) byId("with").value = "";
     };
     const lengths = () => {
@@ -396,8 +408,7 @@ const synthstream = (() => {
       byId("every").value = kept; if (byId("every").selectedIndex < 0) byId("every").selectedIndex = 0;
     };
     partners(); lengths();
-    const clear = [...byId("with").options].slice(1).find(o => !o.text.endsWith(" (within noise)")) ?? byId("with").options[1];
-    byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : clear?.value ?? "");
+    byId("with").value = asked.get("with") ?? (facts.map ? facts.map[1] : byId("with").options[1]?.value ?? "");
     if (byId("with").selectedIndex < 0) byId("with").selectedIndex = Math.min(1, byId("with").options.length - 1);
     for (const name of ["from", "to", "every"]) byId(name).value = asked.get(name) ?? start[name];
     for (const name of ["from", "to", "from2", "to2"]) { byId(name).min = iso(at[0]); byId(name).max = iso(last); }
