@@ -63,10 +63,10 @@ class Combined(NamedTuple):
             before: those before the tick.
             totals: what was released of the total before this tick, and at it.
         """
-        burst = tick > 0 and abs(totals[1] - totals[0]) > (
-            (self.plan.growth - 1) * abs(totals[0]) + _BEYOND * self._deviation(tick)
-        )
-        return self.plan.after(tick, before, burst=burst)
+        if not tick or not self.plan.spare:
+            return self.plan.after(tick, before, burst=False)
+        far = (self.plan.growth - 1) * abs(totals[0]) + _BEYOND * self._deviation(tick)
+        return self.plan.after(tick, before, burst=abs(totals[1] - totals[0]) > far)
 
     def _deviation(self, tick: int) -> float:
         """Standard deviation of the noise in how far the total moves in a tick above 0."""
