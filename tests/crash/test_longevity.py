@@ -86,8 +86,8 @@ def stored(place: Path, state: str) -> Path:
     return folder
 
 
-# Last bits of the coefficients or variances of these follow from exponentials, inverses and products that numpy and
-# OpenBLAS compute otherwise without AVX-512, which the processor had that made them: such streams do not go on there.
+# These went on on the processors of before, and on one without AVX-512 they do not, with the same libraries: last bits of
+# their coefficients or variances are others there. That the vector units are the cause is inferred, not shown.
 OF_WIDE_PROCESSORS = ("format-3-points-zcdp", "format-4-points-zcdp", "format-4-refresh")
 
 
@@ -95,7 +95,7 @@ OF_WIDE_PROCESSORS = ("format-3-points-zcdp", "format-4-points-zcdp", "format-4-
 def test_a_stored_state_of_an_earlier_version_goes_on(tmp_path: Path, state: str) -> None:
     """Made by ``python -m tests.crash.store_state``; kept for ever."""
     if state in OF_WIDE_PROCESSORS and "X86_V4" not in np.show_config(mode="dicts")["SIMD Extensions"]["found"]:
-        pytest.skip("the state was made on a processor with AVX-512 (docs/limits.md)")
+        pytest.skip("without AVX-512 this state is known not to go on (docs/limits.md)")
     folder = stored(tmp_path, state)
     before = {p: p.read_bytes() for p in (folder / "releases").rglob("*.*")}
     config = StreamConfig.from_toml((folder / "stream.toml").read_text(), base=folder)
