@@ -86,8 +86,8 @@ def stored(place: Path, state: str) -> Path:
     return folder
 
 
-# These went on on the processors of before, and on one without AVX-512 they do not, with the same libraries: last bits of
-# their coefficients or variances are others there. That the vector units are the cause is inferred, not shown.
+# These went on on the processors of before, and on one without AVX-512 they do not, with the same libraries: last bits
+# of their coefficients or variances are others there. That the vector units are the cause is inferred, not shown.
 OF_WIDE_PROCESSORS = ("format-3-points-zcdp", "format-4-points-zcdp", "format-4-refresh")
 
 
