@@ -1,12 +1,17 @@
-"""Writes the states that later versions must be able to open: ``python -m tests.crash.store_state``."""
+"""Writes the states that later versions must be able to open: ``python -m tests.crash.store_state [KIND ...]``.
+
+Those of former formats and editions stay as they are.
+"""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 from synthstream import Stream
+from synthstream.kinds import NEWEST
 from synthstream.state.store import FORMAT
 from tests.support.streams import KINDS, PERSONS, configured, rows
 
@@ -14,7 +19,7 @@ STATES = Path(__file__).parent / "states"
 
 
 def main() -> None:
-    for kind in (*KINDS, PERSONS):
+    for kind in sys.argv[1:] or (*KINDS, PERSONS):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "stream"
             config = configured(folder, kind, until="2026-01-05")
@@ -23,7 +28,7 @@ def main() -> None:
                 list(stream.run())
             configured(folder, kind)
             (folder / "rows-1.parquet").unlink()
-            target = STATES / f"format-{FORMAT}-{kind}"
+            target = STATES / f"format-{FORMAT}-edition-{NEWEST}-{kind}"
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(folder, target, ignore=shutil.ignore_patterns("lock", "*-wal", "*-shm"))
 

@@ -10,6 +10,7 @@ import numpy as np
 from synthstream.fit.ahead import Ahead
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
+from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured
 from synthstream.privacy import Budget, Neighbours
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -26,9 +27,14 @@ PURE = Budget(epsilon=1.0, delta=0.0)
 
 
 def mechanism(
-    *, picks: int = 2, neighbours: Neighbours = "add-remove", horizon: int | None = 4, workload: Workload = WORKLOAD
+    *,
+    picks: int = 2,
+    neighbours: Neighbours = "add-remove",
+    horizon: int | None = 4,
+    workload: Workload = WORKLOAD,
+    edition: Edition = NEWEST,
 ) -> Epochs:
-    return Epochs(workload=workload, budget=PURE, horizon=horizon, neighbours=neighbours, picks=picks)
+    return Epochs(workload=workload, budget=PURE, horizon=horizon, neighbours=neighbours, picks=picks, edition=edition)
 
 
 def uniform(workload: Workload, events: float) -> FloatArray:

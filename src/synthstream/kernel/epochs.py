@@ -16,7 +16,7 @@ from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.tables import TableMechanism
-from synthstream.kinds import NEWEST, Edition, Noise
+from synthstream.kinds import Noise
 from synthstream.measured import Measured, fingerprint_of
 from synthstream.privacy import CHEAPER, Claim
 from synthstream.strategies.shares import EpochShares, in_epochs
@@ -62,7 +62,6 @@ class Epochs(TableMechanism):
         picks: larger tables to measure in an epoch; from their number on all are measured, and none is chosen. Left
             out: 10, in edition 1 as many as there are columns.
         growth: how much older the stream is at the end of an epoch than at its beginning; above 1.
-        edition: of all of this; 1 is that of streams which began with it.
 
     Raises:
         ValueError: an argument is out of range, or the budget is too small.
@@ -82,7 +81,6 @@ class Epochs(TableMechanism):
 
     picks: int | None = None
     growth: float = 1.5
-    edition: Edition = NEWEST
 
     def __post_init__(self) -> None:
         if () not in self.workload.marginals:

@@ -123,7 +123,7 @@ class Points(Mechanism):
     @cached_property
     def total(self) -> Counter | None:
         """The counter of the number of events; ``None`` if that is public."""
-        return None if self.number_is_public else counter("auto", horizon=self.horizon, noise=self.noise)
+        return None if self.number_is_public else self.counted()
 
     @cached_property
     def times(self) -> NumberTimes:
@@ -152,7 +152,7 @@ class Points(Mechanism):
     def _levels(self) -> dict[int, Counter]:
         """By how often a level may be measured in an epoch, where it is more than once, the counter of such a level."""
         often = self.schedule.possible_steps(self.partition.depth)  # the last step is the epoch's end
-        return {steps: counter("auto", horizon=steps - 1, noise=self.noise) for steps in often}
+        return {steps: counter("auto", horizon=steps - 1, noise=self.noise, edition=self.edition) for steps in often}
 
     def variance(self, units: int) -> float:
         """Noise variance of a reading at the end of an epoch that may cost ``units`` parts of its budget. Public."""

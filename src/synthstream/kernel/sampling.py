@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -102,8 +101,7 @@ def discrete_gaussian(sigma: float | FloatArray, size: int, *, entropy: Entropy)
 # -- the loop over trials ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Law:
+class _Law(NamedTuple):
     """How one law is drawn: the compiled loop, the exact decision of a trial, the random bytes of a trial."""
 
     loop: Any

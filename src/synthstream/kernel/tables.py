@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from synthstream.kernel.counters import Counter, State, counter
+from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.counters.base import clip, inner, outer
 from synthstream.kernel.counters.written import Dense
 from synthstream.kernel.gate import Gate
@@ -31,9 +31,11 @@ class TableMechanism(Mechanism, ABC):
 
     Args:
         workload: the tables and their cells.
+        kind: which counter counts at every tick; ``auto`` takes the most accurate.
     """
 
     workload: Workload
+    kind: str = "auto"
 
     @property
     def order(self) -> IntArray:
@@ -43,7 +45,7 @@ class TableMechanism(Mechanism, ABC):
     @cached_property
     def counter(self) -> Counter:
         """The counter of what is measured at every tick."""
-        return counter("auto", horizon=self.horizon, noise=self.noise)
+        return self.counted(self.kind)
 
     def refuse_too_wide(self, fits: bool) -> None:
         """See :meth:`refuse_unless`."""
@@ -81,7 +83,6 @@ class Marginals(TableMechanism):
         split: ``equal``, every marginal the same share; ``sqrt-cells``, in proportion to the square root of the cells;
             ``by-order``, 2 % for the total, 58 % for marginals of one column by the square root of their cells, 40 %
             for larger ones, each the same; ``auto``, equal for zCDP and by-order for pure DP.
-        kind: which counter; ``auto`` takes the most accurate.
         weights: of each marginal beside others of its order, before the split; left out: all the same.
 
     Raises:
@@ -100,16 +101,10 @@ class Marginals(TableMechanism):
     theorem: ClassVar[str] = "marginals"
 
     split: Split = "auto"
-    kind: str = "auto"
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         self.refuse_too_wide(self.counter.draws(float(self.multipliers.max())))
-
-    @cached_property
-    def counter(self) -> Counter:
-        """The counter over all cells."""
-        return counter(self.kind, horizon=self.horizon, noise=self.noise)
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -252,12 +247,12 @@ class Refreshed(TableMechanism):
 
     def _dense(self, larger: int) -> Dense:
         weights = self.times.weights(larger)
-        return Dense(weights=weights, horizon=None if self.horizon is None else len(weights))
+        return Dense(weights=weights, horizon=None if self.horizon is None else len(weights), edition=self.edition)
 
     @cached_property
     def _shares(self) -> tuple[FloatArray, FloatArray]:
         """Shares of the budget of each table, at every tick and at refreshes."""
-        return at_refreshes(self.workload, weights=self.weights)
+        return at_refreshes(self.workload, weights=self.weights, edition=self.edition)
 
     @cached_property
     def at_ticks(self) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from synthstream.kernel.counters import Counter, State, counter
+from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.counters.base import inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
@@ -61,13 +61,13 @@ class Selective(InRounds):
     @cached_property
     def total_counter(self) -> Counter:
         """The counter of the total."""
-        return counter("auto", horizon=self.horizon, noise=self.noise)
+        return self.counted()
 
     @cached_property
     def counter(self) -> Counter:
         """The counter of every candidate."""
         kind = "simple" if self.kind == "auto" else self.kind
-        return counter(kind, horizon=self.horizon, noise=self.noise)
+        return self.counted(kind)
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of the total, shape ``(marginals,)``; NaN for all others. Public."""

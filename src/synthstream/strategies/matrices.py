@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
 from scipy.optimize import brentq
 
-from synthstream.kinds import Noise
+from synthstream.kinds import Edition, Noise
+from synthstream.strategies import former
 from synthstream.strategies.blt_parameters import PARAMETERS
 from synthstream.workload import FloatArray, IntArray
 
@@ -90,20 +92,36 @@ def leaky_encoder(weights: FloatArray, decays: FloatArray) -> tuple[FloatArray, 
     return -mu / ((1 - x) * slope), mu
 
 
-def leaky_column(weights: FloatArray, decays: FloatArray, ticks: int) -> FloatArray:
+def leaky_column(weights: FloatArray, decays: FloatArray, ticks: int, edition: Edition) -> FloatArray:
     """First column of B, shape ``(ticks,)``, for what is in :func:`leaky_decoder`."""
     j = np.arange(ticks, dtype=np.float64)
-    column = np.asarray(np.sum(weights[:, None] * decays[:, None] ** j, axis=0))
+    powers = np.cumprod(np.where(j > 0, decays[:, None], 1.0), axis=1) if edition > 9 else decays[:, None] ** j
+    column = np.asarray(np.sum(weights[:, None] * powers, axis=0))
     column[0] += 1
     return column
 
 
-def column_of_decoder(column: FloatArray) -> FloatArray:
+def column_of_decoder(column: FloatArray, edition: Edition) -> FloatArray:
     """First column of B = A C^-1 for a lower-triangular Toeplitz C of this first column, in its shape."""
-    b = np.zeros(column.size)
+    b, dot = np.zeros(column.size), product(edition)
     for j in range(column.size):
-        b[j] = (1.0 - column[1 : j + 1] @ b[:j][::-1]) / column[0]
+        b[j] = (1.0 - dot(column[1 : j + 1], b[:j][::-1])) / column[0]
     return b
+
+
+def product(edition: Edition) -> Callable[[FloatArray, FloatArray], float]:
+    """How the inner product of two vectors is found: from edition 10 on, as the rounded sum of the rounded products."""
+    return (lambda a, b: math.fsum(a * b)) if edition > 9 else operator.matmul
+
+
+def inverse(matrix: FloatArray, edition: Edition) -> FloatArray:
+    """That of a lower-triangular matrix; from edition 10 on row by row, in one order."""
+    if edition < 10:
+        return former.inverse(matrix)
+    found = np.eye(len(matrix))
+    for i, row in enumerate(matrix):
+        found[i] = (found[i] - np.sum(row[:i, None] * found[:i], axis=0)) / row[i]
+    return found
 
 
 @cache

@@ -85,7 +85,12 @@ def group_factor(config: StreamConfig) -> Fraction:
     unit, budget = config.privacy.unit, config.privacy.budget
     how = None
     if unit.max_per_tick is not None and not budget.pure and config.measures == "always":
-        how = counter(config.synthesizer.counter, horizon=config.own_clock.horizon, noise="gaussian")
+        how = counter(
+            config.synthesizer.counter,
+            horizon=config.own_clock.horizon,
+            noise="gaussian",
+            edition=config.edition,
+        )
     return _factor(how, unit)
 
 
@@ -143,6 +148,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         horizon=config.own_clock.horizon,
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
+        edition=config.edition,
         schedule=Schedule(dimension=len(coordinates), kind=config.synthesizer.schedule, edition=config.edition),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
@@ -182,13 +188,8 @@ def synthesizer_for(
     """
     if groups and (settings.kind != "table" or edition == 1):
         raise ValueError('[[constraints]] need kind = "table", and a stream that began with edition 2 of the fit')
-    common: dict[str, Any] = {
-        "workload": workload,
-        "budget": replace(budget, exact=edition > 3),
-        "horizon": horizon,
-        "unit": unit,
-        "neighbours": neighbours,
-    }
+    common: dict[str, Any] = {"workload": workload, "budget": replace(budget, exact=edition > 3), "horizon": horizon}
+    common |= {"unit": unit, "neighbours": neighbours, "edition": edition}
     if settings.kind == "table":
         how = settings.measures(budget, workload, edition)
         most = settings.population or (MOST_ROWS if edition > 1 else None)
@@ -200,7 +201,7 @@ def synthesizer_for(
             early = _EARLY if edition > 8 else 0
             refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth, early=early)
             return AtRefreshes(mechanism=refreshed, **rows)
-        epochs = Epochs(**common, picks=settings.picks, growth=settings.growth, edition=edition)
+        epochs = Epochs(**common, picks=settings.picks, growth=settings.growth)
         return InEpochs(mechanism=epochs, **rows)
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large

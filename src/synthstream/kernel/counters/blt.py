@@ -13,6 +13,7 @@ import numpy as np
 
 from synthstream.kernel.counters.base import Encoded, State
 from synthstream.kernel.counters.written import ToeplitzCounter
+from synthstream.strategies import former
 from synthstream.strategies.matrices import leaky_column, leaky_decoder, leaky_encoder
 from synthstream.workload import FloatArray, IntArray
 
@@ -60,7 +61,8 @@ class Blt(ToeplitzCounter):
         """First column of C before rounding to the grid, shape ``(horizon,)``."""
         r, mu = (part.astype(np.float64) / 2.0**64 for part in self._c)
         j = np.arange(self.horizon, dtype=np.float64)
-        return np.asarray(np.sum(r[:, None] * np.exp(j * np.log(mu)[:, None]), axis=0))
+        powers = (_powers if self.edition > 9 else former.powers)(mu, j)
+        return np.asarray(np.sum(r[:, None] * powers, axis=0))
 
     @cached_property
     def _norm(self) -> float:
@@ -91,19 +93,20 @@ class Blt(ToeplitzCounter):
 
         Geometric sums, all terms positive: no digits cancel.
         """
-        r, mu = self._c
-        decay = np.log1p(-np.array([2**64 - int(m) for m in mu]) / 2.0**64)[:, None]
-        t = np.arange(self.horizon, dtype=np.float64)
-        events = np.minimum(t + 1, ticks)
-        terms = np.exp((t + 1 - events) * decay) * np.expm1(events * decay) / np.expm1(decay)
-        moved = np.sum((r.astype(np.float64) / 2.0**64)[:, None] * terms, axis=0)
+        r, mu = (part.astype(np.float64) / 2.0**64 for part in self._c)
+        t = np.arange(self.horizon)
+        events, powers = np.minimum(t + 1, ticks), _powers(mu, t)
+        terms = powers[:, t + 1 - events] * np.cumsum(powers, axis=1)[:, events - 1]
+        if self.edition < 10:
+            terms = former.geometric(np.array([2**64 - int(m) for m in self._c[1]]) / 2.0**64, t + 1 - events, events)
+        moved = np.sum(r[:, None] * terms, axis=0)
         norm = math.sqrt(math.fsum(moved**2)) * (1 + 1e-9)
         return Fraction(norm + ticks * math.sqrt(self.horizon) * self._slack * (1 + 1e-9))
 
     @cached_property
     def decoder(self) -> FloatArray:
         """First column of B, shape ``(horizon,)``."""
-        return leaky_column(*self._b, self.horizon)
+        return leaky_column(*self._b, self.horizon, self.edition)
 
     def init(self, cells: int) -> State:
         sums = np.zeros((self._b[0].size, cells))
@@ -123,6 +126,11 @@ class Blt(ToeplitzCounter):
 
 
 NDArrayU64 = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
+
+
+def _powers(decays: FloatArray, exponents: FloatArray | IntArray) -> FloatArray:
+    """Powers for the exponents 0, 1, 2, ...: each is the one before times the number, rounded."""
+    return np.asarray(np.cumprod(np.where(exponents > 0, decays[:, None], 1.0), axis=1))
 
 
 def _fractions(values: FloatArray) -> NDArrayU64:

@@ -14,7 +14,7 @@ import numpy as np
 
 from synthstream.kernel.counters.base import Encoded, GaussianCounter, MatrixCounter, State, root_above, rounded_up
 from synthstream.kinds import Noise
-from synthstream.strategies.matrices import column_of_decoder, of_least_variance
+from synthstream.strategies.matrices import column_of_decoder, inverse, of_least_variance, product
 from synthstream.workload import FloatArray, IntArray
 
 # The more answers, the more counts are remembered; and 2^31 times this times the grid's 2^12 stays far below 2^62.
@@ -118,7 +118,7 @@ class Toeplitz(ToeplitzCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """First column of B = A C^-1 for the rounded C, shape ``(horizon,)``."""
-        return column_of_decoder(self.coefficients / 2**self.grid_bits)
+        return column_of_decoder(self.coefficients / 2**self.grid_bits, self.edition)
 
     def facts(self) -> list[Any]:
         return [*super().facts(), *self.coefficients.tolist()]
@@ -205,8 +205,7 @@ class Dense(GaussianCounter):
     @cached_property
     def decoder(self) -> FloatArray:
         """B = A C^-1 for the rounded C, shape ``(answers, answers)``."""
-        inverse = np.linalg.inv(self.coefficients / 2**self.grid_bits)
-        return np.asarray(np.cumsum(np.tril(inverse), axis=0))
+        return np.cumsum(inverse(self.coefficients / 2**self.grid_bits, self.edition), axis=0)
 
     def facts(self) -> list[Any]:
         return [*super().facts(), self.coefficients.tolist()]
@@ -242,5 +241,5 @@ class Dense(GaussianCounter):
 
     def shared(self, s: int, t: int) -> float:
         (first, s), (last, t) = divmod(s, len(self.weights)), divmod(t, len(self.weights))
-        rows = self.decoder
-        return first * float(rows[-1] @ rows[-1]) + float(rows[s] @ rows[t if first == last else -1])
+        rows, dot = self.decoder, product(self.edition)
+        return first * float(dot(rows[-1], rows[-1])) + float(dot(rows[s], rows[t if first == last else -1]))
