@@ -286,6 +286,26 @@ def test_every_epoch_ends_once() -> None:
         assert m.times.ended(tick + 1) == [t + 1 for t in range(tick + 1) if m.times.ends(t)]
 
 
+@pytest.mark.parametrize("horizon", [1, 2, 6, 8, 9, 60])
+def test_the_last_epoch_ends_with_the_horizon(horizon: int) -> None:
+    m, former = mechanism(horizon=horizon), mechanism(horizon=horizon, edition=9)
+    assert m.times.ended(horizon) == sorted({*former.times.ended(horizon), horizon})
+    assert [t + 1 for t in range(horizon) if m.times.ends(t)] == m.times.ended(horizon)
+    for tick in range(horizon):
+        begin, end = m.times.span(tick)
+        assert (begin, end) == (former.times.begin(tick), min(former.times.span(tick)[1], horizon))
+
+
+def test_what_came_at_the_end_is_measured_at_the_end() -> None:
+    row = np.zeros((3, 3), dtype=np.int64)
+    editions: tuple[tuple[Edition, int], ...] = ((9, 1), (10, 6))
+    for edition, tables in editions:
+        measured = run(mechanism(picks=2, horizon=7, edition=edition), [row] * 7, ExactGate())
+        assert [len(found.workload.marginals) for found in measured] == [6, 6, 6, 1, 6, 1, tables]
+    assert measured[6].since.tolist() == [0, 5, 5, 5, 5, 5]
+    assert measured[6].marginal((0,))[0].tolist() == [6, 0]
+
+
 def signed_epochs(*epochs: tuple[float, float]) -> list[Measured]:
     """Measurements of a table of two cells and of the total, one epoch a tick, with a standard error of 5."""
     workload = Workload(sizes=(2,), marginals=((), (0,)))

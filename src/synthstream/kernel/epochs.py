@@ -72,7 +72,7 @@ class Epochs(TableMechanism):
         >>> workload = Workload.all_up_to(2, sizes=(2, 3, 4))
         >>> mechanism = Epochs(workload=workload, budget=Budget(epsilon=1.0, delta=0.0), horizon=100, picks=2)
         >>> mechanism.times.ended(100)
-        [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93]
+        [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93, 100]
         >>> float(mechanism.claim().pure) <= 1
         True
     """
@@ -100,7 +100,7 @@ class Epochs(TableMechanism):
     @cached_property
     def times(self) -> EpochTimes:
         """When epochs begin and end."""
-        return EpochTimes(self.growth)
+        return EpochTimes(self.growth, self.horizon if self.edition > 9 else None)
 
     @property
     def counts_rows(self) -> bool:

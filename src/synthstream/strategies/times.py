@@ -36,18 +36,25 @@ class EpochPlanner(Protocol):
 class EpochTimes:
     """Epochs that end when the stream is ``growth`` times as old as at the end of the one before.
 
+    With a horizon the last one ends with it.
+
     Example:
         >>> EpochTimes(1.5).ended(100)
         [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93]
+        >>> EpochTimes(1.5, 100).ended(100)
+        [1, 2, 3, 5, 8, 12, 18, 27, 41, 62, 93, 100]
     """
 
     growth: float
+    horizon: int | None = None
 
     def span(self, tick: int) -> tuple[int, int]:
         """First tick of the epoch that holds this one, and that of the next epoch."""
         begin, end = 0, 1
         while end <= tick:
             begin, end = end, grown(end, self.growth)
+            if self.horizon is not None and begin < self.horizon:
+                end = min(end, self.horizon)
         return begin, end
 
     def begin(self, tick: int) -> int:
