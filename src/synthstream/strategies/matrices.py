@@ -11,7 +11,6 @@ import numpy as np
 from scipy.optimize import brentq
 
 from synthstream.kinds import Edition, Noise
-from synthstream.strategies import former
 from synthstream.strategies.blt_parameters import PARAMETERS
 from synthstream.workload import FloatArray, IntArray
 
@@ -117,7 +116,7 @@ def product(edition: Edition) -> Callable[[FloatArray, FloatArray], float]:
 def inverse(matrix: FloatArray, edition: Edition) -> FloatArray:
     """That of a lower-triangular matrix; from edition 10 on row by row, in one order."""
     if edition < 10:
-        return former.inverse(matrix)
+        return np.tril(np.linalg.inv(matrix))
     found = np.eye(len(matrix))
     for i, row in enumerate(matrix):
         found[i] = (found[i] - np.sum(row[:i, None] * found[:i], axis=0)) / row[i]

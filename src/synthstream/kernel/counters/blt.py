@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 
+from synthstream.accounting import former
 from synthstream.kernel.counters.base import Encoded, State
 from synthstream.kernel.counters.written import ToeplitzCounter
-from synthstream.strategies import former
 from synthstream.strategies.matrices import leaky_column, leaky_decoder, leaky_encoder
 from synthstream.workload import FloatArray, IntArray
 
