@@ -92,7 +92,6 @@ docs: $(VENV)/ready
 # and its driver (Debian: chromium, chromium-driver).
 images: $(VENV)/ready
 	$(BIN)/python docs/pictures.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python -m tests.browser.screenshots
 
 clean:
