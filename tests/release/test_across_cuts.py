@@ -17,6 +17,7 @@ from synthstream.errors import NotReleased, SchemaError
 from synthstream.publish.history import history_of
 from synthstream.publish.published import Releases
 from synthstream.release.release import Release, TableRelease
+from synthstream.report.distributions import counts_over_time
 from synthstream.stream.opening import system_gate
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
@@ -217,6 +218,10 @@ def test_a_value_that_none_became_is_not_known_before_the_cut(tmp_path: Path) ->
         assert counts.select(lines.columns).equals(lines) if every else counts.drop("column", "whole").equals(lines)
     known = releases.series("ward").filter(pl.col("value") == "D").drop_nulls().select("start", "measured")
     assert dict(known.rows()) == dict(late.group_by(pl.col("when").dt.truncate("1d")).len().rows())
+    history = history_of(config, progress=lambda ticks, _: ticks)
+    each = counts_over_time(history, 0, [(tick, history.cells(tick)) for tick in history.ticks])
+    code = config.schema.columns[0].labels.index("D")
+    assert [bool(np.isnan(counts.measured[code])) for _, counts in each] == [True] * CUT + [False] * 4
     place = str(tmp_path / "new.toml")
     said = CliRunner().invoke(app, ["series", place, "ward"])
     assert "ward = D: not known before 2026-01-05, so null in steps that begin earlier." in said.stderr
