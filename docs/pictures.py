@@ -179,7 +179,8 @@ def evictions(tables: pl.DataFrame) -> Callable[[drawings.Look], None]:
             axis.axhline(0, color=look.faint, lw=0.8)
             axis.set(ylabel="eviction notices since 2011", xlim=(dates[0], dates[-1]))
             axis.grid(visible=True, axis="y")
-            axis.legend(loc="upper left", title="ground for eviction")
+            axis.yaxis.set_major_formatter("{x:,.0f}")
+            axis.legend(loc="upper left", title="ground for eviction", alignment="left")
             save("evictions", look)
 
     return draw
@@ -207,7 +208,8 @@ def rows_and_measured(tables: pl.DataFrame) -> Callable[[drawings.Look], None]:
             axis.set_xticks(at, newest["value_1"].to_list())
             axis.set(xlabel="Supervisor District", ylabel="eviction notices")
             axis.grid(visible=True, axis="y")
-            axis.legend(loc="upper right")
+            axis.yaxis.set_major_formatter("{x:,.0f}")
+            axis.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2)  # above: bars may be anywhere
             save("rows-and-measured", look)
 
     return draw

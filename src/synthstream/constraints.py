@@ -98,11 +98,11 @@ class Group:
         return np.asarray(np.where(known[found] == asked, found, -1), dtype=np.int64)
 
 
-def joined(constraints: Sequence[Group], *, most: int = MOST_COMBINATIONS) -> tuple[Group, ...]:
+def joined(constraints: Sequence[Group]) -> tuple[Group, ...]:
     """Constraints that share columns, directly or by way of others, as one group each.
 
     Raises:
-        ValueError: a group has more than ``most`` allowed combinations.
+        ValueError: a group has more than ``MOST_COMBINATIONS`` allowed combinations.
 
     Example:
         >>> a = Group.of([0, 1], np.array([[0, 0], [1, 1]]))
@@ -117,9 +117,10 @@ def joined(constraints: Sequence[Group], *, most: int = MOST_COMBINATIONS) -> tu
             # First those that bring the fewest new columns: they can only take combinations away.
             nearest = min(near, key=lambda other: (len(set(other.columns) - set(found.columns)), other.number))
             left = [other for other in left if other is not nearest]
-            found = _join(found, nearest, 10 * most)
-        if found.number > most:
-            raise ValueError(f"{found.number:,} allowed combinations are too many; at most {most:,} are served")
+            found = _join(found, nearest, 10 * MOST_COMBINATIONS)
+        if found.number > MOST_COMBINATIONS:
+            most = f"at most {MOST_COMBINATIONS:,} are served"
+            raise ValueError(f"{found.number:,} allowed combinations are too many; {most}")
         groups.append(found)
     return tuple(sorted(groups, key=lambda group: group.columns))
 

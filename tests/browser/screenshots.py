@@ -1,6 +1,6 @@
 """Pictures of the pages for the documentation, of the shipped examples: ``make images``.
 
-python -m tests.browser.screenshots [--to docs/images] [--site FOLDER]
+python -m tests.browser.screenshots [--to docs/images]
 """
 
 from __future__ import annotations
@@ -24,11 +24,27 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 _LARGEST = 400_000
 _GAP = 24
+_PHONE = 500
+# The lowest line at or above another one that goes through no part of the page, nor just below a heading.
+_UNCUT = """
+let bottom = arguments[0];
+const names = "figure, svg, canvas, img, tr, p, li, pre, article, h1, h2, h3";
+const parts = [...document.querySelectorAll(names)].filter(part => part.checkVisibility());
+const ends = parts.map(part => part.getBoundingClientRect()).map(b => [b.top + scrollY, b.bottom + scrollY]);
+const heading = part => /^H[1-3]$/.test(part.tagName);
+for (let moved = true; moved; ) {
+  moved = false;
+  ends.forEach(([top, end], k) => {
+    if (top < bottom && (end > bottom || (heading(parts[k]) && end > bottom - 24))) { bottom = top - 1; moved = true; }
+  });
+}
+return bottom;
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A piece of a page.
+    """A piece of a page. Where it is no phone's it ends between two of its parts: no chart or line is cut.
 
     Args:
         selector: where it begins: the top of the first element that fits.
@@ -46,9 +62,9 @@ class View:
 
 # Name of the picture, page, and the views that stand in it side by side.
 PICTURES: dict[str, tuple[str, tuple[View, ...]]] = {
-    "report": ("evictions", (View(height=1560),)),
-    "report-columns": ("evictions", (View(selector="#columns", height=1180),)),
-    "report-dark": ("earthquakes", (View(selector="#time", height=1500, colours="dark"),)),
+    "report": ("evictions", (View(height=1720),)),
+    "report-columns": ("evictions", (View(selector="#columns", height=1420),)),
+    "report-dark": ("earthquakes", (View(selector="#time", height=1680, colours="dark"),)),
     "report-phone": (
         "earthquakes",
         (
@@ -66,21 +82,12 @@ PICTURES: dict[str, tuple[str, tuple[View, ...]]] = {
             View(width=375, height=780, picked="column=1&with=0&from=2015-01-01&to=2016-01-01", selector="#bars"),
         ),
     ),
-    "plan": ("plan", (View(height=1560),)),
-    "docs": ("index", (View(width=1300, height=1100),)),
-    "docs-dark": ("concepts", (View(width=1300, height=1100, colours="dark"),)),
-    "docs-phone": (
-        "tutorial",
-        (
-            View(width=375, height=780),
-            View(width=375, height=780, selector="[id='5-tables-with-error-bars']", colours="dark"),
-        ),
-    ),
+    "plan": ("plan", (View(height=1720),)),
 }
 
 
-def pages(folder: Path, site: Path) -> dict[str, Path]:
-    """The pages by name, freshly made. Those that no command makes are left out, and a site that is not built."""
+def pages(folder: Path) -> dict[str, Path]:
+    """The pages by name, freshly made."""
     found = {}
     for example in ("evictions", "earthquakes"):
         config = EXAMPLES / example / "stream.toml"
@@ -90,13 +97,9 @@ def pages(folder: Path, site: Path) -> dict[str, Path]:
         _synthstream("report", str(config), "-o", str(found[example]))
     _synthstream("publish", str(EXAMPLES / "evictions" / "stream.toml"), str(folder / "site"))
     found["explorer"] = folder / "site" / "latest" / "explorer.html"
-    if "--output" in _synthstream("plan", "--help"):
-        found["plan"] = folder / "plan.html"
-        _synthstream("plan", str(EXAMPLES / "evictions" / "stream.toml"), "-o", str(found["plan"]))
-    places = {name: site / f"{name}.html" for name in ("index", "tutorial")} | {
-        "concepts": site / "concepts/index.html"
-    }
-    return found | {name: path for name, path in places.items() if path.exists()}
+    found["plan"] = folder / "plan.html"
+    _synthstream("plan", str(EXAMPLES / "evictions" / "stream.toml"), "-o", str(found["plan"]))
+    return found
 
 
 def _synthstream(*words: str) -> str:
@@ -119,6 +122,8 @@ def shot(driver: Any, path: Path, view: View, *, sharpness: float) -> Image.Imag
     )
     longest = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]["height"]
     bottom = min(top + view.height, longest)
+    if view.width > _PHONE:
+        bottom = driver.execute_script(_UNCUT, bottom)
     # A screen that holds the whole view; what then moves into its place must have arrived.
     size(driver, view.width, max(view.height, int(bottom)), scale=sharpness)
     time.sleep(1)
@@ -151,18 +156,14 @@ def main() -> None:
     """Draw all pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "images")
-    parser.add_argument("--site", type=Path, default=ROOT / "site", help="the documentation, as built")
     parser.add_argument("--sharpness", type=float, default=1.5, help="pixels for one CSS pixel")
     args = parser.parse_args()
     if why_not():
         raise SystemExit(f"Pictures need a browser: {why_not()}")
     args.to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, browser() as driver:
-        found = pages(Path(folder), args.site)
+        found = pages(Path(folder))
         for name, (page, views) in PICTURES.items():
-            if page not in found:
-                print(f"{name}: left out, there is no page {page}")
-                continue
             images = [shot(driver, found[page], view, sharpness=args.sharpness) for view in views]
             path = args.to / f"{name}.png"
             save(beside(images, gap=round(_GAP * args.sharpness)), path)

@@ -17,6 +17,7 @@ from synthstream.errors import NotReleased, SchemaError
 from synthstream.publish.history import history_of
 from synthstream.publish.published import Releases
 from synthstream.release.release import Release, TableRelease
+from synthstream.report.distributions import counts_over_time
 from synthstream.stream.opening import system_gate
 from synthstream.stream.succession import succeed
 from synthstream.stream.verification import verify
@@ -164,7 +165,7 @@ def by_tick(frame: pl.DataFrame, column: str) -> dict[tuple[int, str], int]:
 
 def told(lines: pl.DataFrame) -> dict[tuple[int, str], float]:
     tick = (pl.col("start") - datetime(2026, 1, 1)).dt.total_days().alias("tick")
-    return {(t, v): n for t, v, n in lines.select(tick, "value", "measured").iter_rows() if round(n)}
+    return {(t, v): n for t, v, n in lines.select(tick, "value", "measured").iter_rows() if round(n or 0)}
 
 
 def test_series_are_over_the_newest_columns_and_files_over_their_own(tmp_path: Path) -> None:
@@ -192,10 +193,45 @@ def test_errors_of_steps_across_a_cut_are_those_of_releases_and_windows(tmp_path
     releases = Releases(gone_on(tmp_path, events()))
     for every, first, same in (("6d", 1, releases.at(5)), ("3d", 4, releases.between("2026-01-04", "2026-01-07"))):
         lines = releases.series("ward", every=every).filter(pl.col("start") == datetime(2026, 1, first))
-        stderr = dict(lines.select("value", "stderr").rows())
+        stderr, own = dict(lines.select("value", "stderr").rows()), dict(same.table("ward")["ward", "stderr"].rows())
         assert stderr["BC"] >= stderr["A"] > 0
-        assert stderr == pytest.approx(dict(same.table("ward").select("ward", "stderr").rows()))
+        assert stderr.pop("D") is None  # no row could have it when the step began
+        assert own.pop("D") is not None
+        assert stderr == pytest.approx(own)
     assert stderr["BC"] == stderr["A"]  # of a difference: the largest of the table, for all of its cells
+
+
+def test_a_value_that_none_became_is_not_known_before_the_cut(tmp_path: Path) -> None:
+    frame = events()
+    late = frame.filter(pl.col("when") >= datetime(2026, 1, 1 + CUT)).with_columns(ward=pl.lit("D"))
+    old = half(tmp_path, frame.filter(pl.col("when") < datetime(2026, 1, 1 + CUT)))
+    config = succeed(old, written(tmp_path, NEW, "new.toml"), gates=exact)
+    with Stream(config, gates=exact) as stream:
+        stream.update(late)
+        list(stream.run())
+    releases, unknown = Releases(config), pl.col("measured").is_null() & pl.col("stderr").is_null()
+    for every, days in ((None, [1, 2, 3, 4]), ("3d", [1, 4])):  # the second of the longer steps holds the cut
+        lines = releases.series("ward", every=every)
+        assert lines.filter(pl.col("value") == "D", unknown)["start"].dt.day().to_list() == days
+        assert lines.filter(pl.col("value") != "D")["stderr"].null_count() == 0
+        counts = releases.counts(every=every).filter(pl.col("column") == "ward")
+        assert counts.select(lines.columns).equals(lines) if every else counts.drop("column", "whole").equals(lines)
+    known = releases.series("ward").filter(pl.col("value") == "D").drop_nulls().select("start", "measured")
+    assert dict(known.rows()) == dict(late.group_by(pl.col("when").dt.truncate("1d")).len().rows())
+    history = history_of(config, progress=lambda ticks, _: ticks)
+    each = counts_over_time(history, 0, [(tick, history.cells(tick)) for tick in history.ticks])
+    code = config.schema.columns[0].labels.index("D")
+    assert [bool(np.isnan(counts.measured[code])) for _, counts in each] == [True] * CUT + [False] * 4
+    place = str(tmp_path / "new.toml")
+    said = CliRunner().invoke(app, ["series", place, "ward"])
+    assert "ward = D: not known before 2026-01-05, so null in steps that begin earlier." in said.stderr
+    shown = [line.replace("|", " ").split()[-3:] for line in said.stdout.splitlines()]
+    assert shown.count(["D", "null", "null"]) == CUT
+    assert CliRunner().invoke(app, ["series", place, "ward", "--csv"]).stdout.count(",D,,\n") == CUT
+    assert CliRunner().invoke(app, ["series", place, "ward", "-o", str(tmp_path / "wards.jsonl")]).exit_code == 0
+    assert (tmp_path / "wards.jsonl").read_text().count('"value":"D","measured":null,"stderr":null') == CUT
+    said = CliRunner().invoke(app, ["series", place, "paid"])
+    assert said.stderr.startswith("paid was not recorded before 2026-01-05: there are no steps that begin earlier.\n")
 
 
 def test_rows_that_stand_for_several_events_keep_their_weights(tmp_path: Path) -> None:

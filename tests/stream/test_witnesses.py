@@ -11,7 +11,7 @@ import deltalake
 import pytest
 from typer.testing import CliRunner
 
-from synthstream import Stream
+from synthstream import Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import MirrorError, RecoveryRefused, SinkError, StateError, StateRolledBack
 from synthstream.publish.delta import DeltaTable
@@ -150,13 +150,19 @@ def test_a_mirror_that_fails_later_in_the_process_delays_nothing_and_is_in_the_m
     assert manifests(config) == [None, ["delta 1"]]
 
 
+def two_copies(folder: Path) -> tuple[StreamConfig, StreamConfig]:
+    """A stream with one release, and a copy of it; both have the same mirror."""
+    one = prepared(folder / "one", place=str(folder / "lake"))
+    run(one, 1)
+    shutil.copytree(folder / "one", folder / "two")
+    two = prepared(folder / "two", place=str(folder / "lake"))
+    two.state.chmod(0o700)
+    return one, two
+
+
 def test_a_copy_that_draws_while_the_mirror_is_silent_says_so(tmp_path: Path) -> None:
     """The mirror had answered both; what it learned of one of them since, the other cannot know."""
-    one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
-    run(one, 1)
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    two = prepared(tmp_path / "two", place=str(tmp_path / "lake"))
-    two.state.chmod(0o700)
+    one, two = two_copies(tmp_path)
     with Stream(two) as late:
         late.ingest()
         run(one, 3)
@@ -171,11 +177,7 @@ def test_a_copy_that_draws_while_the_mirror_is_silent_says_so(tmp_path: Path) ->
 
 
 def test_two_copies_that_run_at_once_meet_at_the_mirror_before_they_draw(tmp_path: Path) -> None:
-    one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
-    run(one, 1)
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    two = prepared(tmp_path / "two", place=str(tmp_path / "lake"))
-    two.state.chmod(0o700)
+    one, two = two_copies(tmp_path)
     with Stream(two) as late:
         run(one, 2)
         for there in (True, True, False):
@@ -189,11 +191,7 @@ def test_two_copies_that_run_at_once_meet_at_the_mirror_before_they_draw(tmp_pat
 
 def test_a_copy_that_draws_just_then_stops_after_it(tmp_path: Path) -> None:
     """Both were asked before either had published: the one that comes second learns it, and draws no more."""
-    one = prepared(tmp_path / "one", place=str(tmp_path / "lake"))
-    run(one, 1)
-    shutil.copytree(tmp_path / "one", tmp_path / "two")
-    two = prepared(tmp_path / "two", place=str(tmp_path / "lake"))
-    two.state.chmod(0o700)
+    one, two = two_copies(tmp_path)
 
     with Stream(two) as late:
         asked = late._copies.ask

@@ -259,6 +259,8 @@ def series_command(
         _tell_of(found.last, area, upper)
     series = found.series(column, every=every, lower=area, upper=upper)
     _tell_of_steps(found, every)
+    if column is not None:
+        _tell_of_cuts(found, column)
     _give(series, output, form, csv=csv, stamped=not found.last.secure)
 
 
@@ -270,6 +272,24 @@ def _tell_of_steps(found: Releases, every: str | None) -> None:
     lengths = [step.last - step.first + 1 for step in known if step.whole]
     if lengths and max(lengths) > 1.15 * min(lengths):
         words = f"Steps have {min(lengths)} to {max(lengths)} ticks: a tick belongs to the step that it begins in."
+        typer.echo(words, err=True)
+
+
+def _tell_of_cuts(found: Releases, column: str) -> None:
+    """Say so where rows could not have a column, or a value of it, before a cut."""
+    from synthstream.schema.clock import written
+    from synthstream.schema.mapping import listed
+    from synthstream.synthesizers.succession import known_since
+
+    schema, since = found.config.schema, known_since(found.config, column)
+    labels = schema.columns[schema.names.index(column)].labels
+    for tick in sorted({*since.tolist()} - {0}):
+        start = written(found.config.clock.boundary(tick))
+        if tick == since.min():
+            words = f"{column} was not recorded before {start}: there are no steps that begin earlier."
+        else:
+            values = listed([label for label, first in zip(labels, since, strict=True) if first == tick])
+            words = f"{column} = {values}: not known before {start}, so null in steps that begin earlier."
         typer.echo(words, err=True)
 
 

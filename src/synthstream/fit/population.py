@@ -180,10 +180,9 @@ def fit(
     groups = groups if edition > 4 else [replace(group, nests=()) for group in groups]
     before = np.zeros((0, len(workload.sizes)), dtype=np.int32) if start is None else start.codes.astype(np.int32)
     # Grids of a place tell of their neighbours by each other.
-    each, nested = 1, any(group.nests for group in groups)
+    nested = any(group.nests for group in groups)
     ordered = edition > 6 and fresh is not None and not nested
-    if most is not None and edition > 1:
-        each = max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
+    each = 1 if edition == 1 else _events_per_row(measured, most)
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
     known = np.zeros(workload.cells, dtype=np.int64) if start is None else start.rows(workload)
@@ -209,6 +208,13 @@ def fit(
     effort = _effort(first=first, fresh=fresh, memory=memory, grown=1 - len(before) / aim.rows)
     known = move(codes, known, aim, measured.variance, workload, kept=0 if first else kept, effort=effort, state=state)
     return Population.of(workload, codes, events=round(each * aim.events) if each > 1 else None, known=known)
+
+
+def _events_per_row(measured: Measured, most: int | None) -> int:
+    """How many events each row stands for, if there are to be so many rows at most."""
+    if most is None:
+        return 1
+    return max(1, math.ceil(total_of(measured, np.maximum(measured.variance, SMALLEST)) / most))
 
 
 def _alone(aim: Targets, edition: Edition, *, nested: bool) -> FloatArray:

@@ -113,12 +113,7 @@ def masses(
     Time: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small. Memory:
     that of the result, and of what was read.
     """
-    mass = np.array([[max(span.events, 0.0)] for span in spans])
-    last = max(float(mass[-1, 0]), 1e-9)
-    epochs = [*_told_apart(spans, depth, since), len(spans) - since + 1 if since else 1]
-    if epochs[0] < len(spans):
-        done = len(spans) - epochs[0] + 1
-        mass, spans = np.concatenate([mass[:done].sum(axis=0)[None], mass[done:]]), _merged(spans, epochs[0])
+    mass, last, epochs, spans = _begun(spans, depth, since)
     read = [_read(level, spans, region) for level in range(depth)]
     kept, aside, ratios = _kept(read, region), list[_Aside](), list[FloatArray]()
     slopes, left, newest = np.zeros((3, depth))
@@ -151,6 +146,19 @@ def masses(
         spread_out(*these, levels, found, errors, moved)
     moved *= 2.0 ** -(np.arange(depth) // dimension) / 2
     return Estimate(found, errors, float(moved.sum()) / last if shrink or bounded else 0.0)
+
+
+def _begun(spans: Sequence[Span], depth: int, since: int) -> tuple[FloatArray, float, list[int], Sequence[Span]]:
+    """Mass of each epoch, shape ``(epochs, 1)``, and of the last; how many epochs each level tells apart; the epochs,
+    those taken together that no level tells apart.
+    """
+    mass = np.array([[max(span.events, 0.0)] for span in spans])
+    last = max(float(mass[-1, 0]), 1e-9)
+    epochs = [*_told_apart(spans, depth, since), len(spans) - since + 1 if since else 1]
+    if epochs[0] < len(spans):
+        done = len(spans) - epochs[0] + 1
+        mass, spans = np.concatenate([mass[:done].sum(axis=0)[None], mass[done:]]), _merged(spans, epochs[0])
+    return mass, last, epochs, spans
 
 
 def _told_apart(spans: Sequence[Span], depth: int, since: int) -> list[int]:

@@ -102,12 +102,7 @@ def draft(
     path = Path(data)
     kind = "postgres" if table is not None else kind_of(path)
     known = _of_table(table, service) if table is not None else _of_file(path, kind, codebook)
-    if codebook is not None:
-        known = known.with_book(of_table_schema(codebook, path))
-    if not known.columns:
-        raise SourceError(f"{path} has no columns; a CSV file needs a header")
-    if op is not None:
-        require([op], [column.name for column in known.columns])
+    known = _with_book(known, path, codebook, op)
     left = [column.name for column in known.columns if column.name != op and _identifies(column)]
     columns = [column for column in known.columns if column.name != op and column.name not in left]
     clocks = [column.name for column in columns if column.type == "datetime"] or _clock_of_points(columns)
@@ -115,11 +110,6 @@ def draft(
     places = _places(rest, taken={column.name for column in known.columns})
     points = len(rest) == 2 and bool(coordinates_of(column.name for column in rest if column.type in (None, "number")))
     where = str(path) if path.is_absolute() or base is None else os.path.relpath(path, base)
-    source: dict[str, Any] = {"kind": kind, **({} if table is not None else {"path": where}), **known.source}
-    if forms := {column.name: column.form for column in columns if column.form is not None}:
-        source["datetime_format"] = forms
-    if table is not None:
-        source.setdefault("sequence", None)
     head = _HEAD.format(
         file=_toml_text(table or path.name),
         name=_toml_text(table or path.name.split(".")[0]),
@@ -128,7 +118,7 @@ def draft(
         op="" if op is None else f"op = {_quoted(op)}                # -1 there: the row takes an event away\n",
         person=_quoted(next(filter(names_a_person, left), "person")),
         kind=_ALL_POINTS if points else _POINTS if _numbers_alone(rest) else 'kind = "table"\n',
-        source="".join(f"{key} = {_toml(value)}\n" for key, value in source.items()) + _unsaid(source),
+        source=_source(kind, None if table is not None else where, known, columns),
     )
     names = [f"# Left out, since its name says that it identifies somebody: {_quoted(name)}" for name in left]
     located = {column.name for pair in places.values() for column in pair}
@@ -138,6 +128,27 @@ def draft(
         + "".join([*single, *(_place(*place) for place in places.items())])
         + "".join(f"\n{line}\n" for line in names)
     )
+
+
+def _with_book(known: Codebook, path: Path, codebook: Path | None, op: str | None) -> Codebook:
+    """What is known of the columns, with what a codebook adds. Raises if there are none, or not ``op``."""
+    if codebook is not None:
+        known = known.with_book(of_table_schema(codebook, path))
+    if not known.columns:
+        raise SourceError(f"{path} has no columns; a CSV file needs a header")
+    if op is not None:
+        require([op], [column.name for column in known.columns])
+    return known
+
+
+def _source(kind: str, path: str | None, known: Codebook, columns: Sequence[Known]) -> str:
+    """The keys of [source]; a table has no path."""
+    source: dict[str, Any] = {"kind": kind, **({} if path is None else {"path": path}), **known.source}
+    if forms := {column.name: column.form for column in columns if column.form is not None}:
+        source["datetime_format"] = forms
+    if path is None:
+        source.setdefault("sequence", None)
+    return "".join(f"{key} = {_toml(value)}\n" for key, value in source.items()) + _unsaid(source)
 
 
 def _identifies(column: Known) -> bool:

@@ -23,7 +23,7 @@ from synthstream.publish.addresses import located
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import ParquetSink, as_published
 from synthstream.publish.outlets import as_begun, parquet_sink, refuse_other_releases
-from synthstream.publish.windows import located_by_step, masses_by_step, window
+from synthstream.publish.windows import known, located_by_step, masses_by_step, window
 from synthstream.release.areas import Bounds, Inside
 from synthstream.release.comparing import between_spans
 from synthstream.release.release import Release, TableRelease
@@ -34,6 +34,7 @@ from synthstream.schema.binned import Datetime
 from synthstream.schema.clock import written
 from synthstream.schema.columns import Column
 from synthstream.schema.schema import Schema
+from synthstream.synthesizers.succession import known_since
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
@@ -181,7 +182,8 @@ class Releases:
         error of their own difference, not of the sum of its ticks.
 
         Where the stream went on with other settings, all of it is over the newest columns: steps that begin before a
-        column was recorded are left out, and columns that ended are in single releases alone.
+        column was recorded are left out, and columns that ended are in single releases alone. In steps that begin
+        before rows could have a value, ``measured`` and ``stderr`` of it are null.
 
         Args:
             column: whose values to count apart; left out: all events together.
@@ -224,11 +226,8 @@ class Releases:
         """As :meth:`series`, of the total and all columns at once, as far as they are known: with ``column`` beside
         ``value``, null for the total, and always with ``whole``.
         """
-        found = [
-            self._lines(_since(step.first, counted)).with_columns(whole=pl.lit(step.whole))
-            for step, counted in self._counted(every)
-        ]
-        return pl.concat(found).drop("tick", "span")
+        each = ((step, self._lines(_since(step.first, counted))) for step, counted in self._counted(every))
+        return pl.concat([lines.with_columns(whole=pl.lit(step.whole)) for step, lines in each]).drop("tick", "span")
 
     def beside_last_year(self, *, every: str | None = None) -> pl.DataFrame:
         """What was counted in the newest step beside the step that began a year before, as near as steps lie to it.
@@ -285,7 +284,7 @@ class Releases:
             yield step, builder.counted(step.first, step.last, at=newest)
 
     def _lines(self, counted: Measured) -> pl.DataFrame:
-        return lines(self.config.schema, counted, self.config.clock.boundary, span="tick")
+        return lines(self.config.schema, known(self.config, counted), self.config.clock.boundary, span="tick")
 
     def _small(self, column: str | None) -> tuple[int, ...]:
         """The table of a column, or the total, if the stream counts it."""
@@ -299,8 +298,7 @@ class Releases:
 
     def _recorded(self, column: str | None) -> int:
         """First tick whose rows have a column, which a successor may have added."""
-        lives = [life.after for life in self.config.lives if life.after is not None and column is not None]
-        return max((after.tick or 0 for after in lives if column not in after.config.schema.names), default=0)
+        return 0 if column is None else int(known_since(self.config, column).min())
 
     def _newest(self) -> int:
         last = self._sink.last()

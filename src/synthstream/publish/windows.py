@@ -24,7 +24,7 @@ from synthstream.release.release import TableRelease
 from synthstream.release.series import Step
 from synthstream.release.window import Moment, PointWindow, Window, ticks_between
 from synthstream.schema.clock import Clock
-from synthstream.synthesizers.succession import not_recorded
+from synthstream.synthesizers.succession import known_since, not_recorded
 
 
 def window(config: StreamConfig, builder: Builder, start: Moment, end: Moment, *, newest: int) -> Window | PointWindow:
@@ -70,6 +70,17 @@ def window_of(config: StreamConfig, builder: Builder, first: int, last: int, *, 
             codes = not_recorded(life, codes)
         model = replace(Population.of(workload, codes), weights=model.weights)
     return Window(workload=workload, model=model, covariance=partial(builder.covariance, at=last), **facts)
+
+
+def known(config: StreamConfig, counted: Measured) -> Measured:
+    """What was counted in a step, with NaN for values that rows could not have when the step began."""
+    values, cells = counted.values.copy(), counted.cell_variance().copy()
+    for marginal, since in zip(counted.workload.marginals, counted.since.tolist(), strict=True):
+        if len(marginal) == 1:
+            here = counted.workload.slice_of(marginal)
+            unknown = known_since(config, config.schema.names[marginal[0]]) > since
+            values[here][unknown] = cells[here][unknown] = np.nan
+    return replace(counted, values=values, by_cell=cells)
 
 
 def masses_by_step(

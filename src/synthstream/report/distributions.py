@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from synthstream.publish.history import Cells, History, Tick, added_up
 from synthstream.report.charts import Bar, Series, Table, bar_chart, line_chart
 from synthstream.report.scales import dates, linear, number, ranges
 from synthstream.schema.binned import Datetime
 from synthstream.schema.columns import Boolean, Category, Column
+from synthstream.synthesizers.succession import known_since
 from synthstream.workload import FloatArray
 
 # How many standard errors an error bar reaches to either side.
@@ -66,9 +68,8 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
     workload, column = found.workload, found.config.schema.columns[position]
     if (position,) not in workload.marginals:
         return None
-    here = workload.slice_of((position,))
     now, note = latest(found, (position,), history[-1][1])
-    over_time = [(tick, running(cells, here)) for tick, cells in history]
+    over_time = counts_over_time(found, position, history)
     charts = _middle(column, over_time) if is_ordered(column) else _multiples(column, over_time)
     return Card(
         name=column.title,
@@ -78,6 +79,14 @@ def card(found: History, position: int, history: Sequence[tuple[Tick, Cells]]) -
         history=tuple(charts) if len(history) > 1 else (),
         note=note,
     )
+
+
+def counts_over_time(
+    found: History, position: int, history: Sequence[tuple[Tick, Cells]]
+) -> list[tuple[Tick, ColumnCounts]]:
+    """Counts of a column in each release; of a value that rows could not have before a cut nothing was measured."""
+    here, since = found.workload.slice_of((position,)), known_since(found.config, found.config.schema.names[position])
+    return [(tick, running(cells, here, known=since <= tick.tick)) for tick, cells in history]
 
 
 def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[ColumnCounts, str]:
@@ -97,9 +106,9 @@ def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[Co
     return ColumnCounts(count=newest.count[here], measured=together.measured[here], stderr=together.stderr[here]), note
 
 
-def running(cells: Cells, here: slice) -> ColumnCounts:
-    """Counts of a table in one release; measured ones if they count all ticks from the first."""
-    whole = cells.since[here] == 0
+def running(cells: Cells, here: slice, *, known: NDArray[np.bool_] | bool = True) -> ColumnCounts:
+    """Counts of a table in one release; measured ones where they are known and count all ticks from the first."""
+    whole = (cells.since[here] == 0) & known
     return ColumnCounts(
         count=cells.count[here],
         measured=np.where(whole, cells.measured[here], np.nan),

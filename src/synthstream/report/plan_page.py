@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from synthstream.report.charts import Series, Table, line_chart
-from synthstream.report.page import moment, render
+from synthstream.report.page import moment, render, small
 from synthstream.report.promise import Promise
 from synthstream.report.scales import logarithmic, number
 
@@ -47,7 +47,7 @@ def plan_page(found: Plan) -> str:
 def _facts(found: Plan) -> list[tuple[str, str, str]]:
     """The page's key figures: what, how much, and a remark."""
     epsilon, delta = found.promise["epsilon"], found.promise["delta"]
-    remark = f"delta {delta:g}" if delta else "pure"
+    remark = f"delta {small(delta)}" if delta else "pure"
     parts = f"; epsilon {found.budget.epsilon:g} from the cut on" if "parts" in found.promise else ""
     facts = [
         ("Budget", f"epsilon {epsilon:g}", f"{remark}, for everything that is ever published{parts}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -137,13 +137,14 @@ def _fill(column: Column, label: str | None) -> int:
     if label is None:
         return _missing(column)
     if label not in column.labels:
-        raise ConfigError(f"after.fill: {label!r} is no value of {column.name!r}; say one of {_listed(column)}")
+        raise ConfigError(f"after.fill: {label!r} is no value of {column.name!r}; say one of {listed(column.labels)}")
     return column.labels.index(label)
 
 
-def _listed(column: Column) -> str:
+def listed(labels: Sequence[str]) -> str:
+    """The first of some values."""
     most = 12
-    return ", ".join(column.labels[:most]) + (", ..." if len(column.labels) > most else "")
+    return ", ".join(labels[:most]) + (", ..." if len(labels) > most else "")
 
 
 def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
@@ -164,7 +165,7 @@ def _shares(old: Column, new: Column, said: Mapping[str, str]) -> FloatArray:
         )
     unknown = [label for label in said if label not in old.labels]
     if unknown:
-        raise ConfigError(f"after.values.{new.name}: {unknown[0]!r} was no value; those were {_listed(old)}")
+        raise ConfigError(f"after.values.{new.name}: {unknown[0]!r} was no value; those were {listed(old.labels)}")
     found = np.zeros((old.size, new.size))
     for code, label in enumerate(old.labels):
         found[code, _new_code(old, new, code, said.get(label))] = 1.0
@@ -187,7 +188,7 @@ def _new_code(old: Column, new: Column, code: int, said: str | None) -> int:
     if said not in new.labels:
         raise ConfigError(
             f"after.values.{new.name}: the old value {label!r} has no place: {said!r} is no new value. Say which one "
-            f"its rows count as, one of {_listed(new)}"
+            f"its rows count as, one of {listed(new.labels)}"
         )
     return new.labels.index(said)
 

@@ -19,7 +19,7 @@ from synthstream.schema.mapping import SchemaMapping
 from synthstream.synthesizers.assembly import claim_facts, claim_of, synthesizer_of
 from synthstream.synthesizers.contract import Mechanism, Models
 from synthstream.synthesizers.segments import ResumedMechanism
-from synthstream.workload import CodeArray, FloatArray, Workload
+from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 
 class Promise(NamedTuple):
@@ -222,6 +222,24 @@ def _tables(config: StreamConfig) -> tuple[SchemaMapping, Workload, Workload] | 
     if after is None or config.workload is None or after.config.workload is None:
         return None
     return after.mapping, after.config.workload, config.workload
+
+
+def known_since(config: StreamConfig, column: str) -> IntArray:
+    """The first tick whose rows can have each value of a column, int64, shape ``(values,)``: 0, or a cut.
+
+    At a cut it is a value that no value before it became.
+    """
+    place: int | None = (newest := config.schema.names.index(column))
+    reached = np.eye(config.schema.columns[newest].size)
+    found = np.zeros(len(reached), dtype=np.int64)
+    for life in reversed(config.lives):
+        if life.after is None or place is None:
+            break
+        share = life.after.mapping.shares[place]
+        reached = np.zeros_like(reached) if share is None else share @ reached
+        found = np.where((found == 0) & ~reached.any(axis=0), life.after.tick or 0, found)
+        place = life.after.mapping.places[place]
+    return found
 
 
 def not_recorded(config: StreamConfig, codes: CodeArray) -> CodeArray:

@@ -118,15 +118,15 @@ const synthstream = (() => {
   async function series() {
     byId("series").hidden = byId("values").parentElement.hidden = !inSeries([shown.column]);
     if (byId("series").hidden) return;
-    const rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
+    const { column } = shown, rows = seriesRows(), section = byId("series"), place = emptied(section), names = [...new Set(rows.map(r => r.value))];
     const dates = Object.values(Object.groupBy(rows, r => r.when)).map(same => same.reduce((all, r) => Object.assign(all,
       { [`v${names.indexOf(r.value)}`]: r.stderr == null ? said(r.measured) : `${said(r.measured)} ± ${said(r.stderr)}` }), { ...same[0] }));
     const scale = { domain: names, range: [1, 2, 3, 4, 5, 6].map(i => colour(`s${i}`)) };
     const x = { field: "when", type: "temporal", scale: { type: "utc" }, title: null, axis: { format: every(rows), ...ticksOn(rows, place.clientWidth) } };
     const legend = names.length > 1 ? { symbolOpacity: 1, symbolType: "stroke", symbolSize: 600, columns: place.clientWidth < 500 ? 1 : 6 } : null;
-    const color = { field: "value", scale, title: null, legend };
+    const { name } = facts.columns[column], color = { field: "value", scale, title: name, legend };
     const measures = shown.every in facts.steps, partial = rows.some(r => !r.whole);
-    const what = measures ? `measured, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
+    const what = measures ? `events, ${shown.every === "start" ? "" : "by "}${stepName(shown.every)}` : "synthetic rows, from the start";
     const note = measures
       ? (shown.every === "start" ? "Each number counts all events before its date." : "Each number counts its own span alone.") + " Bands reach two standard errors to both sides; noise can bring a number below 0. Drag over the chart to choose dates."
       : `This stream ${rows.some(r => r.stderr != null) ? "is of points: bands reach two standard errors of the estimates to both sides" : "measures its tables in another way"}; no error is known for single spans. Drag over the chart to choose dates.`;
@@ -136,14 +136,14 @@ const synthstream = (() => {
     const view = await draw(place, { width: "container", height: 260, data: { values: rows }, layer: [
       ...(rows.some(r => r.low == null) ? [] : [{ mark: rows.length > 2 * names.length ? { type: "area", opacity: .2 } : { type: "rule", strokeWidth: 2 }, encoding: { x, y: { field: "low", type: "quantitative" }, y2: { field: "high" }, color } }]),
       { params: [{ name: "drag", select: { type: "interval", encodings: ["x"] } }], mark: { type: "line", strokeWidth: 2, point: !partial && rows.length < 150 },
-        encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", scale: { domain: names }, title: null, legend } } },
+        encoding: { x, y: { field: "measured", type: "quantitative", title: what, axis: { tickCount: 5 } }, color, strokeDash: { field: "value", scale: { domain: names }, title: name, legend } } },
       ...(partial ? [{ mark: { type: "point", size: 40, strokeWidth: 2, opacity: 1 }, encoding: { x, y: { field: "measured", type: "quantitative" }, color,
         fill: { condition: { test: "datum.whole", field: "value", scale, legend: null }, value: colour("paper") } } }] : []),
       { data: { values: dates }, params: [{ name: "near", select: { type: "point", on: "pointerover", fields: ["when"], clear: "pointerout" } }],
         mark: { type: "rule", strokeWidth: Math.max(4, place.clientWidth / dates.length), color: colour("muted") },
         encoding: { x, opacity: { condition: { param: "near", empty: false, value: .14 }, value: 0 },
           tooltip: tips(["start", "from", "nominal"], ["end", "to before", "nominal"], ...names.map((name, i) => [`v${i}`, name, "nominal"])) } },
-    ] }, `${facts.columns[shown.column].name}: ${what}`);
+    ] }, `${name}: ${what}`);
     let chosen;
     view.addSignalListener("drag", (_, value) => { chosen = value.when; });
     place.addEventListener("pointerup", () => {
