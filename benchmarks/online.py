@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from synthstream.counts import Counts
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.points import Points
+from synthstream.kinds import NEWEST
 from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours
-from synthstream.strategies.levels import Schedule
+from synthstream.strategies.levels import Schedule, joint_levels
 from synthstream.synthesizers.points import FromNodes, counted_cloud
 from synthstream.synthesizers.simulation.seeded import SeededGate
 
@@ -80,6 +81,9 @@ def scheduled(
     depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 22)
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
+    if settings.get("kind", "adaptive") == "adaptive":
+        edition = settings.get("edition", NEWEST)
+        settings = {"joint": joint_levels(dimension, edition, pure=delta == 0, bounded=False), **settings}
     how = Schedule(dimension=dimension, **settings)
     mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours=neighbours, schedule=how)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from synthstream.measured import Block
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Cells are numbered in 32 bits where rows are kept one by one, and vectors over all cells must fit in memory.
@@ -198,26 +199,40 @@ def _separate(cells, dimension, depth):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, nogil=True)
-def differences(cells, depth):  # type: ignore[no-untyped-def]
-    """Left minus right in every node of the first ``depth`` levels, from counts of all cells, int64.
+def counted(cells, depth):  # type: ignore[no-untyped-def]
+    """Counts of every node of the first ``depth`` levels and the one below, from counts of all cells, int64.
 
-    Node i of level j is at position 2^j + i, so that shape is ``(2**depth,)`` and position 0 is empty.
+    Node i of level j is at position 2^j + i, so that shape is ``(2**(depth + 1),)`` and position 0 is empty.
     """
-    found, half = np.empty(2**depth, dtype=np.int64), 2**depth // 2
+    found, last, width = np.empty(2 ** (depth + 1), dtype=np.int64), 2**depth, cells.size >> depth
+    for i in range(last):
+        number = 0
+        for k in range(i * width, (i + 1) * width):
+            number += cells[k]
+        found[last + i] = number
+    for i in range(last - 1, 0, -1):
+        found[i] = found[2 * i] + found[2 * i + 1]
     found[0] = 0
-    nodes, width = np.empty(half, dtype=np.int64), cells.size >> depth
-    for i in range(half):
-        left = right = 0
-        for k in range(2 * i * width, (2 * i + 1) * width):
-            left += cells[k]
-            right += cells[k + width]
-        nodes[i], found[half + i] = left + right, left - right
-    while half > 1:
-        half //= 2
-        for i in range(half):
-            left, right = nodes[2 * i], nodes[2 * i + 1]
-            nodes[i], found[half + i] = left + right, left - right
     return found
+
+
+def differences(counts: IntArray) -> IntArray:
+    """Left minus right in every node that is not of the last level, node i of level j at position 2^j + i; 0: nothing.
+
+    Args:
+        counts: of :func:`counted`.
+    """
+    return counts[0::2] - counts[1::2]
+
+
+def parts_of(counts: IntArray, level: int, nodes: IntArray, joint: int) -> IntArray:
+    """Counts of the parts of nodes of a level, int64, shape ``(nodes, 2**joint)``; for one level left minus right.
+
+    Args:
+        counts: of :func:`counted`.
+    """
+    found: IntArray = counts[2 ** (level + joint) + halves(nodes, joint)].reshape(nodes.size, -1)
+    return found if joint > 1 else found[:, :1] - found[:, 1:]
 
 
 def by_level(nodes: NDArray[Any]) -> list[NDArray[Any]]:
@@ -225,27 +240,63 @@ def by_level(nodes: NDArray[Any]) -> list[NDArray[Any]]:
     return [nodes[2**level : 2 ** (level + 1)] for level in range(int(nodes.size).bit_length() - 1)]
 
 
-def halves(nodes: IntArray) -> IntArray:
-    """Both halves of nodes, in order."""
-    return np.stack([2 * nodes, 2 * nodes + 1], axis=1).reshape(-1)
+def halves(nodes: IntArray, levels: int = 1) -> IntArray:
+    """Both halves of nodes, in order; of more levels, the halves of these, and so on."""
+    return np.asarray(((nodes[:, None] << levels) + np.arange(1 << levels)).reshape(-1))
+
+
+def unfolded(parts: FloatArray) -> list[FloatArray]:
+    """Left minus right in nodes, in their halves, and so on, by level, from counts of the parts of each node.
+
+    Args:
+        parts: shape ``(nodes, 2**levels)``; ``(nodes, 1)``: left minus right itself.
+
+    Example:
+        >>> [values.tolist() for values in unfolded(np.array([[5.0, 3.0, 2.0, 1.0]]))]
+        [[5.0], [2.0, 1.0]]
+    """
+    found = [parts[:, 0]] if parts.shape[1] == 1 else []
+    while parts.shape[1] > 1:
+        left, right = parts[:, 0::2], parts[:, 1::2]
+        found, parts = [(left - right).reshape(-1), *found], left + right
+    return found
 
 
 def halved(
-    nodes: IntArray, mass: FloatArray, values: FloatArray, lean: FloatArray, room: IntArray, units: IntArray
+    nodes: IntArray, mass: FloatArray, values: FloatArray, lean: FloatArray, room: IntArray
 ) -> tuple[IntArray, FloatArray, IntArray]:
-    """Halves of nodes that a plan goes on with, but for those that a region leaves empty; their masses; their room.
+    """Halves of nodes, but for those that a region leaves empty; their masses; their room.
 
     Args:
         values: noisy differences of the nodes.
         lean: their ratios in the region; 1 or -1 tells a difference without noise.
-        room: parts of a budget that were left for each node.
-        units: what each has spent; below 0 where nothing deeper is to be read.
+        room: parts of a budget that are left below each node.
     """
-    below = np.flatnonzero(units >= 0)
-    mass, lean = mass[below], lean[below]
     held = np.flatnonzero(np.stack([lean != -1, lean != 1], axis=1))
-    found = divided(mass, np.where(np.abs(lean) == 1, lean * mass, values[below]))
-    return halves(nodes[below])[held], found[held], (room - units)[below][held // 2]
+    found = divided(mass, np.where(np.abs(lean) == 1, lean * mass, values))
+    return halves(nodes)[held], found[held], room[held // 2]
+
+
+def descended(
+    nodes: IntArray,
+    mass: FloatArray,
+    lean: FloatArray,
+    room: IntArray,
+    at: IntArray,
+    told: Sequence[FloatArray],
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Nodes some levels below; their masses; their room. See :func:`halved`; ``lean`` is 0 if it is several levels.
+
+    Args:
+        at: positions of the nodes that were read.
+        told: noisy differences in these, in their halves, and so on, by level.
+    """
+    for values in told:
+        known = np.zeros(nodes.size)
+        known[at] = values
+        nodes, mass, room = halved(nodes, mass, known, lean, room)
+        at, lean = halves(at), np.zeros(nodes.size)
+    return nodes, mass, room
 
 
 def sums(masses: FloatArray) -> list[FloatArray]:
@@ -274,83 +325,36 @@ def divided(mass, values):  # type: ignore[no-untyped-def]
     return out
 
 
-# -- how the budget of an epoch is divided among levels ------------------------------------------------------
-
-
-class Shape(NamedTuple):
-    """What the newest release says of the events to come. Public.
+def by_levels(first: int, end: int, values: FloatArray, variance: Sequence[float]) -> list[Block]:
+    """Blocks of all nodes of some levels: of differences, level by level, or of counts of the parts of the first one's.
 
     Args:
-        masses: over the nodes of one level, in any unit, at least 0, float64, shape ``(2**level,)``.
-        moving: how far mass has moved between the two newest epochs, in widths of the cube.
+        values: shape ``(2**end - 2**first,)``, or ``(2**end,)`` for counts.
+        variance: of each level; for counts that of a count.
     """
+    if values.size == 2**end:
+        return blocks_of(first, values.reshape(2**first, -1), np.array(variance))
+    levels = zip(range(first, end), np.split(values, 2 ** np.arange(first + 1, end) - 2**first), variance, strict=True)
+    return [Block(level=level, values=own, variance=one) for level, own, one in levels]
 
-    masses: FloatArray
-    moving: float
 
-
-class EpochPlan(NamedTuple):
-    """What is measured while an epoch is open.
+def blocks_of(
+    level: int, values: FloatArray | IntArray, variance: FloatArray, nodes: IntArray | None = None
+) -> list[Block]:
+    """What one reading of nodes of a level says of it, and of levels below.
 
     Args:
-        units: parts of the budget by level, int64, shape ``(levels,)``.
-        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
+        values: noisy differences, shape ``(n, 1)``, or noisy counts of the parts of each node, ``(n, 2**levels)``.
+        variance: of the noise of each value of a node, shape ``(n,)``, or ``(1,)``: one for all.
+        nodes: that were read, increasing; ``None``: all of the level.
     """
-
-    units: IntArray
-    steps: IntArray
-
-
-class Planner(Protocol):
-    """Divides the budget of an epoch among levels, from public facts. It spends nothing: each plan is checked."""
-
-    @property
-    def words(self) -> str:
-        """How it divides, as the end of a sentence."""
-
-    @property
-    def epochs(self) -> int:
-        """Number of epochs while the number of events doubles."""
-
-    @property
-    def by_node(self) -> bool:
-        """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""
-
-    @property
-    def upper(self) -> int:
-        """Levels of a release that the plan of an open epoch looks at, at most."""
-
-    @property
-    def together(self) -> bool:
-        """Whether levels side by side that are measured equally often in an open epoch share a counter."""
-
-    def facts(self) -> list[Any]:
-        """Every number that decides its plans."""
-
-    def possible_steps(self, depth: int) -> Sequence[int]:
-        """How often a level of a partition of some depth may be measured in an epoch, where it is more than once."""
-
-    def within(self, shape: Shape, events: float, depth: int, scale: float) -> EpochPlan:
-        """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
-
-        Args:
-            shape: the newest release.
-            events: number of events of the epoch.
-            depth: number of levels.
-            scale: noise of a level that gets the whole budget.
-        """
-
-    def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
-        """Parts at the end of an epoch, int64, shape ``(depth,)``, at most ``left`` together."""
-
-    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float) -> IntArray:
-        """Parts for nodes of a level at the end of an epoch, int64, shape ``(n,)``.
-
-        0: it is not measured; -1: nor is any node below it, none of which will be asked for.
-
-        Args:
-            mass: of each node, by the readings above it, shape ``(n,)``.
-            left: parts that no node above has spent, int64, shape ``(n,)``.
-            depth: number of levels from this one on, at most.
-            scale: noise of a node that gets the whole budget.
-        """
+    parts, found = values.shape[1], list[Block]()
+    for deeper, told in enumerate(unfolded(values.astype(np.float64))):
+        # That of two sums of so many counts. Sums and differences of the same counts are not correlated.
+        own, each, those = variance * max(parts >> deeper, 1), None, None
+        if nodes is not None:
+            each, those = np.repeat(own, 2**deeper), halves(nodes, deeper)
+        found.append(
+            Block(level=level + deeper, values=told, variance=float(own[0]) if each is None else each, nodes=those)
+        )
+    return found

@@ -34,8 +34,8 @@ EVERY = {
     "every stream: rows and counts": [4],
     "every stream: state and draws": [5, 6],
 }
-# They take no part in a real stream, or in none that begins now, or see nothing that is private.
-APART = {"synthesizers/simulation/seeded.py", "accounting/former.py", "compiling.py"}
+# They take no part in a real stream, or see nothing that is private.
+APART = {"synthesizers/simulation/seeded.py", "compiling.py"}
 
 
 def lists() -> dict[str, tuple[list[str], int]]:

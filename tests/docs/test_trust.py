@@ -38,7 +38,7 @@ PUBLIC = {
 
 # They import none of these, and a private value, or the decision to draw, depends on them.
 DECLARED = {
-    "accounting/former.py": "how much noise",
+    "accounting/powers.py": "how much noise",
     "accounting/gaussian.py": "what a claim costs",
     "accounting/zcdp.py": "what a claim costs",
     "synthesizers/assembly.py": "how much noise",

@@ -18,9 +18,10 @@ from synthstream.kernel.counters import counter
 from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TreeMeasured, TurnstileMeasured
-from synthstream.partition import LEAST, WHOLE, EpochPlan, Partition, Region, Shape, by_level, differences
+from synthstream.partition import LEAST, WHOLE, Partition, Region, by_level, counted, differences, halves
 from synthstream.privacy import Budget, Neighbours, Unit
-from synthstream.strategies.levels import Schedule, levels_of, standing_out
+from synthstream.strategies.levels import Schedule, joint_levels, levels_of, standing_out
+from synthstream.strategies.planning import EpochPlan, Shape
 from synthstream.synthesizers.clouds import cloud
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -36,10 +37,15 @@ THREE = Region(
 )
 
 
-def scheduled(name: Literal["adaptive", "by-level", "fixed"], partition: Partition) -> Schedule:
-    """``adaptive``: ends are planned by node; ``by-level``: as streams of edition 2 plan them."""
+Kind = Literal["adaptive", "joint-2", "joint-3", "by-level", "fixed"]
+
+
+def scheduled(name: Kind, partition: Partition) -> Schedule:
+    """``adaptive``: ends are planned by node; ``joint``, levels are read together; ``by-level``: as in edition 2."""
     if name == "by-level":
         return Schedule(dimension=partition.dimension, edition=2)
+    if name == "joint-2" or name == "joint-3":
+        return Schedule(dimension=partition.dimension, joint=int(name[-1]))
     return Schedule(dimension=partition.dimension, kind=name)
 
 
@@ -48,7 +54,7 @@ def mechanism(
     delta: float = 0.0,
     partition: Partition = SMALL,
     horizon: int | None = 12,
-    schedule: Literal["adaptive", "by-level", "fixed"] = "adaptive",
+    schedule: Kind = "adaptive",
     **more: Any,
 ) -> Points:
     how, budget = scheduled(schedule, partition), Budget(epsilon=epsilon, delta=delta)
@@ -85,7 +91,16 @@ def cost(points: Points, one: list[list[tuple[int, int]]], other: list[list[tupl
 @pytest.mark.sparing(3)
 @pytest.mark.parametrize(
     ("schedule", "delta"),
-    [("adaptive", 0.0), ("adaptive", 1e-9), ("by-level", 0.0), ("by-level", 1e-9), ("fixed", 0.0)],
+    [
+        ("adaptive", 0.0),
+        ("adaptive", 1e-9),
+        ("joint-2", 0.0),
+        ("joint-3", 0.0),
+        ("joint-2", 1e-9),
+        ("by-level", 0.0),
+        ("by-level", 1e-9),
+        ("fixed", 0.0),
+    ],
 )
 @pytest.mark.parametrize("region", [None, THREE])
 @pytest.mark.parametrize("signed", [False, True])
@@ -150,8 +165,8 @@ class Hostile(Schedule):
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         return super().end(shape, events, depth, scale, left) if self.closing is None else self.closing
 
-    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float) -> IntArray:
-        return super().nodes(mass, left, depth, scale) if self.wanted is None else self.wanted(left)
+    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int) -> IntArray:
+        return super().nodes(mass, left, depth, scale, joint) if self.wanted is None else self.wanted(left)
 
 
 def planned(units: Any, steps: Any, kind: Any = np.int64) -> EpochPlan:
@@ -266,6 +281,34 @@ def test_an_end_follows_the_mass() -> None:
     assert np.isnan(measured.readings()[5][0]).sum() == 30
 
 
+def test_levels_that_are_read_together_cost_one_reading_and_are_told_apart() -> None:
+    """Each node of the first of them is counted in 4 parts; its difference has twice the variance of those below it."""
+    kinds: tuple[Kind, ...] = ("adaptive", "joint-2")
+    batch, found = [(cell, 1) for cell in (5, 5, 6, 300, 1000)] * 700, {}
+    exact = by_level(differences(counted(np.bincount([cell for cell, _ in batch], minlength=1024), 10)))
+    for schedule in kinds:
+        gate = TracingGate(ExactGate())
+        (measured,) = drawn(mechanism(partition=Partition(dimension=2, depth=10), schedule=schedule), [batch], gate)
+        found[schedule] = len(gate.trace), measured.blocks
+        for block in measured.blocks:
+            assert block.values.tolist() == exact[block.level][block.nodes].tolist()
+    (many, each), (few, joint) = found.values()
+    assert few < 0.7 * many
+    assert [block.level for block in joint] == list(range(len(joint)))
+    for above, below in zip(joint[0::2], joint[1::2], strict=True):
+        assert above.nodes is not None
+        assert below.nodes is not None
+        assert below.nodes.tolist() == halves(above.nodes).tolist()
+        assert np.repeat(above.variance, 2) / 2 == pytest.approx(below.variance)
+    assert np.mean(joint[1].variance) < 0.7 * np.mean(each[1].variance)
+
+
+def test_only_laplace_noise_and_whole_boxes_are_read_together() -> None:
+    assert [joint_levels(d, 10, pure=True, bounded=False) for d in (1, 2, 3)] == [3, 2, 2]
+    assert joint_levels(2, 9, pure=True, bounded=False) == joint_levels(2, 10, pure=False, bounded=False) == 1
+    assert joint_levels(2, 10, pure=True, bounded=True) == 1
+
+
 @pytest.mark.parametrize("schedule", ["adaptive", "by-level", "fixed"])
 def test_what_is_known_to_be_empty_is_not_read_and_holds_nothing(schedule: Any) -> None:
     """What is not spent there is left for the nodes below; whatever is read elsewhere, nothing lies outside."""
@@ -313,7 +356,9 @@ def test_levels_that_share_a_counter_are_read_as_if_each_had_its_own(delta: floa
             patched.setattr(Points, "scale", lambda *_: 1e-3)  # noise that is nearly always 0
             exact = drawn(points, batches, SeededGate(0))[-1]
         for block in exact.blocks:
-            nodes = by_level(differences(np.bincount([c for b in batches for c, _ in b], minlength=8), 3))[block.level]
+            nodes = by_level(differences(counted(np.bincount([c for b in batches for c, _ in b], minlength=8), 3)))[
+                block.level
+            ]
             assert block.values == pytest.approx(nodes, abs=0.2)
     (one, dear, many), (two, same, fewer) = found
     assert one == two
@@ -332,7 +377,7 @@ def test_no_event_costs_more_whatever_is_planned_of_open_epochs(delta: float, ne
         often = [2 ** int(k) for k in rng.integers(1, 4, levels)] if trial % 2 else [4] * levels
         parts, whole = rng.random(levels) + 0.05, WHOLE if trial % 3 else WHOLE // 2
         units = np.floor(parts / parts.sum() * (whole - LEAST * levels)).astype(np.int64) + LEAST
-        planner = Hostile(dimension=1)
+        planner = Hostile(dimension=1, joint=trial % 3 + 1)
         object.__setattr__(planner, "opening", planned(units.tolist(), often))
         points = mechanism(float(rng.choice([0.05, 0.3, 3.0])), delta, neighbours=neighbours)
         points, plain = replace(points, schedule=planner), stream(trial)
@@ -395,8 +440,9 @@ def test_a_planner_may_use_its_arrays_again() -> None:
     assert state["plan.steps"].tolist() == [2, 2]
 
 
-def test_without_noise_the_cells_come_back() -> None:
-    points = mechanism(1e9, neighbours="replace-one")
+@pytest.mark.parametrize("schedule", ["adaptive", "joint-2", "joint-3"])
+def test_without_noise_the_cells_come_back(schedule: Kind) -> None:
+    points = mechanism(1e9, neighbours="replace-one", schedule=schedule)
     batches = stream(3)
     history = drawn(points, batches, ExactGate())
     counts = np.bincount([cell for batch in batches for cell, _ in batch], minlength=8)
@@ -410,9 +456,10 @@ def test_without_noise_the_cells_come_back() -> None:
 
 def test_differences_are_left_minus_right() -> None:
     cells = np.arange(8)
-    assert [d.tolist() for d in by_level(differences(cells, 3))] == [[6 - 22], [1 - 5, 9 - 13], [-1, -1, -1, -1]]
-    assert differences(cells, 2).tolist() == [0, 6 - 22, 1 - 5, 9 - 13]
-    assert differences(cells, 0).tolist() == [0]
+    found = differences(counted(cells, 3))
+    assert [d.tolist() for d in by_level(found)] == [[6 - 22], [1 - 5, 9 - 13], [-1, -1, -1, -1]]
+    assert differences(counted(cells, 2)).tolist()[1:] == [6 - 22, 1 - 5, 9 - 13]
+    assert differences(counted(cells, 0)).size == 1
 
 
 def test_nodes_that_stand_out() -> None:
@@ -429,7 +476,8 @@ def test_nodes_that_stand_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "delta"), [("adaptive", 0.0), ("adaptive", 1e-6), ("by-level", 0.0), ("fixed", 0.0)]
+    ("schedule", "delta"),
+    [("adaptive", 0.0), ("adaptive", 1e-6), ("joint-2", 0.0), ("joint-3", 0.0), ("by-level", 0.0), ("fixed", 0.0)],
 )
 def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, schedule: Any) -> None:
     """Every block against the exact differences, in units of the error that it states."""
@@ -440,7 +488,7 @@ def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, s
     history = drawn(points, [[(int(c), 1) for c in batch] for batch in cells], SeededGate(11))
     start = 0
     for measured in history:
-        exact = by_level(differences(np.bincount(cells[start : measured.tick + 1].ravel(), minlength=256), 8))
+        exact = by_level(differences(counted(np.bincount(cells[start : measured.tick + 1].ravel(), minlength=256), 8)))
         for block in measured.blocks:
             nodes = slice(None) if block.nodes is None else block.nodes
             z.append((block.values - exact[block.level][nodes]) / np.sqrt(block.variance))

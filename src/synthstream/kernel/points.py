@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from synthstream import partition as tree
 from synthstream.counts import Counts
 from synthstream.kernel.counters import Counter, State, counter
 from synthstream.kernel.counters.base import clip, inner, outer, refuse_beyond
@@ -18,8 +19,9 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
-from synthstream.partition import LEAST, WHOLE, Partition, Planner, Shape, by_level, differences, halved
+from synthstream.partition import LEAST, WHOLE, Partition
 from synthstream.privacy import WIDER, Claim, least_of
+from synthstream.strategies.planning import Planner, Shape
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
 from synthstream.strategies.variances import variance_of
@@ -40,7 +42,7 @@ class Points(Mechanism):
     it reaches ``2**e / epsilon`` for the next whole e. Either all levels are measured then, or, if the planner plans by
     node, the nodes that it finds worth it, each level planned from what was just read above it. Upper levels are also
     measured while the epoch is open, one or several by a counter, whenever the released number has grown by another
-    part of what it should in this epoch.
+    part of what it should in this epoch. Levels may be read together: then the parts of a node are counted.
 
     Privacy:
         Unit        one event; neighbours: add-remove (one cell changes by one in one tick) or replace-one (one event
@@ -203,8 +205,7 @@ class Points(Mechanism):
             blocks = self._end(cells, total, total - begun, left, gate, shape)
             after = {name: array for name, array in after.items() if not name.startswith(("level", "plan."))}
             cells.fill(0)
-            after |= {"begun": np.array(total), "planned": np.array(False)}
-            after["ends"] = np.append(state["ends"], tick)
+            after |= {"begun": np.array(total), "planned": np.array(False), "ends": np.append(state["ends"], tick)}
         else:
             blocks = self._open(after, counts, total - begun, gate)
         return after, TreeMeasured(
@@ -230,26 +231,26 @@ class Points(Mechanism):
         if bool(state["planned"]):
             return dict(state)
         begun = float(state["begun"])
-        plan = self.schedule.within(
-            shape, self.times.length(begun), self.depth_of(2 * begun), self.scale(self.parts[1])
-        )
+        events, depth = self.times.length(begun), self.depth_of(2 * begun)
+        plan = self.schedule.within(shape, events, depth, self.scale(self.parts[1]))
         often = np.array(plan.steps)
         known = often.dtype == np.int64 and often.ndim == 1 and {1, *self._levels}.issuperset(often.tolist())
         if not known or often.size > self.partition.depth:
             raise ValueError("a plan measures other levels, or measures them more often, than the claim knows of")
         units = checked_parts(plan.units, often.size, WHOLE)
-        after = state | {"planned": np.array(True), "plan.units": units, "plan.steps": often}
-        after |= {"plan.done": np.zeros_like(often), "plan.ticks": np.full_like(often, -1)}
-        after["plan.nodes"] = np.zeros(2**often.size, dtype=np.int64)
+        after = state | {"planned": np.array(True), "plan.units": units, "plan.steps": often, "plan.done": 0 * often}
+        after |= {"plan.ticks": np.full_like(often, -1), "plan.nodes": np.zeros(2**often.size, dtype=np.int64)}
         for first, end in self._counted(often):
-            fresh = self._levels[int(often[first])].init(2**end - 2**first)
-            after |= outer(fresh | {"seen": np.zeros(2**end - 2**first, dtype=np.int64)}, f"level{first}.")
+            cells = 2**end - (0 if end - first > 1 and self.schedule.joint > 1 else 2**first)
+            fresh = self._levels[int(often[first])].init(cells)
+            after |= outer(fresh | {"seen": np.zeros(cells, dtype=np.int64)}, f"level{first}.")
         return after
 
     def _counted(self, often: IntArray) -> list[tuple[int, int]]:
         """First level of each counter of an open epoch, and the one after its last."""
-        apart = np.flatnonzero((np.diff(often) != 0) | (not self.schedule.together)) + 1
-        return [(a, b) for a, b in pairwise([0, *apart.tolist(), often.size]) if a < b and often[a] > 1]
+        each, joint = np.arange(1, often.size), self.schedule.joint
+        cut = (np.diff(often) != 0) | (not self.schedule.together) | ((joint > 1) & (each % joint == 0))
+        return [(a, b) for a, b in pairwise([0, *each[cut].tolist(), often.size]) if a < b and often[a] > 1]
 
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
@@ -262,20 +263,21 @@ class Points(Mechanism):
         read = [(first, end) for first, end in self._counted(often) if due[first] > after["plan.done"][first]]
         if not read:
             return ()
-        exact = differences(upper, read[-1][1])
+        known = tree.counted(upper, read[-1][1])
         done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), list[Block]()
         for first, end in read:
-            prefix, how, now = f"level{first}.", self._levels[int(often[first])], exact[2**first : 2**end]
+            prefix, how = f"level{first}.", self._levels[int(often[first])]
             own = inner(after, prefix)
             seen, step = own.pop("seen"), int(own["t"])
-            each = [self.scale(self.parts[1], part) for part in units[first:end].tolist()]
-            multiplier = np.repeat(each, 2 ** np.arange(first, end))
+            jointly = seen.size == 2**end  # the parts of nodes are counted, which says the same of all these levels
+            now = known[2**end :][: 2**end] if jointly else tree.differences(known)[2**first : 2**end]
+            spent = np.add.reduceat(units[first:end], [0] if jointly else range(end - first)).tolist()
+            each = [self.scale(self.parts[1], part) for part in spent]
+            multiplier = np.repeat(each, 2**end if jointly else 2 ** np.arange(first, end))
             own, values = how.step(own, now - seen, gate, multiplier=multiplier)
             after |= outer(own | {"seen": now}, prefix)
             done[first:end], ticks[first:end] = due[first:end], int(after["t"]) - 1
-            for level, one in zip(range(first, end), each, strict=True):
-                nodes = values[2**level - 2**first :][: 2**level]
-                blocks.append(Block(level=level, values=nodes, variance=how.variance(step, multiplier=one)))
+            blocks += tree.by_levels(first, end, values, [how.variance(step, multiplier=one) for one in each])
         after |= {"plan.done": done, "plan.ticks": ticks}
         return tuple(blocks)
 
@@ -288,9 +290,9 @@ class Points(Mechanism):
             return self._end_by_node(cells, depth, events, left, gate)
         planned = self.schedule.end(shape, events, depth, self.scale(self.parts[1]), left)
         units, blocks = checked_parts(planned, depth, left).tolist(), list[Block]()
-        for level, exact in enumerate(by_level(differences(cells, depth))):
+        for level, exact in enumerate(tree.by_level(tree.differences(tree.counted(cells, depth)))):
             noisy = gate.noisy(exact, noise=self.noise, scale=self.scale(self.parts[1], units[level]))
-            blocks.append(Block(level=level, values=noisy.astype(np.float64), variance=self.variance(units[level])))
+            blocks += tree.blocks_of(level, noisy[:, None], np.array([self.variance(units[level])]))
         return tuple(blocks)
 
     def _end_by_node(self, cells: IntArray, depth: int, events: float, left: int, gate: Gate) -> tuple[Block, ...]:
@@ -299,21 +301,26 @@ class Points(Mechanism):
         Nodes of which a region leaves one half empty are divided without a reading.
         """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
-        blocks, whole, plan = list[Block](), self.scale(self.parts[1]), self.schedule.nodes
-        for level, exact in enumerate(by_level(differences(cells, depth))):
-            lean, values = self.partition.leaning(level, nodes), np.zeros(nodes.size)
+        blocks, whole, counts, level = list[Block](), self.scale(self.parts[1]), tree.counted(cells, depth), 0
+        while level < depth:
+            joint, lean = min(self.schedule.joint, depth - level), self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
-            units[asked] = checked_nodes(plan(mass[asked], room[asked], depth - level, whole), room[asked])
-            measured = np.flatnonzero(units > 0)
-            if not measured.size and asked.size == nodes.size:
+            plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint)
+            units[asked] = checked_nodes(plan, room[asked])
+            if not np.any(units > 0) and asked.size == nodes.size:
                 break
-            if measured.size:
-                parts, kind = np.unique(units[measured], return_inverse=True)
-                scale = np.array([self.scale(self.parts[1], part) for part in parts.tolist()])[kind]
-                values[measured] = gate.noisy(exact[nodes[measured]], noise=self.noise, scale=scale)
-                variance = np.array([self.variance(part) for part in parts.tolist()])[kind]
-                blocks.append(Block(level=level, values=values[measured], variance=variance, nodes=nodes[measured]))
-            nodes, mass, room = halved(nodes, mass, values, lean, room, units)
+            on, told = units >= 0, [np.zeros(0)] * joint
+            at = np.flatnonzero(units[on])
+            if at.size:
+                parts, kind = np.unique(units[on][at], return_inverse=True)
+                laws = [(self.scale(self.parts[1], part), self.variance(part)) for part in parts.tolist()]
+                scale, variance = np.array(laws)[kind].T
+                exact = tree.parts_of(counts, level, nodes[on][at], joint)
+                noisy = gate.noisy(exact.reshape(-1), noise=self.noise, scale=np.repeat(scale, exact.shape[1]))
+                found = tree.blocks_of(level, noisy.reshape(exact.shape), variance, nodes[on][at])
+                blocks, told = [*blocks, *found], [block.values for block in found]
+            nodes, mass, room = tree.descended(nodes[on], mass[on], lean[on], (room - units)[on], at, told)
+            level += joint
         return tuple(blocks)
 
 

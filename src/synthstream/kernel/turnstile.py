@@ -12,8 +12,8 @@ from synthstream.kernel.counters.base import State, inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
 from synthstream.measured import TurnstileMeasured, fingerprint_of
-from synthstream.partition import Shape
 from synthstream.privacy import Budget, Claim
+from synthstream.strategies.planning import Shape
 
 _SIDES = ("came", "gone")
 

@@ -10,7 +10,8 @@ import numba
 import numpy as np
 
 from synthstream.kinds import NEWEST, Edition
-from synthstream.partition import DEEPEST, LEAST, WHOLE, EpochPlan, Shape, sums
+from synthstream.partition import DEEPEST, LEAST, WHOLE, sums
+from synthstream.strategies.planning import EpochPlan, Shape
 from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
@@ -26,6 +27,8 @@ _ROUNDS = 4
 _EPOCHS = 2
 # A node is worth a reading if it holds this many times its noise.
 _WORTH = 2.0
+# The same for a reading of several levels, of which each part is counted with so much noise.
+_WORTH_JOINT = 8.0
 
 # Shares of an epoch's budget for readings while it is open: the least, if the newest epochs look alike, and the most.
 _CALM, _MOVING = 0.08, 0.45
@@ -40,6 +43,18 @@ _BLOCK = 128
 _FAR = 4.0
 
 
+def joint_levels(dimension: int, edition: Edition, *, pure: bool, bounded: bool) -> int:
+    """How many levels of a tree are read together where noise is Laplace, if points may be in all of the box.
+
+    Counts of all 2^k parts of a node cost what one difference does, since an event is in one part. Read with the
+    budget of k levels, a count has 1 / k of the noise of one level; so has the difference on the first of these levels
+    2^k / k^2 times the variance that it would have alone, and each one below half of that above it. Noise of several
+    levels is needed for parts that hold nothing, too, so that few levels are best. For Gaussian noise nothing is won:
+    there k levels have 1 / k of the variance.
+    """
+    return 1 if edition < 10 or not pure or bounded else 3 if dimension == 1 else 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
     """Parts of a budget by level.
@@ -52,11 +67,13 @@ class Schedule:
     Args:
         dimension: number of coordinates.
         edition: a stream keeps the one that it began with.
+        joint: levels that are read together, at most: see :func:`joint_levels`.
     """
 
     dimension: int
     kind: Literal["adaptive", "fixed"] = "adaptive"
     edition: Edition = NEWEST
+    joint: int = 1
 
     @property
     def by_node(self) -> bool:
@@ -93,6 +110,7 @@ class Schedule:
         """Every number that decides the schedule."""
         new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
         new += [[_UPPER]] if self.together else []
+        new += [[self.joint, _WORTH_JOINT]] if self.joint > 1 else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
@@ -139,21 +157,22 @@ class Schedule:
             steps = np.int64(1) << np.rint(np.log2(steps)).astype(np.int64)
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
 
-    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float) -> IntArray:
+    def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int) -> IntArray:
         """Parts for nodes of a level, int64, shape ``(n,)``: see :class:`Planner`.
 
         A node that holds m events can be halved about log2(m / noise) times before its parts drown in noise. What is
         left of the budget is divided among these levels, each getting 2^((1 - 1/d) / 2) times as much as the one above
-        it: the square root of how the sum of the widths of all nodes grows.
+        it: the square root of how the sum of the widths of all nodes grows. Levels that are read together share theirs.
         """
-        worth = mass * left / (WHOLE * _WORTH * scale)
-        bears = np.flatnonzero(worth > 1)  # the halves of others hold half as much: they are worth less still
+        worth = mass * left / (WHOLE * (_WORTH if joint == 1 else _WORTH_JOINT) * scale)
+        bears = np.flatnonzero(worth * joint > 1)  # the halves of others hold half as much: they are worth less still
         worth, left, levels = worth[bears], left[bears], np.ones(bears.size)
         for _ in range(_ROUNDS):
-            levels = np.maximum(np.log2(np.maximum(worth / levels, 1e-9)), 1.0)
-        levels = np.minimum(np.ceil(levels), depth)
-        deeper = 2 ** ((1 - 1 / self.dimension) / 2)
-        parts = left * (deeper - 1) / (deeper**levels - 1) if self.dimension > 1 else left / levels
+            readings = np.maximum(levels / joint, 1.0)
+            levels = np.maximum(np.log2(np.maximum(worth / readings, 1e-9)), 1.0)
+        readings = np.ceil(np.minimum(np.ceil(levels), depth) / joint)
+        deeper = 2 ** (joint * (1 - 1 / self.dimension) / 2)
+        parts = left * (deeper - 1) / (deeper**readings - 1) if self.dimension > 1 else left / readings
         # Few different numbers: three binary digits each.
         units, found = _rounded(parts), np.full(mass.size, -1)
         found[bears] = np.where(units >= LEAST, np.minimum(units, left), 0)

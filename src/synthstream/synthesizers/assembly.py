@@ -27,7 +27,7 @@ from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
 from synthstream.privacy import EVENT, EXACT, Budget, Claim, Neighbours, Unit, above, below
 from synthstream.schema.coordinates import Coordinate
-from synthstream.strategies.levels import Schedule
+from synthstream.strategies.levels import Schedule, joint_levels
 from synthstream.synthesizers.bounds import picks_rule
 from synthstream.synthesizers.contract import Mechanism, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
@@ -149,7 +149,14 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
         unit=Unit(signed=config.op is not None),
         neighbours=config.privacy.neighbours,
         edition=config.edition,
-        schedule=Schedule(dimension=len(coordinates), kind=config.synthesizer.schedule, edition=config.edition),
+        schedule=Schedule(
+            dimension=len(coordinates),
+            kind=config.synthesizer.schedule,
+            edition=config.edition,
+            joint=joint_levels(len(coordinates), config.edition, pure=budget.pure, bounded=region is not None)
+            if config.synthesizer.schedule == "adaptive"
+            else 1,
+        ),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))
 

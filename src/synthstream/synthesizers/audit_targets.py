@@ -24,7 +24,8 @@ from synthstream.papers.batchwise import Batchwise
 from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
-from synthstream.partition import Partition, Shape
+from synthstream.partition import Partition
+from synthstream.strategies.planning import Shape
 from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
 

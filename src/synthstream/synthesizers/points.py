@@ -21,9 +21,10 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.papers.consistency import consistent
 from synthstream.papers.hypercube import Hypercube
-from synthstream.partition import WHOLE, Partition, Shape
+from synthstream.partition import WHOLE, Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
+from synthstream.strategies.planning import Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, R, Synthesizer, Windowed
@@ -326,26 +327,26 @@ def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
     for before, total in pairwise(begins):
         depth, left, even = mechanism.depth_of(total), WHOLE * 3 // 4, Shape(np.ones(1), 0.0)
         if mechanism.schedule.by_node:
-            units = _even_parts(mechanism, total - before, depth, left)
-            found[units.size : depth] += (total - before) / 2.0 ** np.arange(units.size, depth)  # chance alone
+            own = _even_variances(mechanism, total - before, depth, left)
+            found[len(own) : depth] += (total - before) / 2.0 ** np.arange(len(own), depth)  # chance alone
         else:
-            units = mechanism.schedule.end(even, total / 2, depth, whole, left)
-        found[: units.size] += [mechanism.variance(int(u)) for u in units]
+            own = [mechanism.variance(int(u)) for u in mechanism.schedule.end(even, total / 2, depth, whole, left)]
+        found[: len(own)] += own
     return found
 
 
-def _even_parts(mechanism: Points, events: float, depth: int, left: int) -> IntArray:
-    """Parts of each level for events that are spread evenly, down to the last one that is worth it."""
-    units, scale = list[int](), mechanism.scale(mechanism.parts[1])
-    while len(units) < depth:
+def _even_variances(mechanism: Points, events: float, depth: int, left: int) -> list[float]:
+    """Variances of each level for events that are spread evenly, down to the last one that is worth a reading."""
+    found, scale = list[float](), mechanism.scale(mechanism.parts[1])
+    while len(found) < depth:
         # One node stands for all of its level.
-        mass = np.array([max(events, 0.0) / 2 ** len(units)])
-        part = mechanism.schedule.nodes(mass, np.array([left]), depth - len(units), scale)
-        if part[0] <= 0:
+        mass, joint = np.array([max(events, 0.0) / 2 ** len(found)]), min(mechanism.schedule.joint, depth - len(found))
+        part = int(mechanism.schedule.nodes(mass, np.array([left]), depth - len(found), scale, joint)[0])
+        if part <= 0:
             break
-        units.append(int(part[0]))
-        left -= units[-1]
-    return np.array(units, dtype=np.int64)
+        found += [mechanism.variance(part) * (2**joint >> i if joint > 1 else 1) for i in range(joint)]
+        left -= part
+    return found
 
 
 def forecast(mechanism: Points, events: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 
-from synthstream.accounting import former
+from synthstream.accounting.powers import geometric, powers
 from synthstream.kernel.counters.base import Encoded, State
 from synthstream.kernel.counters.written import ToeplitzCounter
 from synthstream.strategies.matrices import leaky_column, leaky_decoder, leaky_encoder
@@ -60,9 +60,7 @@ class Blt(ToeplitzCounter):
     def coefficients(self) -> FloatArray:
         """First column of C before rounding to the grid, shape ``(horizon,)``."""
         r, mu = (part.astype(np.float64) / 2.0**64 for part in self._c)
-        j = np.arange(self.horizon, dtype=np.float64)
-        powers = (_powers if self.edition > 9 else former.powers)(mu, j)
-        return np.asarray(np.sum(r[:, None] * powers, axis=0))
+        return np.asarray(np.sum(r[:, None] * powers(mu, self.horizon, products=self.edition > 9), axis=0))
 
     @cached_property
     def _norm(self) -> float:
@@ -93,12 +91,9 @@ class Blt(ToeplitzCounter):
 
         Geometric sums, all terms positive: no digits cancel.
         """
-        r, mu = (part.astype(np.float64) / 2.0**64 for part in self._c)
-        t = np.arange(self.horizon)
-        events, powers = np.minimum(t + 1, ticks), _powers(mu, t)
-        terms = powers[:, t + 1 - events] * np.cumsum(powers, axis=1)[:, events - 1]
-        if self.edition < 10:
-            terms = former.geometric(np.array([2**64 - int(m) for m in self._c[1]]) / 2.0**64, t + 1 - events, events)
+        r, t = self._c[0].astype(np.float64) / 2.0**64, np.arange(self.horizon)
+        events = np.minimum(t + 1, ticks)
+        terms = geometric(self._c[1], t + 1 - events, events, products=self.edition > 9)
         moved = np.sum(r[:, None] * terms, axis=0)
         norm = math.sqrt(math.fsum(moved**2)) * (1 + 1e-9)
         return Fraction(norm + ticks * math.sqrt(self.horizon) * self._slack * (1 + 1e-9))
@@ -126,11 +121,6 @@ class Blt(ToeplitzCounter):
 
 
 NDArrayU64 = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
-
-
-def _powers(decays: FloatArray, exponents: FloatArray | IntArray) -> FloatArray:
-    """Powers for the exponents 0, 1, 2, ...: each is the one before times the number, rounded."""
-    return np.asarray(np.cumprod(np.where(exponents > 0, decays[:, None], 1.0), axis=1))
 
 
 def _fractions(values: FloatArray) -> NDArrayU64:
