@@ -443,11 +443,15 @@ def test_a_running_stream_keeps_its_unit(tmp_path: Path) -> None:
     Stream(configured(tmp_path)).close()
 
 
-def test_a_state_that_waits_is_not_untouched(tmp_path: Path) -> None:
-    with Stream(configured(tmp_path)) as stream:
-        stream.update(rows([1], ["x"]))
-    with pytest.raises(StateMismatch, match="A running stream"):
-        Stream(configured(tmp_path, with_unit("max_events = 4")))
+def test_other_settings_are_refused_in_the_same_words_whether_rows_wait_or_not(tmp_path: Path) -> None:
+    said = set()
+    for name, number in (("none", 0), ("one", 1)):
+        with Stream(configured(tmp_path / name)) as stream:
+            stream.update(rows([1], ["x"])[:number])
+        with pytest.raises(StateMismatch, match="Nothing has been released") as refused:
+            Stream(configured(tmp_path / name, with_unit("max_events = 4")))
+        said.add(str(refused.value).replace(str(tmp_path / name), ""))
+    assert len(said) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from functools import cache
 
 from scipy.special import erfcx
 
+from synthstream.accounting.zcdp import BITS
+
 # Relative margin for what is computed in floats: sums and products of a few positive terms, each correct to about
 # 1e-15, and one exponential of at most a few hundred.
 _MARGIN = 1e-9
@@ -24,8 +26,8 @@ _COARSE = 1.0
 # The largest charge for integers that is looked at, exp(300): no factor overflows. Where the other one underflows it is
 # below 1e-290, so both together are below 1e-150; no delta is.
 _MOST = 300.0
-# Searches end when this part of the number is left; what they find keeps so many bits, as platforms differ in the last.
-_SETTLED, _BITS = 1e-10, 26
+# Searches end when this part of the number is left.
+_SETTLED = 1e-10
 
 
 def keeps(rho: float, least: float, *, epsilon: float, delta: float) -> bool:
@@ -98,7 +100,7 @@ def largest_rho(epsilon: float, *, delta: float, unit: float) -> float:
     if not fits(low):
         return 0.0
     found = _border(fits, low, high)
-    exponent = math.frexp(found)[1] - _BITS
+    exponent = math.frexp(found)[1] - BITS
     whole = math.floor(math.ldexp(found * (1 - _MARGIN), -exponent))
     while not fits(math.ldexp(whole, exponent)):
         whole -= 1

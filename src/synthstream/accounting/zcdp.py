@@ -11,6 +11,8 @@ from scipy.optimize import brentq, minimize_scalar
 # Relative safety margin for the float evaluation of the conversions below: their terms are at most a few
 # hundred, each correct to about 1e-15, and the exponent is exponentiated once.
 MARGIN = 1e-9
+# Binary digits that are kept of what a search finds: see :func:`coarse`.
+BITS = 26
 
 # A delta outside of this promises nothing, or is beyond what floats can tell from none.
 SMALLEST_DELTA, LARGEST_DELTA = 1e-100, 0.5
@@ -57,9 +59,20 @@ def _least(log_delta: Callable[[float], float], rho: float, epsilon: float) -> f
     return float(min(best.fun, near.fun))
 
 
+def coarse(value: float) -> float:
+    """The largest number of 26 binary digits that is no larger: of what a search finds, platforms differ in the last.
+
+    Example:
+        >>> coarse(0.1) <= 0.1 < coarse(0.1) * (1 + 2**-25)
+        True
+    """
+    mantissa, exponent = math.frexp(value)
+    return math.ldexp(math.floor(math.ldexp(mantissa, BITS)), exponent - BITS)
+
+
 @cache
-def rho_for(epsilon: float, *, delta: float) -> float:
-    """The largest rho whose zCDP implies (epsilon, delta)-DP by :func:`delta_for`, rounded down.
+def rho_for(epsilon: float, *, delta: float, coarsely: bool = False) -> float:
+    """The largest rho whose zCDP implies (epsilon, delta)-DP by :func:`delta_for`, rounded down; see :func:`coarse`.
 
     Example:
         >>> round(rho_for(4.0, delta=1e-9), 3)
@@ -72,9 +85,10 @@ def rho_for(epsilon: float, *, delta: float) -> float:
 
     # rho = epsilon implies nothing useful at small delta; far below, delta vanishes.
     high = math.log(epsilon + 10 + math.log(1 / (1 - delta)))
-    rho = math.exp(brentq(gap, high - 80, high, xtol=1e-14, rtol=1e-14)) * (1 - MARGIN)
+    rho = math.exp(brentq(gap, high - 80, high, xtol=1e-14, rtol=1e-14))
+    rho = coarse(rho) if coarsely else rho * (1 - MARGIN)
     while delta_for(rho, epsilon=epsilon) > delta:
-        rho *= 1 - MARGIN
+        rho = coarse(rho * (1 - 2.0**-BITS)) if coarsely else rho * (1 - MARGIN)
     return rho
 
 

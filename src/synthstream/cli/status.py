@@ -76,7 +76,7 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
     from synthstream.environment import REAL
     from synthstream.schema.clock import due
     from synthstream.state.looking import to_look_at
-    from synthstream.stream.opening import begun
+    from synthstream.stream.opening import begun, encodes_otherwise
     from synthstream.synthesizers.succession import promise_of
 
     config = begun(config)
@@ -89,6 +89,8 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
             kept = None if marked is None else store.measurement(marked[0])
             last, head = (-1, None) if kept is None else (kept.tick, kept.head)
             changed = config.differences(store.meta("config") or config.public_json())
+            if not changed and encodes_otherwise(config, store):
+                changed = ["none, but this version, or its libraries, would encode counts with other coefficients"]
     clock, sink, now = config.clock, config.sink, REAL.now()
     ticks, horizon = last + 1, ledger[-1]["horizon"] if ledger else clock.horizon
     complete = horizon is not None and ticks >= horizon

@@ -338,9 +338,9 @@ class Store:
         """Write a consistent copy of the whole store to a new file, mode 0600, marked as a copy."""
         self._do("copy store", partial(database.copy, self._db, path))
 
-    def untouched(self) -> bool:
-        """Whether nothing was ever counted or drawn."""
-        tables = ("pending", "waiting", "ingested", "answer", "measurement")
+    def undrawn(self) -> bool:
+        """Whether nothing was ever drawn. Whether rows were counted is private."""
+        tables = ("answer", "measurement")
         return not any(self._db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)  # noqa: S608
 
     def half_drawn(self, tick: int) -> bool:

@@ -184,14 +184,19 @@ def _if_lost(config: StreamConfig) -> str:
     return "If the state is lost, `synthstream recover stream.toml --adopt` goes on from what was published."
 
 
+def encodes_otherwise(config: StreamConfig, store: Store) -> bool:
+    """Whether the state was made with other coefficients, so that no run goes on with it. From public facts alone."""
+    return store.meta("mechanism") not in {None, synthesizer_of(config).mechanism.fingerprint()}
+
+
 def refuse_other_settings(config: StreamConfig, store: Store, identity: Mapping[str, str]) -> None:
     """Raise ``StateMismatch`` unless the state belongs to this configuration and this kind of run."""
     stored = store.meta("config") or "{}"
     if changed := config.differences(stored):
-        if store.untouched():
+        if store.undrawn():
             raise StateMismatch(
-                f"{config.state} was opened with other settings: {'; '.join(changed)}. Nothing has been counted or "
-                "released in it: delete that folder, and run again."
+                f"{config.state} was opened with other settings: {'; '.join(changed)}. Nothing has been released "
+                "from it: delete that folder, and run again. What was pushed to it must be pushed again."
             )
         if store.meta("secure") == "False":
             raise StateMismatch(

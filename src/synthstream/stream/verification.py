@@ -16,7 +16,7 @@ from synthstream.publish.folder import FILES, SERIES, ParquetSink
 from synthstream.publish.outlets import sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
-from synthstream.stream.opening import begun, builder_from, refuse_uncut
+from synthstream.stream.opening import begun, builder_from, encodes_otherwise, refuse_uncut
 from synthstream.synthesizers.assembly import claim_of
 
 # Wraps a long loop in a progress bar.
@@ -102,11 +102,13 @@ def _check_store(config: StreamConfig, store: Store, heads: dict[int, str], find
     marked = store.population()  # first: another process may be at it
     if not store.sound():
         say("the database is damaged")
-    if store.meta("config") is None and store.untouched():
+    if store.meta("config") is None and store.undrawn():
         return
     if changed := config.differences(store.meta("config") or "{}"):
         say(f"belongs to other settings: {'; '.join(changed)}")
         return
+    if encodes_otherwise(config, store):
+        say("this version, or its libraries, would encode counts with other coefficients: no run goes on with it")
     builder = builder_from(config, store, secure=True)
     if store.ledger() != builder.ledger:
         say("the ledger does not match the claim of this configuration")

@@ -58,7 +58,8 @@ def synthesizer_of(config: StreamConfig) -> Synthesizer:
         ConfigError: they do not fit together.
     """
     try:
-        budget = config.privacy.budget.per_event(group_factor(config), by_pure=config.measures == "epochs")
+        whole = replace(config.privacy.budget, coarse=config.edition > 9)
+        budget = whole.per_event(group_factor(config), by_pure=config.measures == "epochs")
         return _MAKERS[config.synthesizer.kind](config, budget)
     except ValueError as error:
         each = ". That epsilon is what is left for one event of a person" if config.privacy.unit.of_persons else ""
@@ -195,7 +196,8 @@ def synthesizer_for(
     """
     if groups and (settings.kind != "table" or edition == 1):
         raise ValueError('[[constraints]] need kind = "table", and a stream that began with edition 2 of the fit')
-    common: dict[str, Any] = {"workload": workload, "budget": replace(budget, exact=edition > 3), "horizon": horizon}
+    budget = replace(budget, exact=edition > 3, coarse=edition > 9)
+    common: dict[str, Any] = {"workload": workload, "budget": budget, "horizon": horizon}
     common |= {"unit": unit, "neighbours": neighbours, "edition": edition}
     if settings.kind == "table":
         how = settings.measures(budget, workload, edition)
