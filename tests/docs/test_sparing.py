@@ -1,4 +1,4 @@
-"""Which cases of a large grid run with the quick tests."""
+"""Which cases of a large grid run with the quick tests, and which tests run in one process."""
 
 from __future__ import annotations
 
@@ -22,3 +22,15 @@ def test_few_cases_of_a_grid_hold_all_values() -> None:
 @pytest.mark.parametrize("case", range(3))
 def test_three(case: int, request: pytest.FixtureRequest) -> None:
     assert (request.node.get_closest_marker("slow") is not None) == (case > 0)
+
+
+@pytest.fixture(scope="module")
+def shared() -> None:
+    """What tests of a module share."""
+
+
+def test_tests_that_share_run_in_one_process(shared: None, request: pytest.FixtureRequest) -> None:
+    group = request.node.get_closest_marker("xdist_group")
+    assert group.args == (__name__,)
+    # By the end of its name pytest-xdist knows a test's group; some versions of pytest keep the name as it was.
+    assert request.node.nodeid.endswith(f"@{__name__}") == request.config.getoption("loadgroup", default=False)
