@@ -9,9 +9,11 @@ that nobody met before, nor by a slow machine. To look for new ones: ``pytest --
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,16 @@ _SLOW = [HealthCheck.too_slow]
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("explore", deadline=None, suppress_health_check=_SLOW)
 settings.load_profile("same")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays: searches for garbage among it took a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

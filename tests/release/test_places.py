@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -39,6 +40,7 @@ _PLACE = (
 )
 
 
+@cache
 def events(number: int = 6000) -> pl.DataFrame:
     """Two clusters, one for each kind; some rows without a place, some outside of the box."""
     rng = np.random.default_rng(3)
@@ -314,8 +316,7 @@ def test_how_far_events_have_moved_from_the_rows(held: tuple[float, ...], off: f
 FAULT = np.array([[8.48, 47.34], [8.58, 47.42]])
 
 
-@cache
-def young(seed: int, fault: float | None = None) -> tuple[TableRelease, pl.DataFrame]:
+def made_young(seed: int, fault: float | None = None) -> tuple[TableRelease, pl.DataFrame]:
     """The sixth release of many to come, of 8,000 events in three clusters near a corner of cells, and the events.
 
     Args:
@@ -343,7 +344,16 @@ def young(seed: int, fault: float | None = None) -> tuple[TableRelease, pl.DataF
     return release, rows
 
 
-def test_a_box_that_names_a_cell_is_the_cell() -> None:
+Young = Callable[..., tuple[TableRelease, pl.DataFrame]]
+
+
+@pytest.fixture(scope="module")
+def young() -> Young:
+    """See :func:`made_young`: each is made once."""
+    return cache(made_young)
+
+
+def test_a_box_that_names_a_cell_is_the_cell(young: Young) -> None:
     """Ends of cells are rounded: the cell from 47.35 on begins at 47.349999999999994."""
     release, rows = young(0)
     inside = pl.col("lat").is_between(47.35, 47.4) & pl.col("lon").is_between(8.475, 8.55)
@@ -354,7 +364,7 @@ def test_a_box_that_names_a_cell_is_the_cell() -> None:
     assert abs(told["measured"] - rows.filter(inside).height) < 3 * told["stderr"]
 
 
-def test_errors_of_boxes_hold_where_events_crowd_and_the_stream_is_young() -> None:
+def test_errors_of_boxes_hold_where_events_crowd_and_the_stream_is_young(young: Young) -> None:
     """Rows lie flatter than such events: what cut cells hold is what was measured of them, not their rows."""
     off, same = [], []
     for seed in range(5):
@@ -458,7 +468,7 @@ def test_polygons_far_away_are_told_to_who_asks_without_a_box_to_widen(
         mapped[1].polygon(json.dumps(shapely.geometry.mapping(shapely.box(100, 10, 101, 11))))
 
 
-def test_coordinates_that_have_changed_places_are_told() -> None:
+def test_coordinates_that_have_changed_places_are_told(young: Young) -> None:
     """Both fit degrees: neither the file nor the stream is known to be right."""
     with pytest.raises(ConfigError, match=r"They would meet if longitude and latitude changed places: in the file"):
         young(0)[0].mass(json.dumps(shapely.geometry.mapping(shapely.box(47.3, 8.4, 47.4, 8.5))))
@@ -520,7 +530,7 @@ def star(rng: np.random.Generator, radius: float) -> Any:
 
 
 @pytest.mark.parametrize("radius", [0.01, 0.03, 0.08])
-def test_errors_of_polygons_hold(radius: float) -> None:
+def test_errors_of_polygons_hold(young: Young, radius: float) -> None:
     """Of several sizes, over several draws of the noise: the releases are those of the boxes above, and kept."""
     off = []
     for seed in range(5):
@@ -535,7 +545,7 @@ def test_errors_of_polygons_hold(radius: float) -> None:
 
 
 @pytest.mark.parametrize("width", [0.001, 0.003, 0.008])
-def test_errors_of_a_strip_along_a_fault_hold(width: float) -> None:
+def test_errors_of_a_strip_along_a_fault_hold(young: Young, width: float) -> None:
     """All cells that it cuts hold more of it than their rows say, so that their errors do not cancel."""
     off = []
     for seed in range(3):

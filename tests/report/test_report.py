@@ -60,10 +60,21 @@ def make(folder: Path, kind: str, *, rows: int = 3000, keep: int | None = None) 
     return config
 
 
+class Made(dict[str, StreamConfig]):
+    """A stream of each kind that is asked for, made once."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def __missing__(self, kind: str) -> StreamConfig:
+        self[kind] = make(self._folder / kind, kind)
+        return self[kind]
+
+
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StreamConfig]:
-    folder = tmp_path_factory.mktemp("streams")
-    return {kind: make(folder / kind, kind) for kind in (*streams.KINDS, streams.PERSONS)}
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("streams"))
 
 
 class Reader(HTMLParser):
@@ -107,7 +118,7 @@ def check_self_contained(page: str) -> None:
 
 @pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", [*streams.KINDS, streams.PERSONS])
-def test_every_kind_of_stream_has_a_page(made: dict[str, StreamConfig], kind: str, tmp_path: Path) -> None:
+def test_every_kind_of_stream_has_a_page(made: Made, kind: str, tmp_path: Path) -> None:
     config = made[kind]
     page = public_page(config, tmp_path / "report.html", progress=quiet)
     assert page == public_page(config, tmp_path / "report.html", progress=quiet)
@@ -132,7 +143,7 @@ def test_every_kind_of_stream_has_a_page(made: dict[str, StreamConfig], kind: st
     assert written.count("Cramér's V") == written.count("from 0 (not at all) to 1 (one follows from the other): Cram")
 
 
-def test_places_have_a_map_of_all_events_and_of_each_value(made: dict[str, StreamConfig], tmp_path: Path) -> None:
+def test_places_have_a_map_of_all_events_and_of_each_value(made: Made, tmp_path: Path) -> None:
     config = made["places"]
     page = public_page(config, tmp_path / "report.html", progress=quiet)
     maps = re.findall(r"<figcaption>([^<]*) before 2026-01-09, in (\d) by \2 cells", page)
@@ -180,7 +191,7 @@ def test_a_weak_promise_is_called_weak(
 
 
 @pytest.mark.parametrize("kind", ["always", "epochs", "points", streams.PERSONS])
-def test_links_lead_to_files_with_the_hashes_of_the_manifest(made: dict[str, StreamConfig], kind: str) -> None:
+def test_links_lead_to_files_with_the_hashes_of_the_manifest(made: Made, kind: str) -> None:
     config = made[kind]
     manifest = history_of(config, progress=quiet).newest.manifest
     for place in (config.base, config.base / "releases"):
@@ -232,7 +243,7 @@ def test_the_state_is_not_opened(tmp_path: Path) -> None:
 
 
 def test_the_public_page_opens_nothing_but_releases(
-    made: dict[str, StreamConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever Python opens by itself; polars reads the files of releases by their names."""
     config, opened = made["epochs"], []
@@ -465,7 +476,7 @@ def test_a_column_of_one_value_has_grey_cells(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["epochs", "always"])
-def test_measurements_of_epochs_add_up_to_the_truth(made: dict[str, StreamConfig], kind: str) -> None:
+def test_measurements_of_epochs_add_up_to_the_truth(made: Made, kind: str) -> None:
     found: History = history_of(made[kind], progress=quiet)
     chain = found.measured_chain((0,))
     assert len(chain) > (1 if kind == "epochs" else 0)
@@ -484,7 +495,7 @@ def test_measurements_of_epochs_add_up_to_the_truth(made: dict[str, StreamConfig
 
 @pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", [*streams.KINDS, streams.PERSONS])
-def test_every_kind_has_a_custodians_page(made: dict[str, StreamConfig], kind: str) -> None:
+def test_every_kind_has_a_custodians_page(made: Made, kind: str) -> None:
     page = custodian_page(made[kind], progress=quiet)
     check_self_contained(page)
     assert page.count(STAMP) >= 3
@@ -492,7 +503,7 @@ def test_every_kind_has_a_custodians_page(made: dict[str, StreamConfig], kind: s
     assert "</svg>measured</li>" not in page, "measured are noisy counts, and no errors"
 
 
-def test_true_counts_are_those_of_the_stream(made: dict[str, StreamConfig]) -> None:
+def test_true_counts_are_those_of_the_stream(made: Made) -> None:
     found = history_of(made["always"], progress=quiet)
     truth = truth_of_tables(found, progress=quiet)
     rows = streams.rows(3000, 3)
@@ -645,13 +656,13 @@ def test_every_theorem_has_a_sentence_and_no_other() -> None:
     assert set(STATEMENTS) == {path.stem for path in THEOREMS.glob("*.md")} - {"README"}
 
 
-def test_latitude_and_longitude_are_found_by_name(made: dict[str, StreamConfig]) -> None:
+def test_latitude_and_longitude_are_found_by_name(made: Made) -> None:
     columns = made["points"].schema.columns
     assert axes_of(columns) is None
     assert axes_of(columns, any_pair=True) == (0, 1, False)
 
 
-def test_a_map_of_points_tells_its_errors(made: dict[str, StreamConfig], tmp_path: Path) -> None:
+def test_a_map_of_points_tells_its_errors(made: Made, tmp_path: Path) -> None:
     assert "A cell has a standard error of" in public_page(made["points"], tmp_path / "r.html", progress=quiet)
     found, last = history_of(made["points"], progress=quiet), Releases(made["points"]).last
     assert isinstance(last, PointRelease)
@@ -697,7 +708,7 @@ def test_the_style_sheet_names_each_colour_in_both_schemes() -> None:
     assert not re.findall(r"#[0-9a-fA-F]{3,8}\b(?=[;} ])", rest), "colours come from the palette alone"
 
 
-def test_what_came_in_each_step_is_drawn_with_bands(made: dict[str, StreamConfig], tmp_path: Path) -> None:
+def test_what_came_in_each_step_is_drawn_with_bands(made: Made, tmp_path: Path) -> None:
     for kind in ("always", "epochs"):
         page = public_page(made[kind], tmp_path / "r.html", progress=quiet)
         assert "What came every day" in page

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthstream.errors import SchemaError
@@ -23,7 +23,8 @@ def view(depth: int, **settings: Any) -> View:
     return View(name=f"at_{depth}", place="at", depth=depth, **given)
 
 
-@given(st.lists(st.tuples(st.floats(32, 37), st.floats(-122, -114)), min_size=1, max_size=20))
+@settings(max_examples=25)  # of many points each, in all depths
+@given(st.lists(st.tuples(st.floats(32, 37), st.floats(-122, -114)), min_size=10, max_size=40))
 def test_a_point_lies_in_its_cell_and_coarser_codes_are_prefixes(points: list[tuple[float, float]]) -> None:
     rows = pl.DataFrame(points, schema=["lat", "lon"], orient="row")
     named = []

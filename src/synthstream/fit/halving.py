@@ -45,7 +45,8 @@ def divided(mass, read, ratios, errors, above, slope, left, newest, chance, told
     """Divides nodes of a level: those at positions ``read`` by their own ratios, others by their ancestors'.
 
     Returns the ratios and the masses of the halves, shapes ``(epochs, nodes)`` and ``(epochs - told, 2 * nodes)``; the
-    expected squared error of left minus right; how far the newest two epochs are apart, times the newest mass.
+    expected squared error of left minus right; how far the newest two epochs are apart, times the newest mass. All but
+    the mass come in the order of C: for each other order in memory, all of this is compiled anew.
     """
     epochs, nodes = mass.shape
     r, halves, error = np.empty_like(mass), np.empty((epochs - told, 2 * nodes)), np.empty(nodes)

@@ -133,7 +133,7 @@ def masses(
         slopes[level], left[level], newest[level] = unread = how[2:]
         fewer = epochs[level] - epochs[level + 1]
         theirs = _bordered(region, level, mass, above, at, how, shrink)
-        r, mass, error, moved[level] = divided(mass, *theirs, above, *unread, shrink, fewer)
+        r, mass, error, moved[level] = divided(mass, *theirs, np.ascontiguousarray(above), *unread, shrink, fewer)
         if region is not None:
             r[:, region.cut[level]] -= region.ratios[level]  # nodes below follow how far they are from even
         errors[2**level + nodes] = error
@@ -244,7 +244,7 @@ def _set_aside(
     above = np.zeros((dimension, len(mass), nodes.size if ratios else 0))
     for up, r in enumerate(reversed(ratios), 1):
         above[dimension - up] = r[:, np.searchsorted(kept[level - up], nodes >> up)]
-    aside.append(_Aside(nodes, mass[:, others], above, level))
+    aside.append(_Aside(nodes, np.ascontiguousarray(mass[:, others]), above, level))
     return mass[:, at]
 
 
@@ -346,7 +346,7 @@ def _bordered(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """The nodes of a level that were read, or that the border of a region cuts, with their ratios and errors."""
     if region is None:
-        return at, how.ratios, how.error
+        return at, np.ascontiguousarray(how.ratios), how.error
     cut, lean = region.cut[level], region.ratios[level]
     own = ~np.isin(cut, at)
     nodes, even = cut[own], lean[own]
