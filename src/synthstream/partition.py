@@ -142,6 +142,10 @@ class Partition:
         """See :meth:`Region.leaning`; 0 where there is no region."""
         return np.zeros(nodes.shape) if self.region is None else self.region.leaning(level, nodes)
 
+    def most(self, joint: int, left: int) -> int:
+        """How many levels are read together of so many that are left: in a region, of which parts are empty, one."""
+        return min(joint, left) if self.region is None else 1
+
     @cached_property
     def bits(self) -> tuple[int, ...]:
         """Binary digits of each coordinate, shape ``(dimension,)``; coordinate c has ``2**bits[c]`` codes."""

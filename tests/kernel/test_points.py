@@ -394,6 +394,23 @@ def test_no_event_costs_more_whatever_is_planned_of_open_epochs(delta: float, ne
     assert shared > 10
 
 
+@pytest.mark.parametrize("joint", [1, 2, 3])
+def test_an_event_is_new_to_an_open_epoch_once(joint: int) -> None:
+    """The first event of an epoch that stays open, of which each level is read again and again."""
+    planner = Hostile(dimension=1, joint=joint)
+    object.__setattr__(planner, "opening", planned([WHOLE // 4] * 3, [4] * 3))
+    points = replace(mechanism(0.1, neighbours="replace-one", horizon=None), schedule=planner)
+    later = [[(c % 8, 1)] for c in range(1, 12)]
+    found, promised = cost(points, [[(0, 1)], *later], [[(7, 1)], *later], seed=0), points.claim().pure
+    assert promised is not None
+    assert 0.6 * promised < found <= promised
+
+
+def test_a_planner_reads_a_level_at_a_time_or_more() -> None:
+    with pytest.raises(ValueError, match="joint"):
+        Schedule(dimension=1, joint=0)
+
+
 def test_plans_of_open_epochs_look_at_upper_levels_alone() -> None:
     shape, rng = Shape(np.random.default_rng(0).random(2**18) ** 9, 0.1), np.random.default_rng(1)
     old, new = Schedule(dimension=2, edition=6), Schedule(dimension=2)

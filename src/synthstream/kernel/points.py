@@ -274,7 +274,7 @@ class Points(Mechanism):
             spent = np.add.reduceat(units[first:end], [0] if jointly else range(end - first)).tolist()
             each = [self.scale(self.parts[1], part) for part in spent]
             multiplier = np.repeat(each, 2**end if jointly else 2 ** np.arange(first, end))
-            own, values = how.step(own, now - seen, gate, multiplier=multiplier)
+            own, values = how.step(own, now - seen.reshape(now.shape), gate, multiplier=multiplier)
             after |= outer(own | {"seen": now}, prefix)
             done[first:end], ticks[first:end] = due[first:end], int(after["t"]) - 1
             blocks += tree.by_levels(first, end, values, [how.variance(step, multiplier=one) for one in each])
@@ -303,7 +303,7 @@ class Points(Mechanism):
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
         blocks, whole, counts, level = list[Block](), self.scale(self.parts[1]), tree.counted(cells, depth), 0
         while level < depth:
-            joint, lean = min(self.schedule.joint, depth - level), self.partition.leaning(level, nodes)
+            joint, lean = self.partition.most(self.schedule.joint, depth - level), self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
             plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint)
             units[asked] = checked_nodes(plan, room[asked])

@@ -75,6 +75,10 @@ class Schedule:
     edition: Edition = NEWEST
     joint: int = 1
 
+    def __post_init__(self) -> None:
+        if self.joint < 1:
+            raise ValueError(f"joint: at least one level is read at a time, not {self.joint}")
+
     @property
     def by_node(self) -> bool:
         """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""

@@ -33,7 +33,10 @@ class EpochPlan(NamedTuple):
 
 
 class Planner(Protocol):
-    """Divides the budget of an epoch among levels, from public facts. It spends nothing: each plan is checked."""
+    """Divides the budget of an epoch among levels, from public facts. It spends nothing: each plan is checked.
+
+    Its properties are constants: the kernel asks for them again at each tick.
+    """
 
     @property
     def words(self) -> str:
