@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from synthstream import Stream, StreamConfig
+from synthstream.kernel.counters.restarted import _inner
 from tests.support.configs import number
 from tests.support.executed import executed
 from tests.support.house import ROOT, SOURCE, named, own_lines
@@ -58,6 +59,7 @@ def run(folder: Path, kind: str) -> frozenset[str]:
         place = folder / f"{kind} {len(horizon)}"
         place.mkdir()
         rows(200, 1).write_parquet(place / "rows-1.parquet")
+        _inner.cache_clear()
         with executed() as found:
             config = StreamConfig.from_toml(text, base=place)
             for _ in range(2):

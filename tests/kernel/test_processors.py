@@ -42,7 +42,7 @@ DIGESTS = {
     "Points 20": "63f79779157c8c96",
     "Marginals 20": "533b103058b0ec49",
     "Refreshed 20": "13b4579a172dacca",
-    "Selective 20": "b7c78bd904d95691",
+    "Selective 20": "1e1b37e9025dab01",
     "Points of a person 1e-07": "3e5df4160d352d4d",
     "Selective 1e-07": "8338fc46673b9102",
     "Points of a person 1e-08": "9397a6e7bdcd32c8",
@@ -51,12 +51,12 @@ DIGESTS = {
     "Points 500": "4297257117b1126a",
     "Marginals 500": "6ebc74aac9f4e256",
     "Refreshed 500": "e2b3cf25fb659aec",
-    "Selective 500": "e9d4a40ef5ffc434",
+    "Selective 500": "a1e883be9a127af2",
     "participation 500": "02580585a5b5fb0f",
     "Points None": "553e6c4f20c6c400",
     "Marginals None": "13ea7af161518fb9",
     "Refreshed None": "18dd076f99b68c13",
-    "Selective None": "86d7beb84ea06684",
+    "Selective None": "69c317023a074275",
 }
 
 

@@ -254,3 +254,10 @@ def test_a_replaced_row_moves_two_cells_or_one_by_two() -> None:
 
 def test_scales_and_costs_are_rounded_by_one_factor_each() -> None:
     assert (privacy.WIDER, privacy.CHEAPER) == (1 + 1e-12, 1 - 1e-12)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-9, 1e-12])
+def test_a_coarse_rho_is_a_little_less_than_that_which_a_ledger_compares_it_with(delta: float) -> None:
+    for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0, 8.0):
+        fine, coarsely = (rho_for(epsilon, delta=delta, coarsely=way) for way in (False, True))
+        assert fine * (1 - 2**-25) < coarsely <= fine

@@ -85,11 +85,10 @@ def rho_for(epsilon: float, *, delta: float, coarsely: bool = False) -> float:
 
     # rho = epsilon implies nothing useful at small delta; far below, delta vanishes.
     high = math.log(epsilon + 10 + math.log(1 / (1 - delta)))
-    rho = math.exp(brentq(gap, high - 80, high, xtol=1e-14, rtol=1e-14))
-    rho = coarse(rho) if coarsely else rho * (1 - MARGIN)
+    rho = math.exp(brentq(gap, high - 80, high, xtol=1e-14, rtol=1e-14)) * (1 - MARGIN)
     while delta_for(rho, epsilon=epsilon) > delta:
-        rho = coarse(rho * (1 - 2.0**-BITS)) if coarsely else rho * (1 - MARGIN)
-    return rho
+        rho *= 1 - MARGIN
+    return coarse(rho) if coarsely else rho  # never more, as a ledger compares it with the other
 
 
 def epsilon_for(rho: float, *, delta: float) -> float:

@@ -70,7 +70,7 @@ def a_table_left_out_of_the_split(patch: Patch) -> None:
 def a_conversion_that_is_too_optimistic(patch: Patch) -> None:
     """rho = epsilon^2 / (2 ln(1/delta)): off by a factor of two."""
 
-    def broken(epsilon: float, *, delta: float) -> float:
+    def broken(epsilon: float, *, delta: float, coarsely: bool = False) -> float:
         return epsilon**2 / (2 * math.log(1 / delta))
 
     patch.setattr(privacy, "rho_for", broken)
