@@ -1,4 +1,4 @@
-"""Powers of which the sensitivity of the buffered counter is made.
+"""Powers of which the buffered counter, and its sensitivity, are made.
 
 NumPy's functions give other last bits on processors with other vector units. They serve streams that began before
 edition 10, which go on with the numbers that they began with; from then on each power is a product, rounded.
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def powers(bases: Floats, number: int, *, products: bool) -> Floats:
-    """Powers of numbers in (0, 1) for the exponents 0, 1, ..., shape ``(bases, number)``.
+    """Powers of numbers above 0, at most 1, for the exponents 0, 1, ..., shape ``(bases, number)``.
 
     Each to 2 ``number`` 2^-53 of itself, or to 1e-12 if they are no ``products``, or below 1e-300.
     """

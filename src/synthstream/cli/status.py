@@ -90,7 +90,7 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
             last, head = (-1, None) if kept is None else (kept.tick, kept.head)
             changed = config.differences(store.meta("config") or config.public_json())
             if not changed and encodes_otherwise(config, store):
-                changed = ["none, but this version, or its libraries, would encode counts with other coefficients"]
+                changed = ["the coefficients of its counters, as this version, or its libraries, compute them"]
     clock, sink, now = config.clock, config.sink, REAL.now()
     ticks, horizon = last + 1, ledger[-1]["horizon"] if ledger else clock.horizon
     complete = horizon is not None and ticks >= horizon

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 from scipy.optimize import brentq
 
+from synthstream.accounting.powers import powers
 from synthstream.kinds import Edition, Noise
 from synthstream.strategies.blt_parameters import PARAMETERS
 from synthstream.workload import FloatArray, IntArray
@@ -93,9 +94,9 @@ def leaky_encoder(weights: FloatArray, decays: FloatArray) -> tuple[FloatArray, 
 
 def leaky_column(weights: FloatArray, decays: FloatArray, ticks: int, edition: Edition) -> FloatArray:
     """First column of B, shape ``(ticks,)``, for what is in :func:`leaky_decoder`."""
-    j = np.arange(ticks, dtype=np.float64)
-    powers = np.cumprod(np.where(j > 0, decays[:, None], 1.0), axis=1) if edition > 9 else decays[:, None] ** j
-    column = np.asarray(np.sum(weights[:, None] * powers, axis=0))
+    former = edition < 10
+    each = decays[:, None] ** np.arange(ticks, dtype=np.float64) if former else powers(decays, ticks, products=True)
+    column = np.asarray(np.sum(weights[:, None] * each, axis=0))
     column[0] += 1
     return column
 
