@@ -309,10 +309,10 @@ def test_an_edited_config_is_refused(folder: Path, config: StreamConfig, old: st
         Stream(edited)
 
 
-def test_a_state_in_which_nothing_was_counted_may_be_deleted(folder: Path, config: StreamConfig) -> None:
+def test_a_state_from_which_nothing_was_released_may_be_deleted(folder: Path, config: StreamConfig) -> None:
     Stream(config).close()
     other = StreamConfig.from_toml(TOML.replace('column = "when"', 'column = "time"'), base=folder)
-    with pytest.raises(StateMismatch, match="Nothing has been counted"):
+    with pytest.raises(StateMismatch, match="Nothing has been released from it: delete"):
         Stream(other)
 
 
@@ -560,7 +560,7 @@ def test_the_gate_cannot_change_its_kind_between_ticks(config: StreamConfig) -> 
 
 def test_a_state_goes_on_only_with_its_own_numbers(config: StreamConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     Stream(config).close()
-    monkeypatch.setattr("synthstream.privacy.rho_for", lambda epsilon, *, delta: 0.02)
+    monkeypatch.setattr("synthstream.privacy.rho_for", lambda epsilon, *, delta, coarsely: 0.02)
     with pytest.raises(StateMismatch, match="other coefficients"):
         Stream(config)
 
