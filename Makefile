@@ -32,8 +32,11 @@ demo-points: $(VENV)/ready
 # Tests start hundreds of processes, and wait for many: one more at a time than there are cores.
 WORKERS := $(shell $(PYTHON) -c 'import os; print(min(9, (os.cpu_count() or 1) + 1))')
 
-# What the processes import is compiled once.
+# What the processes import is compiled once. Each takes one core: small frames in many threads wait for each other.
 test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-all: export POLARS_MAX_THREADS = 1
+test test-all: export OMP_NUM_THREADS = 1
+test test-all: export OPENBLAS_NUM_THREADS = 1
 
 # Each thing once, at the lowest level that can fail.
 test: $(VENV)/ready

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from importlib.metadata import version
 
 from synthstream.errors import StateCorrupt
 from synthstream.kernel.gate import Choice, Gate, Question, is_secure
 from synthstream.state.store import Store
 from synthstream.workload import IntArray
+
+_installed = cache(version)  # reading it takes longer than a draw
 
 
 class JournalGate(Gate):
@@ -28,7 +31,7 @@ class JournalGate(Gate):
         self._gate, self._store, self._tick = gate, store, tick
         self._calls = 0
         # Another version may offer other candidates in the same number.
-        self._version = version("synthstream")
+        self._version = _installed("synthstream")
 
     def answer(self, question: Question) -> IntArray:
         call, self._calls = self._calls, self._calls + 1
