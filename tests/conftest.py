@@ -48,6 +48,7 @@ def pytest_collection() -> Iterator[None]:
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 
@@ -55,9 +56,11 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share what their module makes run in one process, one after the other.
 
-    ``@pytest.mark.sparing(n)``: of the cases of a test, n run with the quick tests, and the others are slow.
+    ``@pytest.mark.sparing(n)``: of the cases of a test, n run with the quick tests, and the others are slow;
+    ``sparing(n, m)``: m of the others are slow, and the rest is for ``make soak``.
 
-    The n cases hold as many different values of the parameters as n cases can, each chosen for most that is new.
+    The n cases hold as many different values of the parameters as n cases can, each chosen for most that is new; the m
+    cases go on from there.
     """
     groups: dict[str, list[pytest.Function]] = {}
     for item in items:
@@ -67,10 +70,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             groups.setdefault(item.nodeid.split("[")[0], []).append(item)
     for group in groups.values():
         marker = group[0].get_closest_marker("sparing")
-        number = int(marker.args[0]) if marker else len(group)
-        quick = spread([set(item.callspec.indices.items()) for item in group], number)
-        for i in set(range(len(group))) - set(quick):
-            group[i].add_marker(pytest.mark.slow)
+        quick, *slow = map(int, marker.args) if marker else [len(group)]
+        number = quick + sum(slow) if slow else len(group)
+        chosen = spread([set(item.callspec.indices.items()) for item in group], number)
+        for i, item in enumerate(group):
+            if i not in chosen[:quick]:
+                item.add_marker(pytest.mark.slow if i in chosen else pytest.mark.soak)
 
 
 def _shares(item: pytest.Function) -> bool:

@@ -15,11 +15,13 @@ from tests.audit.suites import SUITES
 PLANTED = [(bug, suite) for bug in TABLE for suite in bug.suites]
 
 
+@pytest.mark.sparing(9)
 @pytest.mark.parametrize("name", SUITES)
 def test_the_healthy_package_passes(name: str, tmp_path: Path) -> None:
     SUITES[name](tmp_path)
 
 
+@pytest.mark.sparing(28)
 @pytest.mark.parametrize(("bug", "suite"), PLANTED, ids=[f"{bug.name}: {suite}" for bug, suite in PLANTED])
 def test_a_planted_bug_is_seen(bug: Broken, suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forget()

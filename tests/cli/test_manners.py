@@ -456,6 +456,7 @@ def stopped(module: str, owner: str, *arguments: str, cwd: Path, real: bool) -> 
 REAL = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("real", REAL)
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path, moment: str, real: bool) -> None:
@@ -476,6 +477,7 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
     assert whole == after
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize(
     ("line", "module", "owner", "says", "real"),
     [

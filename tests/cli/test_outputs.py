@@ -15,6 +15,7 @@ from tests.support.command import synthstream
 from tests.support.visits import TOML, visits
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize(
     ("words", "says"),
     [

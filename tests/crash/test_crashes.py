@@ -27,7 +27,7 @@ def clean(counted: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("size", [pytest.param(0, id="few"), SOME, MANY])
 def test_killed_anywhere_a_stream_ends_the_same(size: int) -> None:
-    number = (12, 300, 10_000)[size]
+    number = (6, 300, 10_000)[size]
     _, counted = run(number, *RUNS["kills"][1], *(() if size else ("--kinds", "table")), seed=size)
     clean(counted)
     assert counted["kills"] >= number

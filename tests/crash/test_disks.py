@@ -103,6 +103,7 @@ def test_old_rows_whose_removal_failed_are_removed_later(folder: Path) -> None:
     assert not (folder / "releases" / "000000" / "rows.parquet").exists()
 
 
+@pytest.mark.sparing(5)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", ["commit counts", "draw", "commit measurement", "rename release", "commit publication"])
 def test_an_interrupted_side_effect_can_be_tried_again_with_the_same_stream(folder: Path, at: str, when: When) -> None:

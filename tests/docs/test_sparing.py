@@ -24,6 +24,13 @@ def test_three(case: int, request: pytest.FixtureRequest) -> None:
     assert (request.node.get_closest_marker("slow") is not None) == (case > 0)
 
 
+@pytest.mark.sparing(1, 1)
+@pytest.mark.parametrize("case", range(3))
+def test_a_third_of_three(case: int, request: pytest.FixtureRequest) -> None:
+    marks = [request.node.get_closest_marker(name) is not None for name in ("slow", "soak")]
+    assert marks == [case == 1, case == 2]
+
+
 @pytest.fixture(scope="module")
 def shared() -> None:
     """What tests of a module share."""

@@ -46,11 +46,13 @@ def german(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col("when").dt.strftime("%d.%m.%Y"))
 
 
+@pytest.mark.sparing(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_good_rows_of_every_kind_are_not_warned_about(tmp_path: Path, kind: str) -> None:
     assert once(tmp_path / "stream", kind, rows(MANY, 1)) == ()
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("kind", COUNTED)
 def test_german_dates_show_as_one_tick_that_holds_all(tmp_path: Path, kind: str) -> None:
     found = once(tmp_path / "stream", kind, german(rows(MANY, 1)))
@@ -77,6 +79,7 @@ def test_places_outside_of_their_box_show_once(tmp_path: Path) -> None:
     assert "100 % of all events are 'other'. Are bounds the right ones, and in the order of" in found[0].words
 
 
+@pytest.mark.sparing(1)
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_column_that_cannot_be_read_and_a_value_that_never_occurs(tmp_path: Path, kind: str) -> None:
     """Numbers with decimal commas; a ward that is called otherwise in the rows. Many rows: 0 must be told from few."""
@@ -96,6 +99,7 @@ def late(folder: Path, kind: str) -> tuple[Caution, ...]:
     return released(folder, *zip(days, ends, strict=True))
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("kind", ["always", "refresh", "epochs", "points", "hypercube"])
 def test_a_file_that_came_late_shows_as_an_empty_tick_and_a_doubled_one(tmp_path: Path, kind: str) -> None:
     found = {caution.about: caution.words for caution in late(tmp_path / "stream", kind)}

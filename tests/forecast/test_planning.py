@@ -381,6 +381,7 @@ def test_mistakes_get_a_message(stream: Path, arguments: list[str], says: str, m
     assert says in result.output
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("text", [GOOD, POINTS, text_of("selective"), text_of("epochs")])
 def test_the_page_is_self_contained_and_holds_the_numbers(text: str) -> None:
     config = StreamConfig.from_toml(text.replace('name = "', 'name = "<b>&', 1))

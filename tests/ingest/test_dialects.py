@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthstream import Stream, StreamConfig
@@ -135,6 +135,7 @@ def read(kind: FileKind, lines: list[str]) -> list[tuple[object, ...]]:
         return pl.concat(source.read(path, chunk_rows=3)).rows()
 
 
+@settings(max_examples=30)
 @given(_LINES)
 def test_no_line_changes_how_another_one_is_read(cells: list[list[str]]) -> None:
     """Of each kind of file: no type and no form is found by looking at other rows."""

@@ -102,6 +102,7 @@ MOVES = {
 }
 
 
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("case", MOVES)
 def test_a_source_that_is_moved_alone_stops_until_it_is_said_what_it_is(tmp_path: Path, case: str) -> None:
     old, new, path, then, moved = (text.format(tmp=tmp_path) for text in MOVES[case])

@@ -100,6 +100,7 @@ def worst_path_cost(
     return worst, claim
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_an_event_costs_no_more_than_the_claim_on_any_path(neighbours: Neighbours, signed: bool) -> None:

@@ -160,6 +160,7 @@ def _cost(tracing: TracingGate, replaying: ReplayingGate, budget: Budget) -> Fra
     return rho + squares
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", [kind for kind in COUNTERS if kind not in ("toeplitz", "blt")])
 def test_every_counter_of_pure_dp_serves(kind: str) -> None:
     mechanism = selective(kind=kind, horizon=40, picks=3)

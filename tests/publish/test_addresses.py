@@ -79,6 +79,7 @@ def address(folder: Path) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("place", ["here", "here/", "site", "site/releases"])
 def test_a_reader_with_an_address_alone_gets_the_same(folder: Path, address: str, place: str) -> None:
     own, theirs = Releases(StreamConfig.from_toml((folder / "stream.toml").read_text(), base=folder)), None

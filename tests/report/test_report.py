@@ -190,6 +190,7 @@ def test_a_weak_promise_is_called_weak(
     assert not re.search(r"[\d,]{12,}", shown.split("Download the newest")[0]), "absurd numbers"
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("kind", ["always", "epochs", "points", streams.PERSONS])
 def test_links_lead_to_files_with_the_hashes_of_the_manifest(made: Made, kind: str) -> None:
     config = made[kind]

@@ -33,6 +33,7 @@ def check(folder: Path, seed: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert seen.one.files, f"seed {seed}: nothing was published"
 
 
+@pytest.mark.sparing(12)
 @pytest.mark.parametrize("seed", range(24))
 def test_neighbours_cannot_be_told_apart(seed: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     check(tmp_path, seed, capfd)

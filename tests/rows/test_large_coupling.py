@@ -26,7 +26,7 @@ from tests.support.streams import PERSONS, text_of
 
 TICKS, EVENTS, PEOPLE = 32, 10_000, 700
 KINDS = ("always", "epochs", "selective-mw", "stream-mwem", "points", "points-zcdp", "hypercube", PERSONS)
-QUICK = ("epochs", "points", PERSONS)  # an epoch ends, a node is opened, an event is one too many; the others are slow
+QUICK = ("points",)  # a node is opened; the others are slow
 
 
 def events(seed: int) -> pl.DataFrame:

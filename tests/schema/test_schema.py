@@ -217,6 +217,7 @@ MIXED: list[object] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sparing(12)
 @pytest.mark.parametrize("extra", MIXED, ids=lambda v: type(v).__name__ + ascii(v)[:12])
 def test_no_row_changes_what_another_row_becomes(extra: object) -> None:
     """A pandas column of objects is read cell by cell; a guess at its type would let one row recode all others."""

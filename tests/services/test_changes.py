@@ -121,6 +121,7 @@ def test_running_tables_are_those_of_the_table(
     assert min(kinds["c"], kinds["u"], kinds["d"]) > 1000
 
 
+@pytest.mark.sparing(5)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_what_ends_anywhere_counts_each_change_once(

@@ -576,6 +576,7 @@ def test_a_connection_that_is_lost_leaves_the_old_release(
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("at", ["write to PostgreSQL", "commit to PostgreSQL"])
 def test_a_mirror_that_fails_is_caught_up_and_nothing_comes_twice(

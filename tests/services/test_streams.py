@@ -82,6 +82,7 @@ def test_events_count_once_in_the_later_of_their_tick_and_the_open_one(feed: Fee
     ]
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_what_fails_at_a_commit_counts_once(
     feed: Feed, tmp_path: Path, when: When, monkeypatch: pytest.MonkeyPatch

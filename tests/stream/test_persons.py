@@ -245,7 +245,7 @@ def traced(folder: Path, text: str, frame: pl.DataFrame, gates: Callable[[int], 
         return list(range(stream.closed))
 
 
-@pytest.mark.sparing(6)
+@pytest.mark.sparing(4)
 @pytest.mark.parametrize("kind", [*KINDS, "points, zcdp", "points, zcdp, capped", "points, pure", "points, signed"])
 @pytest.mark.parametrize("days", [[1] * 6, [1, 2, 3, 4, 5, 5], [5, 5, 1, 1, 2]], ids=["at once", "spread", "late"])
 def test_one_person_more_costs_no_more_than_the_claim(tmp_path: Path, kind: str, days: list[int]) -> None:
@@ -303,6 +303,7 @@ def test_a_cap_in_a_tick_gains_nothing_where_a_person_is_measured_at_other_times
     assert "group" in claim_of(config, synthesizer_of(config).mechanism).theorems
 
 
+@pytest.mark.sparing(4, 20)
 @pytest.mark.parametrize("text", [PERSONS, PERSONS.replace("delta = 1e-9", "delta = 0")], ids=["zcdp", "pure"])
 @pytest.mark.parametrize("many", [1, 3, 40])
 def test_a_person_with_aligned_noise_cannot_be_seen(tmp_path: Path, text: str, many: int) -> None:

@@ -98,7 +98,7 @@ def recorded(neighbours: Neighbours, delta: float, schedule: Any) -> Recorded:
     return Recorded(points, stream, history, gate, aligned)
 
 
-@pytest.mark.sparing(4)
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize(
     ("schedule", "delta"), [("adaptive", 0.0), ("adaptive", 1e-9), ("by-level", 0.0), ("fixed", 0.0)]
 )
@@ -188,6 +188,7 @@ SEEN_BY_ONE_EVENT = [plans_by_the_first_tick, ends_by_exact_cells, ends_by_the_e
 LEAKS = [*SEEN_BY_ONE_EVENT, reads_by_the_exact_number]
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_schedule_that_follows_exact_counts_is_seen(leak: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     leak(monkeypatch)

@@ -52,6 +52,7 @@ def on_land(frame: pl.DataFrame) -> bool:
     return bool(shapely.intersects_xy(POLYGONS, frame["lon"].to_numpy(), frame["lat"].to_numpy()).all())
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -135,6 +135,7 @@ def _made(delta: float, *, signed: bool) -> FromNodes | FromBothSides:
     return FromBothSides(mechanism=Turnstile(side=side)) if signed else FromNodes(mechanism=side)
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize(
     ("delta", "signed", "tight"), [(0.0, False, False), (1e-6, False, False), (0.0, True, False), (0.0, False, True)]
 )

@@ -43,6 +43,7 @@ class Ends(Env):
         return effect()
 
 
+@pytest.mark.sparing(10)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("again", [False, True])
 def test_a_draw_that_could_not_be_written_down_whole_is_not_made_again(tmp_path: Path, kind: str, again: bool) -> None:
@@ -93,6 +94,7 @@ def drawn_but_not_published(folder: Path, *, at: str) -> StreamConfig:
     return config
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("lost", [1, 2, HALF - 1])
 @pytest.mark.parametrize("copy", [False, True])
 def test_a_state_that_is_newer_than_the_releases_is_not_replaced(tmp_path: Path, lost: int, copy: bool) -> None:

@@ -30,6 +30,7 @@ def total(release: Release) -> float:
     return float(release.table([])["measured"][0])
 
 
+@pytest.mark.sparing(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lost_state_goes_on_from_what_was_published(tmp_path: Path, kind: str) -> None:
     config = half_run(tmp_path, kind)
@@ -48,6 +49,7 @@ def test_a_lost_state_goes_on_from_what_was_published(tmp_path: Path, kind: str)
     assert verify(config, rebuild=True) == (TICKS, TICKS, [], [])
 
 
+@pytest.mark.sparing(3)
 @pytest.mark.parametrize("kind", ["always", "epochs", "points", "points-signed"])
 def test_every_row_counts_once_through_two_losses(tmp_path: Path, kind: str) -> None:
     """Counted exactly, without noise: what was published stays, what comes after is added, late rows are dropped."""

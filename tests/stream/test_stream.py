@@ -510,6 +510,7 @@ def test_a_budget_too_small_for_the_noise_to_be_drawn_is_refused_before_anything
     assert not (folder / "state").exists()
 
 
+@pytest.mark.sparing(6)
 @pytest.mark.parametrize("rows", [0, 1, 9, 10, 11, 20])
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_the_number_of_rows_in_a_file_shows_nowhere(

@@ -92,6 +92,7 @@ def stopped(config: StreamConfig, at: str, look: Callable[[Stream, str], None]) 
         look(stream, str(raised.value))
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("at", [*BEFORE, *AFTER])
 def test_the_head_of_what_is_not_published_is_told_nowhere(tmp_path: Path, at: str) -> None:
     config = prepared(tmp_path / "s")

@@ -58,6 +58,7 @@ def later(config: StreamConfig, env: Fatal, day: int, rows: list[int]) -> list[i
         return [round(total(Releases(config).at(tick))) for tick in range(stream.closed)]
 
 
+@pytest.mark.sparing(2)
 @pytest.mark.parametrize("effect", ["", "commit counts", "draw", "commit measurement", "rename release"])
 def test_rows_count_in_their_own_tick_while_it_waits_and_then_in_the_open_one(tmp_path: Path, effect: str) -> None:
     config, env = StreamConfig.from_toml(WAITING, base=tmp_path), Fatal(effect)
