@@ -83,7 +83,7 @@ def scheduled(
     partition = Partition(dimension=dimension, depth=depth)
     if settings.get("kind", "adaptive") == "adaptive":
         edition = settings.get("edition", NEWEST)
-        settings = {"joint": joint_levels(dimension, edition, pure=delta == 0, bounded=False), **settings}
+        settings = {"joint": joint_levels(edition, pure=delta == 0, bounded=False), **settings}
     how = Schedule(dimension=dimension, **settings)
     mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours=neighbours, schedule=how)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()

@@ -144,7 +144,7 @@ class Partition:
 
     def most(self, joint: int, left: int) -> int:
         """How many levels are read together of so many that are left: in a region, of which parts are empty, one."""
-        return min(joint, left) if self.region is None else 1
+        return max(min(joint, left), 1) if self.region is None else 1
 
     @cached_property
     def bits(self) -> tuple[int, ...]:
@@ -327,19 +327,6 @@ def divided(mass, values):  # type: ignore[no-untyped-def]
         half = min(max(values[i], -mass[i]), mass[i])
         out[2 * i], out[2 * i + 1] = (mass[i] + half) / 2, (mass[i] - half) / 2
     return out
-
-
-def by_levels(first: int, end: int, values: FloatArray, variance: Sequence[float]) -> list[Block]:
-    """Blocks of all nodes of some levels: of differences, level by level, or of counts of the parts of the first one's.
-
-    Args:
-        values: shape ``(2**end - 2**first,)``, or ``(2**end,)`` for counts.
-        variance: of each level; for counts that of a count.
-    """
-    if values.size == 2**end:
-        return blocks_of(first, values.reshape(2**first, -1), np.array(variance))
-    levels = zip(range(first, end), np.split(values, 2 ** np.arange(first + 1, end) - 2**first), variance, strict=True)
-    return [Block(level=level, values=own, variance=one) for level, own, one in levels]
 
 
 def blocks_of(

@@ -241,16 +241,14 @@ class Points(Mechanism):
         after = state | {"planned": np.array(True), "plan.units": units, "plan.steps": often, "plan.done": 0 * often}
         after |= {"plan.ticks": np.full_like(often, -1), "plan.nodes": np.zeros(2**often.size, dtype=np.int64)}
         for first, end in self._counted(often):
-            cells = 2**end - (0 if end - first > 1 and self.schedule.joint > 1 else 2**first)
-            fresh = self._levels[int(often[first])].init(cells)
-            after |= outer(fresh | {"seen": np.zeros(cells, dtype=np.int64)}, f"level{first}.")
+            fresh = self._levels[int(often[first])].init(2**end - 2**first)
+            after |= outer(fresh | {"seen": np.zeros(2**end - 2**first, dtype=np.int64)}, f"level{first}.")
         return after
 
     def _counted(self, often: IntArray) -> list[tuple[int, int]]:
         """First level of each counter of an open epoch, and the one after its last."""
-        each, joint = np.arange(1, often.size), self.schedule.joint
-        cut = (np.diff(often) != 0) | (not self.schedule.together) | ((joint > 1) & (each % joint == 0))
-        return [(a, b) for a, b in pairwise([0, *each[cut].tolist(), often.size]) if a < b and often[a] > 1]
+        apart = np.flatnonzero((np.diff(often) != 0) | (not self.schedule.together)) + 1
+        return [(a, b) for a, b in pairwise([0, *apart.tolist(), often.size]) if a < b and often[a] > 1]
 
     def _open(self, after: State, counts: Counts, events: float, gate: Gate) -> tuple[Block, ...]:
         """Readings that are due in an open epoch; changes ``after``."""
@@ -263,21 +261,20 @@ class Points(Mechanism):
         read = [(first, end) for first, end in self._counted(often) if due[first] > after["plan.done"][first]]
         if not read:
             return ()
-        known = tree.counted(upper, read[-1][1])
+        exact = tree.differences(tree.counted(upper, read[-1][1]))
         done, ticks, blocks = after["plan.done"].copy(), after["plan.ticks"].copy(), list[Block]()
         for first, end in read:
-            prefix, how = f"level{first}.", self._levels[int(often[first])]
+            prefix, how, now = f"level{first}.", self._levels[int(often[first])], exact[2**first : 2**end]
             own = inner(after, prefix)
             seen, step = own.pop("seen"), int(own["t"])
-            jointly = seen.size == 2**end  # the parts of nodes are counted, which says the same of all these levels
-            now = known[2**end :][: 2**end] if jointly else tree.differences(known)[2**first : 2**end]
-            spent = np.add.reduceat(units[first:end], [0] if jointly else range(end - first)).tolist()
-            each = [self.scale(self.parts[1], part) for part in spent]
-            multiplier = np.repeat(each, 2**end if jointly else 2 ** np.arange(first, end))
-            own, values = how.step(own, now - seen.reshape(now.shape), gate, multiplier=multiplier)
+            each = [self.scale(self.parts[1], part) for part in units[first:end].tolist()]
+            multiplier = np.repeat(each, 2 ** np.arange(first, end))
+            own, values = how.step(own, now - seen, gate, multiplier=multiplier)
             after |= outer(own | {"seen": now}, prefix)
             done[first:end], ticks[first:end] = due[first:end], int(after["t"]) - 1
-            blocks += tree.by_levels(first, end, values, [how.variance(step, multiplier=one) for one in each])
+            for level, one in zip(range(first, end), each, strict=True):
+                nodes = values[2**level - 2**first :][: 2**level]
+                blocks.append(Block(level=level, values=nodes, variance=how.variance(step, multiplier=one)))
         after |= {"plan.done": done, "plan.ticks": ticks}
         return tuple(blocks)
 
@@ -302,8 +299,9 @@ class Points(Mechanism):
         """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
         blocks, whole, counts, level = list[Block](), self.scale(self.parts[1]), tree.counted(cells, depth), 0
+        most = self.schedule.at_once(events, whole)
         while level < depth:
-            joint, lean = self.partition.most(self.schedule.joint, depth - level), self.partition.leaning(level, nodes)
+            joint, lean = self.partition.most(most, depth - level), self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
             plan = self.schedule.nodes(mass[asked], room[asked], depth - level, whole, joint)
             units[asked] = checked_nodes(plan, room[asked])

@@ -29,6 +29,9 @@ _EPOCHS = 2
 _WORTH = 2.0
 # The same for a reading of several levels, of which each part is counted with so much noise.
 _WORTH_JOINT = 8.0
+# An epoch with fewer events, in units of its noise, is read level by level: too few levels are worth a reading to take
+# them by twos.
+_FEW = 600.0
 
 # Shares of an epoch's budget for readings while it is open: the least, if the newest epochs look alike, and the most.
 _CALM, _MOVING = 0.08, 0.45
@@ -43,7 +46,7 @@ _BLOCK = 128
 _FAR = 4.0
 
 
-def joint_levels(dimension: int, edition: Edition, *, pure: bool, bounded: bool) -> int:
+def joint_levels(edition: Edition, *, pure: bool, bounded: bool) -> int:
     """How many levels of a tree are read together where noise is Laplace, if points may be in all of the box.
 
     Counts of all 2^k parts of a node cost what one difference does, since an event is in one part. Read with the
@@ -52,7 +55,7 @@ def joint_levels(dimension: int, edition: Edition, *, pure: bool, bounded: bool)
     levels is needed for parts that hold nothing, too, so that few levels are best. For Gaussian noise nothing is won:
     there k levels have 1 / k of the variance.
     """
-    return 1 if edition < 10 or not pure or bounded else 3 if dimension == 1 else 2
+    return 1 if edition < 10 or not pure or bounded else 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +70,7 @@ class Schedule:
     Args:
         dimension: number of coordinates.
         edition: a stream keeps the one that it began with.
-        joint: levels that are read together, at most: see :func:`joint_levels`.
+        joint: levels that are read together at the end of an epoch, at most: see :func:`joint_levels`.
     """
 
     dimension: int
@@ -114,7 +117,7 @@ class Schedule:
         """Every number that decides the schedule."""
         new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
         new += [[_UPPER]] if self.together else []
-        new += [[self.joint, _WORTH_JOINT]] if self.joint > 1 else []
+        new += [[self.joint, _WORTH_JOINT, _FEW]] if self.joint > 1 else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
@@ -160,6 +163,10 @@ class Schedule:
         if self.together:
             steps = np.int64(1) << np.rint(np.log2(steps)).astype(np.int64)
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
+
+    def at_once(self, events: float, scale: float) -> int:
+        """Levels that are read together at the end of an epoch: see :class:`Planner`."""
+        return self.joint if events > _FEW * scale else 1
 
     def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int) -> IntArray:
         """Parts for nodes of a level, int64, shape ``(n,)``: see :class:`Planner`.

@@ -51,10 +51,6 @@ class Planner(Protocol):
         """Whether the end of an epoch is planned node by node, each level from the readings of those above it."""
 
     @property
-    def joint(self) -> int:
-        """Levels that are read together, at most: the parts of a node are counted. A constant."""
-
-    @property
     def upper(self) -> int:
         """Levels of a release that the plan of an open epoch looks at, at most."""
 
@@ -80,6 +76,14 @@ class Planner(Protocol):
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:
         """Parts at the end of an epoch, int64, shape ``(depth,)``, at most ``left`` together."""
+
+    def at_once(self, events: float, scale: float) -> int:
+        """Levels that are read together at the end of an epoch, at most: the parts of a node are counted.
+
+        Args:
+            events: number of events of the epoch, as it was released.
+            scale: noise of a reading that gets the whole budget.
+        """
 
     def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int) -> IntArray:
         """Parts for nodes of a level at the end of an epoch, int64, shape ``(n,)``.

@@ -154,7 +154,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
             dimension=len(coordinates),
             kind=config.synthesizer.schedule,
             edition=config.edition,
-            joint=joint_levels(len(coordinates), config.edition, pure=budget.pure, bounded=region is not None)
+            joint=joint_levels(config.edition, pure=budget.pure, bounded=region is not None)
             if config.synthesizer.schedule == "adaptive"
             else 1,
         ),

@@ -338,9 +338,10 @@ def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
 def _even_variances(mechanism: Points, events: float, depth: int, left: int) -> list[float]:
     """Variances of each level for events that are spread evenly, down to the last one that is worth a reading."""
     found, scale = list[float](), mechanism.scale(mechanism.parts[1])
+    most = mechanism.schedule.at_once(events, scale)
     while len(found) < depth:
         # One node stands for all of its level.
-        mass, joint = np.array([max(events, 0.0) / 2 ** len(found)]), min(mechanism.schedule.joint, depth - len(found))
+        mass, joint = np.array([max(events, 0.0) / 2 ** len(found)]), min(most, depth - len(found))
         part = int(mechanism.schedule.nodes(mass, np.array([left]), depth - len(found), scale, joint)[0])
         if part <= 0:
             break
