@@ -461,7 +461,7 @@ def test_a_column_of_one_value_has_grey_cells(tmp_path: Path) -> None:
     text = streams.text_of("always").replace("epsilon = 2.0", "epsilon = 100000.0")
     text += '[[columns]]\nname = "same"\ntype = "category"\nvalues = ["a", "b"]\n'
     config = StreamConfig.from_toml(text, base=tmp_path)
-    with Stream(config) as stream:
+    with Stream(config, gates=lambda _: ExactGate()) as stream:
         stream.update(streams.rows(2000, 3).with_columns(same=pl.lit("a")))
         stream.release()
     found = history_of(config, progress=quiet)

@@ -90,6 +90,8 @@ def test_a_series_of_a_box_and_what_has_changed(released: Releases) -> None:
         released.last.compare(released.at(9), ["lat"])
     with pytest.raises(SchemaError, match="is not earlier"):
         released.at(3).compare(released.last)
+    with pytest.raises(SchemaError, match="lat: it lies outside of the bounds of the points, "):
+        released.last.mass({"lat": 89.0})
     with pytest.raises(SchemaError, match="no table of a column"):
         released.series("lat")
     place = str(released.config.base / "stream.toml")

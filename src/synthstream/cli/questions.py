@@ -182,7 +182,7 @@ def _tell_of(release: Release, lower: Bounds | Domain, upper: Bounds) -> None:
     if isinstance(release, PointRelease | TableRelease):
         what, area = ("polygons", lower) if isinstance(lower, Domain) else ("box", release.box(lower, upper))
         if area.beyond > BEYOND:
-            share = f"{100 * area.beyond:.2g} % of the area of the {what}"
+            share = f"{float(f'{100 * area.beyond:.2g}'):g} % of the area of the {what}"
             typer.echo(f"{share} lies outside of {release.name}'s bounds: events there are not counted.", err=True)
         if isinstance(lower, Domain):
             _counted_itself(release, lower)

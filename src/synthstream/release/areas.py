@@ -128,3 +128,22 @@ def polygon_of(columns: Sequence[Coordinate], said: str | Path, feature: str | N
     text = str(said)
     asked = "polygon" if text.lstrip().startswith("{") else f"polygon {text!r}"
     return Domain.read(text, columns, Path(), asked=asked, fix=_RENAME, feature=feature, least=0.0)
+
+
+def check_inside(names: Sequence[str], bounds: Sequence[tuple[float, float]], box: Box, *, of: str) -> None:
+    """Raise ``SchemaError`` if a box lies where no event can be counted: its answer would be 0, without an error.
+
+    Args:
+        names, bounds: coordinates, and where each begins and ends.
+        of: what they are of, in a message.
+    """
+    ends = list(zip(names, bounds, strict=True))
+    for name, (start, end) in ends:
+        if box.lower.get(name, start) >= end or box.upper.get(name, end) <= start:
+            # Of two coordinates, what was said of one may have been meant of the other.
+            swapped = [(a, bounds) for (a, _), (_, bounds) in zip(ends, reversed(ends), strict=True)]
+            inside = len(ends) > 1 and all(
+                low <= box.lower.get(a, low) < box.upper.get(a, up) <= up for a, (low, up) in swapped
+            )
+            hint = f" It lies inside if {' and '.join(names)} change places." if inside else ""
+            raise SchemaError(f"box: {name}: it lies outside of the {of}, {start:g} to {end:g}.{hint}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthstream.errors import SchemaError
 from synthstream.measured import Measured
 from synthstream.release.answers import Sums, satisfied, sums
-from synthstream.release.areas import Area, Bounds, Box, Inside, area_of, polygon_of
+from synthstream.release.areas import Area, Bounds, Box, Inside, area_of, check_inside, polygon_of
 from synthstream.schema.conditions import like
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
@@ -94,7 +94,7 @@ class Located:
         finest = views[-1][1]
         area = area_of(finest.axes, lower, upper)
         if isinstance(area, Box):
-            check_inside(finest, area)
+            check_inside(finest.coordinates, finest.bounds, area, of="place")
         rows, weights = self.listed
         known = np.ones(rows.height) if weights is None else weights.astype(np.float64)
         if where is not None:
@@ -122,7 +122,7 @@ class Located:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the place."""
         finest = self._views(_names(lower, upper), place)[-1][1]
         box = Box(finest.axes, lower, upper)
-        check_inside(finest, box)
+        check_inside(finest.coordinates, finest.bounds, box, of="place")
         return box
 
     def polygon(self, said: str | Path, *, feature: str | None = None, place: str | None = None) -> Domain:
@@ -197,20 +197,6 @@ def _names(lower: Inside, upper: Bounds | None) -> list[str]:
     if isinstance(lower, Domain):
         return [column.name for column in lower.columns]
     return [*(lower if isinstance(lower, Mapping) else ()), *(upper or ())]
-
-
-def check_inside(view: View, box: Box) -> None:
-    """Raise ``SchemaError`` if a box lies where no event of the place can: its answer would be 0, without an error."""
-    ends = list(zip(view.coordinates, view.bounds, strict=True))
-    for name, (start, end) in ends:
-        if box.lower.get(name, start) >= end or box.upper.get(name, end) <= start:
-            # Of two coordinates, what was said of one may have been meant of the other.
-            swapped = [(a, bounds) for (a, _), (_, bounds) in zip(ends, reversed(ends), strict=True)]
-            inside = len(ends) > 1 and all(
-                low <= box.lower.get(a, low) < box.upper.get(a, up) <= up for a, (low, up) in swapped
-            )
-            hint = f" It lies inside if {' and '.join(view.coordinates)} change places." if inside else ""
-            raise SchemaError(f"box: {name}: it lies outside of the place, which goes from {start:g} to {end:g}.{hint}")
 
 
 def _shares(area: Area, finest: View) -> FloatArray:
