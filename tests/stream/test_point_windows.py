@@ -20,6 +20,7 @@ from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Unit
+from synthstream.release.points import PointRelease
 from synthstream.release.window import PointWindow
 from synthstream.strategies.levels import Schedule
 from synthstream.stream.recovery import adopt
@@ -90,8 +91,10 @@ def test_a_series_of_a_box_and_what_has_changed(released: Releases) -> None:
         released.last.compare(released.at(9), ["lat"])
     with pytest.raises(SchemaError, match="is not earlier"):
         released.at(3).compare(released.last)
-    with pytest.raises(SchemaError, match="lat: it lies outside of the bounds of the points, "):
-        released.last.mass({"lat": 89.0})
+    last = released.last
+    assert isinstance(last, PointRelease)
+    with pytest.raises(SchemaError, match="lat: it lies outside of the place, which goes from "):
+        last.mass({"lat": 89.0})
     with pytest.raises(SchemaError, match="no table of a column"):
         released.series("lat")
     place = str(released.config.base / "stream.toml")

@@ -43,7 +43,8 @@ class Box:
     """From lower to upper ends of coordinates; one that is left out is not bounded.
 
     Raises:
-        SchemaError: an end is of no coordinate, or is no number, or a lower one is not below the upper one.
+        SchemaError: an end is of no coordinate, or is no number, or a lower one is not below the upper one; or the box
+            lies where no event can be counted: its answer would be 0, without an error.
     """
 
     columns: tuple[Coordinate, ...]
@@ -64,6 +65,19 @@ class Box:
                 )
             if lower[name] == upper[name]:
                 raise SchemaError(f"box: {name}: it has no width: both bounds are {lower[name]:g}")
+        for c in self.columns:
+            if lower.get(c.name, c.min) >= c.max or upper.get(c.name, c.max) <= c.min:
+                ends = f"from {c.min:g} to {c.max:g}.{self._swapped}"
+                raise SchemaError(f"box: {c.name}: it lies outside of the place, which goes {ends}")
+
+    @property
+    def _swapped(self) -> str:
+        """Of two coordinates, what was said of one may have been meant of the other."""
+        pairs = list(zip(self.columns, reversed(self.columns), strict=True))
+        inside = len(pairs) > 1 and all(
+            c.min <= self.lower.get(a.name, c.min) < self.upper.get(a.name, c.max) <= c.max for a, c in pairs
+        )
+        return f" It lies inside if {' and '.join(c.name for c in self.columns)} change places." if inside else ""
 
     @property
     def beyond(self) -> float:
@@ -128,22 +142,3 @@ def polygon_of(columns: Sequence[Coordinate], said: str | Path, feature: str | N
     text = str(said)
     asked = "polygon" if text.lstrip().startswith("{") else f"polygon {text!r}"
     return Domain.read(text, columns, Path(), asked=asked, fix=_RENAME, feature=feature, least=0.0)
-
-
-def check_inside(names: Sequence[str], bounds: Sequence[tuple[float, float]], box: Box, *, of: str) -> None:
-    """Raise ``SchemaError`` if a box lies where no event can be counted: its answer would be 0, without an error.
-
-    Args:
-        names, bounds: coordinates, and where each begins and ends.
-        of: what they are of, in a message.
-    """
-    ends = list(zip(names, bounds, strict=True))
-    for name, (start, end) in ends:
-        if box.lower.get(name, start) >= end or box.upper.get(name, end) <= start:
-            # Of two coordinates, what was said of one may have been meant of the other.
-            swapped = [(a, bounds) for (a, _), (_, bounds) in zip(ends, reversed(ends), strict=True)]
-            inside = len(ends) > 1 and all(
-                low <= box.lower.get(a, low) < box.upper.get(a, up) <= up for a, (low, up) in swapped
-            )
-            hint = f" It lies inside if {' and '.join(names)} change places." if inside else ""
-            raise SchemaError(f"box: {name}: it lies outside of the {of}, {start:g} to {end:g}.{hint}")

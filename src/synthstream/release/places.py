@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthstream.errors import SchemaError
 from synthstream.measured import Measured
 from synthstream.release.answers import Sums, satisfied, sums
-from synthstream.release.areas import Area, Bounds, Box, Inside, area_of, check_inside, polygon_of
+from synthstream.release.areas import Area, Bounds, Box, Inside, area_of, polygon_of
 from synthstream.schema.conditions import like
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
@@ -93,8 +93,6 @@ class Located:
         views = self._views(_names(lower, upper), place)
         finest = views[-1][1]
         area = area_of(finest.axes, lower, upper)
-        if isinstance(area, Box):
-            check_inside(finest.coordinates, finest.bounds, area, of="place")
         rows, weights = self.listed
         known = np.ones(rows.height) if weights is None else weights.astype(np.float64)
         if where is not None:
@@ -120,10 +118,7 @@ class Located:
 
     def box(self, lower: Bounds, upper: Bounds, *, place: str | None = None) -> Box:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the place."""
-        finest = self._views(_names(lower, upper), place)[-1][1]
-        box = Box(finest.axes, lower, upper)
-        check_inside(finest.coordinates, finest.bounds, box, of="place")
-        return box
+        return Box(self._views(_names(lower, upper), place)[-1][1].axes, lower, upper)
 
     def polygon(self, said: str | Path, *, feature: str | None = None, place: str | None = None) -> Domain:
         """Public polygons to ask :meth:`mass` about: what any polygon of a GeoJSON file holds.

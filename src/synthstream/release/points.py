@@ -15,7 +15,7 @@ from typing_extensions import override
 from synthstream.errors import SchemaError
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
-from synthstream.release.areas import Bounds, Box, Inside, area_of, check_inside, polygon_of
+from synthstream.release.areas import Bounds, Box, Inside, area_of, polygon_of
 from synthstream.release.comparing import ordered
 from synthstream.release.models import Model
 from synthstream.release.release import Release, seed_of
@@ -179,8 +179,6 @@ class PointRelease(Release):
         Example: ``release.mass({"lat": 33.0}, {"lat": 34.0, "lon": -117.0})``
         """
         area, region = area_of(self.coordinates, lower, upper), self.schema.region
-        if isinstance(area, Box):
-            self._check(area)
         level = int(self.model.masses.size).bit_length() - 1
         if region is None:
             return self.model.mass(area.at(level).shares(level) if isinstance(area, Domain) else area.shares(level))
@@ -191,13 +189,7 @@ class PointRelease(Release):
 
     def box(self, lower: Bounds, upper: Bounds) -> Box:
         """A box as :meth:`mass` takes it by its ends; its ``beyond`` is the share that lies outside of the bounds."""
-        self._check(box := Box(self.coordinates, lower, upper))
-        return box
-
-    def _check(self, box: Box) -> None:
-        """Raise ``SchemaError`` if a box lies outside of the bounds. Events out there count at the border."""
-        bounds = [(column.min, column.max) for column in self.coordinates]
-        check_inside([column.name for column in self.coordinates], bounds, box, of="bounds of the points")
+        return Box(self.coordinates, lower, upper)
 
     def polygon(self, said: str | Path, *, feature: str | None = None) -> Domain:
         """Public polygons to ask :meth:`mass` about: what any polygon of a GeoJSON file holds.
