@@ -81,9 +81,8 @@ def scheduled(
     depth = min(max(math.ceil(math.log2(max(epsilon * number, 2))), dimension), 22)
     budget = Budget(epsilon=epsilon, delta=delta)
     partition = Partition(dimension=dimension, depth=depth)
-    if settings.get("kind", "adaptive") == "adaptive":
-        edition = settings.get("edition", NEWEST)
-        settings = {"joint": joint_levels(edition, pure=delta == 0, bounded=False), **settings}
+    edition = settings.get("edition", NEWEST)
+    settings = {"joint": joint_levels(edition, pure=delta == 0, bounded=False), **settings}
     how = Schedule(dimension=dimension, **settings)
     mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours=neighbours, schedule=how)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()

@@ -274,7 +274,7 @@ class Points(Mechanism):
             done[first:end], ticks[first:end] = due[first:end], int(after["t"]) - 1
             for level, one in zip(range(first, end), each, strict=True):
                 nodes = values[2**level - 2**first :][: 2**level]
-                blocks.append(Block(level=level, values=nodes, variance=how.variance(step, multiplier=one)))
+                blocks += tree.blocks_of(level, nodes[:, None], np.array([how.variance(step, multiplier=one)]))
         after |= {"plan.done": done, "plan.ticks": ticks}
         return tuple(blocks)
 

@@ -70,7 +70,8 @@ class Schedule:
     Args:
         dimension: number of coordinates.
         edition: a stream keeps the one that it began with.
-        joint: levels that are read together at the end of an epoch, at most: see :func:`joint_levels`.
+        joint: levels that are read together at the end of an epoch that is planned by node, at most: see
+            :func:`joint_levels`.
     """
 
     dimension: int
@@ -117,7 +118,7 @@ class Schedule:
         """Every number that decides the schedule."""
         new = [[_EPOCHS, _WORTH, _CALM_BY_NODE]] if self.by_node else []
         new += [[_UPPER]] if self.together else []
-        new += [[self.joint, _WORTH_JOINT, _FEW]] if self.joint > 1 else []
+        new += [[self.joint, _WORTH_JOINT, _FEW]] if self.joint > 1 and self.by_node else []
         return [self.kind, [_MOST_STEPS, _KAPPA, _ROUNDS, _CALM, _MOVING, _FAR], *new]
 
     def end(self, shape: Shape, events: float, depth: int, scale: float, left: int) -> IntArray:

@@ -154,9 +154,7 @@ def _of_points(config: StreamConfig, budget: Budget) -> Synthesizer:
             dimension=len(coordinates),
             kind=config.synthesizer.schedule,
             edition=config.edition,
-            joint=joint_levels(config.edition, pure=budget.pure, bounded=region is not None)
-            if config.synthesizer.schedule == "adaptive"
-            else 1,
+            joint=joint_levels(config.edition, pure=budget.pure, bounded=region is not None),
         ),
     )
     return FromNodes(mechanism=points) if config.op is None else FromBothSides(mechanism=Turnstile(side=points))

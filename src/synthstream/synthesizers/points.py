@@ -341,7 +341,7 @@ def _even_variances(mechanism: Points, events: float, depth: int, left: int) -> 
     most = mechanism.schedule.at_once(events, scale)
     while len(found) < depth:
         # One node stands for all of its level.
-        mass, joint = np.array([max(events, 0.0) / 2 ** len(found)]), min(most, depth - len(found))
+        mass, joint = np.array([max(events, 0.0) / 2 ** len(found)]), mechanism.partition.most(most, depth - len(found))
         part = int(mechanism.schedule.nodes(mass, np.array([left]), depth - len(found), scale, joint)[0])
         if part <= 0:
             break
