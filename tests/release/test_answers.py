@@ -203,6 +203,26 @@ def test_a_count_and_a_table_under_a_condition(release: TableRelease) -> None:
         assert abs(rows_in - measured_in) < 30
         assert stderr == pytest.approx(one * np.sqrt(2))
     assert table["count"].sum() == release.rows(where="x < 5").height
+    assert table["share"].sum() == pytest.approx(release.count("x < 5")["share"])  # of all rows, both of them
+
+
+@pytest.mark.parametrize(
+    ("columns", "where", "left"),
+    [
+        ("ward", "ward = 'A'", ["A"]),
+        ("ward", "x < 5 AND ward IN ('A', 'B')", ["A", "B"]),
+        ("ward", "x < 1 AND ward = 'A'", ["A", "B", "C", "other", "missing"]),  # within a bin nobody can tell
+        (["x", "ward"], "ward = 'B' AND x < 5", ["B", "B"]),
+        ("ward", "ward = 'A' AND ward = 'B'", []),
+    ],
+)
+def test_cells_that_a_condition_excludes_are_left_out(
+    release: TableRelease, columns: Any, where: str, left: list[str]
+) -> None:
+    table = release.table(columns, where=where)
+    assert table["ward"].to_list() == left
+    assert table["count"].sum() == release.rows(where=where).height
+    assert not (table["stderr"] == 0).any()
 
 
 def test_what_no_table_tells_has_a_count_alone(release: TableRelease) -> None:

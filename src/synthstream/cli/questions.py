@@ -82,8 +82,8 @@ def table_command(
 ) -> None:
     """Counts of all combinations of some columns, with their errors. Free: any number of times.
 
-    `count` is that of the synthetic rows. `measured` passed the gate, and `stderr` is the standard error of its noise:
-    both are empty where no measured table tells.
+    `count` is that of the synthetic rows, `share` its part of all rows, whatever the condition. `measured` passed the
+    gate, and `stderr` is the standard error of its noise: both are empty where no measured table tells.
 
     Example: synthstream table stream.toml zone hour --where "age >= 60"
 
@@ -114,7 +114,7 @@ def table_command(
         found = _inside(release, *bounds, all_of(where), clock)
     else:
         found = release.table(columns or [], where=all_of(where), model_error=model_error)
-        if where and isinstance(release, TableRelease) and found["measured"].is_null().all():
+        if where and isinstance(release, TableRelease) and found.height and found["measured"].is_null().all():
             why = why_unmeasured(release.schema, release.workload, columns or [], all_of(where) or "")
             typer.echo(f"measured: {why}" if why else _UNKNOWN, err=True)
     typer.echo(f"{release.name}: {release.about}", err=True)

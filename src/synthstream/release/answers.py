@@ -173,6 +173,22 @@ def sums(schema: Schema, measured: Measured, columns: Sequence[int], where: str 
     return best
 
 
+def possible(schema: Schema, columns: Sequence[int], where: str) -> NDArray[np.bool_]:
+    """Which cells of the table of some columns may hold rows that satisfy a condition; all, if nobody can tell.
+
+    Args:
+        columns: positions, in order.
+    """
+    asked, sizes = _asked(schema, where), [schema.sizes[c] for c in columns]
+    within = _inside(schema, asked, where) if asked else None
+    if asked is None or within is None:
+        return np.ones(int(np.prod(sizes)), dtype=np.bool_)
+    inside = within.any(axis=tuple(i for i, c in enumerate(asked) if c not in columns))
+    return np.broadcast_to(
+        inside.reshape([n if c in asked else 1 for c, n in zip(columns, sizes, strict=True)]), sizes
+    ).ravel()
+
+
 def why_unmeasured(schema: Schema, workload: Workload, columns: Sequence[str], where: str) -> str:
     """Why no measured table tells what was asked, and what to ask instead, in sentences; empty if that is not known."""
     named = {unquoted(token) for token in tokenised(where) if is_column(token, schema.published)}

@@ -16,7 +16,7 @@ import polars as pl
 
 from synthstream.errors import SchemaError
 from synthstream.measured import NOT_PRIVATE, Measured, Reading
-from synthstream.release.answers import REPLICATES, answers, direct, moved, of_these, satisfied
+from synthstream.release.answers import REPLICATES, answers, direct, moved, of_these, possible, satisfied
 from synthstream.release.comparing import began_as, compared
 from synthstream.release.display import card
 from synthstream.release.models import RowModel
@@ -283,8 +283,9 @@ class TableRelease(Located, Release):
                 so it is no error bar. Takes some seconds, once for a release; null where it is not known.
 
         Returns:
-            One row per cell: the columns, as named, and the ends of places; ``count`` in the rows and ``share`` of them
-            (null if there are none); ``measured`` and ``stderr``, what passed the gate and its standard error;
+            One row per cell that the condition does not exclude: the columns, as named, and the ends of places;
+            ``count`` in the rows, and its ``share`` of all rows, whatever the condition (null if there are none);
+            ``measured`` and ``stderr``, what passed the gate and its standard error;
             and ``since``, the first tick that ``measured`` counts. If a measured table holds these columns and those of
             the condition, they are sums of its cells; noise is independent between cells, so their variances add up.
             They are null if none does, or if the condition cuts a bin. ``measured_at``, if there is one, is the last.
@@ -296,25 +297,25 @@ class TableRelease(Located, Release):
         """
         names = [columns] if isinstance(columns, str) else list(columns)
         workload = self.marginal_of(names)
-        count = self._count(workload, where)
-        share = (count / max(int(count.sum()), 1)).set(pl.Series([int(count.sum()) == 0]), None)
+        count, whole = self._count(workload, where), int(self._count(self.marginal_of([]), None)[0])
+        share = count / whole if whole else pl.Series([None] * count.len(), dtype=pl.Float64)
         counts = {"count": count, "share": share, **answers(self.schema, self.measured, workload, where)}
         if model_error:
             counts |= {"model_error": moved(self.schema, workload, self._refitted, where, count, self._rng())}
         if not names:
             return pl.DataFrame(counts)
-        return grid(self.schema, workload.marginals[0]).select(*names, pl.exclude(names)).with_columns(**counts)
+        found = grid(self.schema, workload.marginals[0]).select(*names, pl.exclude(names)).with_columns(**counts)
+        return found if where is None else found.filter(pl.Series(possible(self.schema, workload.marginals[0], where)))
 
     def count(self, where: str | None = None) -> dict[str, Any]:
         """How many events satisfy a condition.
 
-        ``count``, ``share`` (of all), ``measured``, ``stderr`` and ``since`` as in :meth:`table`, whose errors it has.
+        ``count``, ``share`` (of all rows), ``measured``, ``stderr`` and ``since`` as in :meth:`table`, whose errors it
+        has.
 
         Example: ``release.count("age >= 60 AND zone = 'A'")["measured"]``
         """
-        found = self.table([], where=where).row(0, named=True)
-        whole = self.table([])["count"][0]
-        return found | {"share": found["count"] / whole if whole else None}
+        return self.table([], where=where).row(0, named=True)
 
     @cached_property
     def _refitted(self) -> list[RowModel]:
