@@ -144,6 +144,8 @@ def _chance(workload: Workload, pair: tuple[int, int], known: list[Cells], kurto
         margins = [_margin(workload, c, cells, since=float(since[0])) for c in pair]
         if margins[0] is None or margins[1] is None:
             continue
+        if not (margins[0].any() and margins[1].any()):  # nothing is left beside the noise
+            return 1.0
         return chance_of(
             measured.reshape(margins[0].size, margins[1].size),
             stderr=float(stderr[0]),
@@ -170,4 +172,4 @@ def _margin(workload: Workload, column: int, cells: Cells, *, since: float) -> F
         found = simplex(measured, max(float(measured.sum()), 0.0))
     else:
         return None
-    return found if found.sum() > 0 else None
+    return found
