@@ -674,7 +674,11 @@ def test_latitude_and_longitude_are_found_by_name(made: Made) -> None:
 
 
 def test_a_map_of_points_tells_its_errors(made: Made, tmp_path: Path) -> None:
-    assert "A cell has a standard error of" in public_page(made["points"], tmp_path / "r.html", progress=quiet)
+    page = public_page(made["points"], tmp_path / "r.html", progress=quiet)
+    assert "A cell has a standard error of" in page
+    assert "any range has a standard error, which the package computes from a release; the numbers of the map" in page
+    page = public_page(made["hypercube"], tmp_path / "r.html", progress=quiet)
+    assert "No error bars are published with these counts." in page
     found, last = history_of(made["points"], progress=quiet), Releases(made["points"]).last
     assert isinstance(last, PointRelease)
     grid = grid_of_nodes(found, found.nodes(found.newest), last.model)

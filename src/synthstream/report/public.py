@@ -18,6 +18,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.forecast.noticing import noticed
 from synthstream.publish.history import Cells, History, Steps, Tick, evenly, history_of
 from synthstream.publish.published import Releases, codes_of
+from synthstream.release.points import PointRelease
 from synthstream.release.rows import weight_name
 from synthstream.report.association import MOST_COLUMNS, Pair, pairs
 from synthstream.report.charts import Series, Table, heat_map, line_chart
@@ -163,6 +164,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "maps": maps,
         "degrees": True,
         "error_bars": bool(np.isfinite(newest.stderr).any()),
+        "any_range": False,
     }
 
 
@@ -203,6 +205,8 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "maps": [] if grid is None else [map_of(grid, found.newest)],
         "degrees": grid is not None and grid.degrees,
         "error_bars": False,
+        "any_range": isinstance(newest, PointRelease) and math.isfinite(newest.mass({}, {})[1]),
+        "areas": grid is not None and grid.errors is not None,
     }
 
 
