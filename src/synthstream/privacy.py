@@ -154,8 +154,8 @@ class Budget:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= _SMALLEST_EPSILON):
             raise ValueError(
-                f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: with less, "
-                "the noise would be larger than a million events"
+                f"epsilon must be a finite number of at least {_SMALLEST_EPSILON:g}, not {self.epsilon}: it bounds how "
+                "much releases tell of one event or person, and the smaller it is, the larger the noise. 1 is usual"
             )
         if self.delta != 0 and not SMALLEST_DELTA <= self.delta < LARGEST_DELTA:
             raise ValueError(f"delta must be 0, or from 1e-100 to below 0.5, not {self.delta}")

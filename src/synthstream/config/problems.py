@@ -22,6 +22,12 @@ _UNIT: Path = ("privacy", "unit")
 _TAGS: dict[Path, int] = {("columns",): 2, ("mirror",): 2, ("source",): 1, _UNIT: 2}
 _UNITS = 'unit = "event", or unit = { person = "column", max_events = 20 }'
 
+# Keys of which pydantic says one error for each part, or for each type that they may have.
+_SEVERAL = ("bounds", "missing")
+# What a column's missing is, by what pydantic asks for.
+_VALUES = {"string_type": "a text in quotes", "bool_type": "true or false"}
+_VALUES |= {"datetime_type": "a date without quotes, or the number of its part"}
+
 # What a key takes that takes a word or a number.
 _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
 
@@ -79,8 +85,8 @@ class Problems:
         either: set[Path] = set()
         for detail in error.errors():
             loc = detail["loc"]
-            if "bounds" in loc[:-1]:  # one error for each part of the list
-                loc = detail["loc"] = loc[: loc.index("bounds") + 1]
+            if name := next((name for name in _SEVERAL if name in loc[:-1]), ""):
+                loc = detail["loc"] = loc[: loc.index(name) + 1]
                 if loc in either:
                     continue
                 either.add(loc)
@@ -174,6 +180,9 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
         return f"{key}: must be a section. Begin it with {heading}, and write its keys below"
     if last == "bounds" and kind != "missing":
         return f"{key}: give each coordinate a list of its lower and upper end, as in [[32, 37], [-122, -114]]"
+    if last == "missing" and path[0] == "columns":
+        told, what = str(found).lower() if isinstance(found, bool) else repr(found), _VALUES.get(kind, "a number")
+        return f"{key} = {told}: say as which value missing cells count, {what}, or leave it out to count them apart"
     if last == "unit":
         return f"{key} = {found!r}: say {_UNITS}, which protects a person, of whom at most max_events events count"
     if kind in ("literal_error", "union_tag_invalid"):
