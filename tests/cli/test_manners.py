@@ -262,7 +262,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("sample stream.toml --between 2026-01-01", "requires 2 arguments. Help: synthstream sample --help"),
         ("run nowhere.toml", "No such file"),
         ("status .", "Is a directory"),
-        ("plan rows-1.parquet", "not a text file"),
+        ("plan rows-1.parquet", "these are data"),
         ("plan notes.txt", "not valid TOML"),
         ("schema init notes.txt", "only files that end in"),
         ("schema init .", "only files that end in"),

@@ -75,7 +75,7 @@ def test_a_path_in_place_of_text_is_told() -> None:
         (
             'type = "category"',
             'type = "category"\nmissing = false',
-            ["column 'ward': missing = false: say as which value missing cells count, a text in quotes, or leave it out"],
+            ["column 'ward': missing = false: say as which value missing cells count, a text in quotes, or leave"],
         ),
         ("bins = 4", "bins = 4\nmissing = false", ["column 'age': missing = false", "cells count, a number, or"]),
         ('values = ["A", "B"]', "values = [1, 2]", ["line 16", "values"]),
@@ -150,6 +150,10 @@ def test_files_that_are_no_configuration(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
         load(tmp_path / "binary.toml")
+    for name in ("visits.csv", "visits.PARQUET"):
+        (tmp_path / name).write_bytes(b"at,ward\n2026-01-01,A\n")
+        with pytest.raises(ConfigError, match=rf"{name}: these are data.*`synthstream schema init .*{name} > stream"):
+            load(tmp_path / name)
 
 
 def test_chosen_marginals() -> None:

@@ -37,6 +37,9 @@ from synthstream.schema.mapping import SchemaMapping
 from synthstream.schema.schema import Schema
 from synthstream.workload import Workload
 
+# What files are called that can be drafted from, and are no configurations.
+_DATA = (".csv", ".parquet", ".jsonl")
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamConfig:
@@ -331,6 +334,11 @@ def load(path: Path) -> StreamConfig:
     """
     if (path / SETTINGS).is_file():  # a folder of releases
         path = path / SETTINGS
+    if path.suffix.lower() in _DATA and path.is_file():
+        raise ConfigError(
+            f"{path}: these are data, and here the configuration of a stream is asked for. "
+            f"`synthstream schema init {path} > stream.toml` drafts one"
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
