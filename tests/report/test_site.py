@@ -26,6 +26,7 @@ from synthstream.publish.history import history_of
 from synthstream.release.points import PointRelease
 from synthstream.report.explorer import Explorer, library_name
 from synthstream.report.site import publish_site
+from synthstream.schema.binned import Number
 from tests.support import streams
 from tests.support.environments import Interrupting, Recording, failing
 
@@ -232,6 +233,16 @@ def test_points_are_explored_by_range_and_on_a_grid(made: dict[str, tuple[Stream
 
 
 # -- again, and later ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bins", [{"min": 0, "max": 9, "bins": 3}, {"cuts": (0.0, 1.0, 9.0)}])
+def test_cells_are_drawn_to_scale_where_bins_are_even(
+    made: dict[str, tuple[StreamConfig, Path]], bins: dict[str, Any]
+) -> None:
+    column = Number(name="x", **{"min": 0, "max": 9, "bins": 2} | bins)
+    facts = Explorer(history_of(made["always"][0], progress=quiet))._column(0, column)
+    assert facts["edges"] == ([0, 3, 6, 9] if column.even else [])
+    assert len(facts["labels"]) == facts["values"] + 1
 
 
 def test_it_grows_with_the_releases_and_changes_nothing_else(tmp_path: Path) -> None:

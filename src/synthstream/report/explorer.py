@@ -29,6 +29,7 @@ from synthstream.report.distributions import kind_of, labels_of
 from synthstream.report.places import axes_of, facts_of, grid_of_nodes, in_series, masses_of
 from synthstream.report.regions import regions_of
 from synthstream.report.scales import ranges
+from synthstream.schema.binned import Number
 from synthstream.schema.columns import Category, Column
 from synthstream.schema.coordinates import Coordinate
 from synthstream.workload import FloatArray, IntArray
@@ -255,7 +256,7 @@ class Explorer:
             return found
         regions = regions_of(self._config, column)
         found |= {} if regions is None else {"regions": regions.shapes}
-        edges = list(map(float, getattr(column, "edges", ()))) if column.type == "number" else []
+        edges = list(map(float, column.edges)) if isinstance(column, Number) and column.even else []  # to scale
         return found | {
             "labels": labels_of(column), "edges": edges, "values": len(column.value_labels),
             "ordered": not isinstance(column, Category), "kind": kind_of(column),
