@@ -465,6 +465,7 @@ def test_pairs_of_a_stream_that_has_one(tmp_path: Path) -> None:
     # 1 in truth. Noise gives values that nothing has a few rows; Cramér's V divides by the number of values less one:
     # five of either column, so 1/2 less a little. Below 0.4 noise must misplace 700 of 4,000 rows, 20 standard errors.
     assert pair.strength > 0.4
+    assert "<td>below 0.001</td>" in public_page(config, tmp_path / "r.html", progress=quiet)
 
 
 def test_a_column_of_one_value_has_grey_cells(tmp_path: Path) -> None:

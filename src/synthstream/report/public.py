@@ -279,7 +279,7 @@ def _association(found: History, listed: Sequence[Pair]) -> Markup | None:
         [
             f"{names[p.columns[0]]} and {names[p.columns[1]]}",
             f"{p.strength or 0.0:.2f}",
-            "–" if p.chance is None else f"{p.chance:.1g}",
+            "–" if p.chance is None else f"{p.chance:.1g}" if p.chance >= 0.001 else "below 0.001",
         ]
         for p in clear[:_STRONGEST]
     ]

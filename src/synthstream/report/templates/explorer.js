@@ -253,7 +253,7 @@ const synthstream = (() => {
   function together(place) {
     const [, likely, noise] = facts.pairs.find(p => p[0] === place) ?? [];
     if (likely == null) return "";
-    return ` In the newest release the two ${noise ? "could be independent: noise alone would bring as much" : "go together: noise alone would bring as much seldom"} (chance ${likely}).`;
+    return ` In the newest release the two ${noise ? "could be independent: noise alone would bring as much" : "go together: noise alone would bring as much seldom"} (chance ${likely < .001 ? "below 0.001" : likely}).`;
   }
   // A place together with another column: a map of each of its most frequent values.
   function byValue(room, rows, first, ups, acrosses, color, tooltip) {
