@@ -392,13 +392,16 @@ def test_a_stream_without_events_has_pages(tmp_path: Path, kind: str) -> None:
             assert "NOT PRIVATE" in custodian_page(config, progress=quiet)
 
 
-def test_pairs_of_a_release_without_rows_are_within_noise(tmp_path: Path) -> None:
+def test_a_first_release_without_rows(tmp_path: Path) -> None:
     config = streams.configured(tmp_path, "always")
     with Stream(config, gates=lambda _: ExactGate()) as stream:
         stream.release()
     page = public_page(config, tmp_path / "r.html", progress=quiet)
     assert "Synthetic rows 0" in " ".join(re.sub("<[^>]+>", " ", page).split())
     assert "0 of 1 pairs have a colour" in page
+    assert "1 release, of 2026-01-02." in page
+    assert 'style="left:50.0%">2026-01-02</span>' in page
+    assert ">0:00<" not in page
     assert "No error is known" not in page
 
 

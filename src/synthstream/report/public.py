@@ -226,7 +226,7 @@ def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts]) -> Markup:
     ]
     top = max([t.rows for t in ticks] + [h for h in high if h is not None])
     rows = [[f"{t.end:%Y-%m-%d}", str(t.tick), number(t.rows), m] for t, m in zip(ticks, measured, strict=True)]
-    banded = any(h is not None for h in high)
+    banded = len(ticks) > 1 and any(h is not None for h in high)
     return line_chart(
         [line],
         title="Events in all, release by release",

@@ -145,17 +145,25 @@ def logarithmic(low: float, high: float) -> Axis:
 
 
 def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:
-    """An axis of dates, labelled at the beginning of years, months, days or hours.
+    """An axis of dates, labelled at the beginning of years, months, days or hours; one date stands in its middle.
+
+    No hours stand between two days.
 
     Example:
         >>> from datetime import UTC
         >>> axis = dates(datetime(2011, 1, 1, tzinfo=UTC), datetime(2016, 1, 2, tzinfo=UTC))
         >>> [label for _, label in axis.marks]
         ['2011', '2012', '2013', '2014', '2015', '2016']
+        >>> [label for _, label in dates(datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)).marks]
+        ['2 Jan', '3 Jan']
+        >>> [label for _, label in dates(datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)).marks]
+        ['2026-01-02']
     """
     zone = start.tzinfo
     if end <= start:
-        end = start + timedelta(days=1)
+        at, label = start.timestamp(), f"{start:%Y-%m-%d %H:%M}".removesuffix(" 00:00")
+        return Axis(low=at - 1, high=at + 1, marks=((at, label),))
+    least = 0 if any(day.hour or day.minute for day in (start, end)) else 86_400
     span = (end - start).total_seconds()
     places: list[datetime] = []
     if span / marks > _SECONDS[-1] * 1.2:
@@ -165,7 +173,7 @@ def dates(start: datetime, end: datetime, *, marks: int = 6) -> Axis:
         days = [datetime(i // 12, i % 12 + 1, 1, tzinfo=zone) for i in range(max(first, 12), last, month)]
         form = "%Y" if month % 12 == 0 else "%b %Y"
     else:
-        step = next((s for s in _SECONDS if s * (marks + 1) >= span), _SECONDS[-1])
+        step = next((s for s in _SECONDS if s >= least and s * (marks + 1) >= span), _SECONDS[-1])
         day = datetime(start.year, start.month, start.day, tzinfo=zone)
         days = [day + timedelta(seconds=i * step) for i in range(int((span + 86_400) / step) + 2)]
         form = "%d %b" if step >= 86_400 else "%H:%M"
