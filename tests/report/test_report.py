@@ -138,6 +138,7 @@ def test_every_kind_of_stream_has_a_page(made: Made, kind: str, tmp_path: Path) 
     assert page.count("<figure") == page.count("<figcaption")
     for column in config.schema.columns:
         assert getattr(column, "place", column.name) in reader.text
+    assert ("Rows that were replaced" in page) == ("No real event was changed." in page)
     written = reader.text.split("The exact promise")[0]  # what follows are the words of the claim, and theorems
     assert not re.search(r"\bgates?\b|-way\b|\bbox", written)
     assert written.count("Cramér's V") == written.count("from 0 (not at all) to 1 (one follows from the other): Cram")
