@@ -16,6 +16,7 @@ from synthstream.errors import ConfigError
 from synthstream.evaluate.check_page import lines_of
 from synthstream.evaluate.findings import Checked, Level, checked
 from synthstream.evaluate.look import look
+from synthstream.forecast.warnings import off_by
 from tests.support.command import synthstream
 from tests.support.configs import AGE, SINK, WARD, category, number, stream_toml
 from tests.support.polygons import feature, geojson, rectangle
@@ -65,6 +66,16 @@ def test_good_rows_are_fine(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows())
     assert (found.verdict, words(found), found.lines) == (Level.FINE, "", [])
     assert [number for _, number in found.by_tick()[1]] == [10] * DAYS
+
+
+def test_so_few_rows_that_noise_drowns_them_are_told(tmp_path: Path) -> None:
+    found = told(tmp_path, toml(), rows()[::60])
+    assert found.verdict is Level.LOOK
+    off = round(off_by(found.config, 30))
+    assert 10 < off < 50
+    assert f"rows: There are 5 rows, and the count of one value is off by about {off} after 30 tick(s)" in words(found)
+    later = checked(found.config, found.looked, now=NOW, open_tick=3)
+    assert "There are" not in words(later), "others were counted before"
 
 
 def test_german_dates_are_not_to_be_opened(tmp_path: Path) -> None:
@@ -227,6 +238,9 @@ def test_a_column_that_is_not_there_and_a_file_that_is_none(tmp_path: Path) -> N
     assert "Rows by the tick" not in words(found), "no row was read"
     undated = told(tmp_path, toml(), rows().rename({"when": "day"}))
     assert "[clock] column: " in words(undated)
+    nobody = told(tmp_path, toml(unit='{ person = "who", max_events = 20 }'), rows())
+    assert "[privacy] person: " in words(nobody)
+    assert "column 'who' is missing" in words(nobody)
 
 
 @pytest.mark.parametrize(("encoding", "told_as"), [("windows-1252", "windows-1252"), ("utf-8", None)])
@@ -255,6 +269,9 @@ def test_persons_who_reach_their_limit_and_keys_that_look_alike(tmp_path: Path) 
     assert (persons.number, persons.without) == (6, 20)
     assert persons.full == 6, "each of the five has 48 rows, and busy 40"
     assert persons.left_out == 5 * (48 - 20) + (40 - 20)
+    assert "beyond a person's limit, and would be left out. With a larger limit more would count, and noise" in words(
+        found
+    )
     assert "1 groups of keys look alike, and would be different persons: ' 7' and '07' and '7'" in words(found)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import version
 
-from synthstream.evaluate.findings import Checked, texts_of
-from synthstream.evaluate.formats import percent
+from synthstream.evaluate.findings import Checked
+from synthstream.evaluate.formats import percent, texts_of
 from synthstream.evaluate.look import Cells
 from synthstream.report.charts import Bar, Table, bar_chart
 from synthstream.report.page import moment, render

@@ -13,14 +13,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import NamedTuple
 
 import polars as pl
 
 from synthstream.config.config import StreamConfig
-from synthstream.evaluate.formats import alike, numbers_of, percent, place_of, separator_of, shape_of, times_of
+from synthstream.evaluate.formats import (
+    Line,
+    alike,
+    lines_of_times,
+    numbers_of,
+    percent,
+    place_of,
+    separator_of,
+    texts_of,
+)
 from synthstream.evaluate.look import Cells, Looked
 from synthstream.evaluate.persons import Persons, persons_in
+from synthstream.forecast.warnings import off_by
 from synthstream.ingest.counting import columns_of
 from synthstream.schema.binned import Binned, Datetime
 from synthstream.schema.clock import due, written
@@ -33,6 +42,8 @@ from synthstream.schema.places import View
 _OTHER, _UNREAD, _TIME, _CLAMPED, _BEFORE = (0.01, 0.2), (0.01, 0.2), (0.001, 0.05), (0.05, 0.5), (0.01, 0.5)
 _NO_KEY, _LEFT_OUT, _ONE_TICK, _EMPTY_END = (0.01, 0.5), (0.05, 0.5), 0.9, (0.1, 0.5)
 _SHOWN, _BARS = 8, 40
+# Fewer rows than so many standard errors of the count of one value are lost in noise.
+_DROWNED = 2.0
 # How much of a text and of a value must be the same, as difflib counts it, for one to be a slip of the other.
 _LIKE = 0.8
 
@@ -48,14 +59,6 @@ class Level(IntEnum):
     def words(self) -> str:
         """The verdict."""
         return ("fine", "look at this", "do not open")[self]
-
-
-class Line(NamedTuple):
-    """A line of [source]: its key, its value as it is written, and for which column, if it is for one."""
-
-    key: str
-    value: str
-    column: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -145,6 +148,7 @@ def checked(
         for column in config.schema.columns:
             found += _column(column, looked.rows.columns[column.name], looked.rows.count)
         found += [*_signs(config, looked), *_points(config, looked)]
+        found += [] if open_tick else _few(config, looked.rows.count, max(over, 1))
     found.sort(key=lambda finding: -finding.level)
     return Checked(config=config, looked=looked, findings=tuple(found), persons=persons, over=over, open_tick=open_tick)
 
@@ -152,11 +156,6 @@ def checked(
 def _level(rows: int, count: int, bounds: tuple[float, float]) -> Level:
     share = rows / max(count, 1)
     return Level(int(share >= bounds[0]) + int(share >= bounds[1])) if rows else Level.FINE
-
-
-def texts_of(odd: pl.DataFrame, number: int = _SHOWN) -> str:
-    """The most frequent texts, in quotation marks, and how many rows have each."""
-    return ", ".join(f"{text!r} ({rows:,})" for text, rows in odd.head(number).iter_rows())
 
 
 def _settings(config: StreamConfig, changed: Sequence[str]) -> Iterator[Finding]:
@@ -173,7 +172,8 @@ def _files(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
     for path, (why, header) in looked.refused.items():
         separator = separator_of(header, columns_of(config))
         if separator is None:
-            about = "[clock] column" if f"column {config.clock.column!r} is missing" in why else "[source]"
+            keys = {config.clock.column: "[clock] column", config.privacy.person: "[privacy] person", config.op: "op"}
+            about = next((key for name, key in keys.items() if f"column {name!r} is missing" in why), "[source]")
             yield Finding(level=Level.STOP, about=about, words=why)
             continue
         words = f"The columns of {path} stand between {_quoted(separator)}, not commas."
@@ -195,19 +195,6 @@ def _quoted(separator: str) -> str:
     return '"\\t"' if separator == "\t" else f'"{separator}"'
 
 
-def _of_times(column: str, cells: Cells) -> tuple[str, tuple[Line, ...]]:
-    """What times look like that cannot be read, and the key that would say so."""
-    guess = times_of(cells.odd)
-    if guess.words:
-        return f"They look like {guess.words}; convert them to ISO 8601.", ()
-    if not guess.formats:
-        return "No format is known that reads most of them.", ()
-    lines = tuple(Line("datetime_format", f'"{form}"', column) for form in guess.formats)
-    if len(lines) > 1:
-        return "Day first or month first? No text tells. Ask who writes them, and take one of the formats.", lines
-    return f"They look like {shape_of(guess.formats[0])}.", lines
-
-
 def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> Iterator[Finding]:
     rows, clock = looked.rows, config.clock
     if clock.column is None:
@@ -215,7 +202,7 @@ def _times(config: StreamConfig, looked: Looked, over: int, open_tick: int) -> I
     about, count, unread = f"[clock] column = {clock.column!r}", rows.count, rows.time.unread
     first = "first" if open_tick == 0 else "open"
     if unread:
-        words, lines = _of_times(clock.column, rows.time)
+        words, lines = lines_of_times(clock.column, rows.time.odd)
         yield Finding(
             level=max(Level.LOOK, _level(unread, count, _TIME)),
             about=about,
@@ -325,7 +312,7 @@ def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
 def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
     """What unreadable cells look like, and the key that would say so."""
     if isinstance(column, Datetime):
-        return _of_times(column.name, cells)
+        return lines_of_times(column.name, cells.odd)
     if isinstance(column, Binned) or column.type == "number":
         keys = numbers_of(cells.odd)
         if keys is not None:
@@ -373,6 +360,18 @@ def _signs(config: StreamConfig, looked: Looked) -> Iterator[Finding]:
         yield Finding(level=Level.LOOK, about=f"op = {config.op!r}", words=words)
 
 
+def _few(config: StreamConfig, count: int, ticks: int) -> Iterator[Finding]:
+    """So few rows that noise is all that releases of them would show."""
+    if count < _DROWNED * (off := off_by(config, ticks)):
+        words = (
+            f"There are {count:,} rows, and the count of one value is off by about {off:,.0f} after {ticks:,} tick(s): "
+        )
+        words += (
+            "releases would show noise alone. `synthstream plan` says what to hope for, with a public guess of how "
+        )
+        yield Finding(level=Level.LOOK, about="rows", words=words + "many events come (--expect 500/day).")
+
+
 def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
     if persons is None:
         return
@@ -381,7 +380,11 @@ def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
         words = f"{percent(persons.without, count)} of the rows have no key, and would be left out."
         yield Finding(level=level, about="[privacy] person", words=words)
     if level := _level(persons.left_out, count, _LEFT_OUT):
-        words = f"{percent(persons.left_out, count)} of the rows are beyond a person's limit, and would be left out."
+        words = f"{percent(persons.left_out, count)} of the rows are beyond a person's limit, and would be left out. "
+        words += (
+            "With a larger limit more would count, and noise would grow with it. Choose it by what is publicly known "
+        )
+        words += "of how often people come, not by these rows."
         yield Finding(level=level, about="[privacy] max_events", words=words)
     if persons.alike:
         shown = "; ".join(" and ".join(map(repr, group[:4])) for group in persons.alike[:_SHOWN])

@@ -30,6 +30,14 @@ _WORDS |= {"H": "hour", "I": "hour", "M": "minute", "S": "second", "p": "AM or P
 _SEPARATORS = (";", "\t", "|")
 
 
+class Line(NamedTuple):
+    """A line of [source]: its key, its value as it is written, and for which column, if it is for one."""
+
+    key: str
+    value: str
+    column: str | None = None
+
+
 class Times(NamedTuple):
     """What texts look like that should be times.
 
@@ -77,6 +85,19 @@ def shape_of(form: str) -> str:
         'day.month.year hour:minute'
     """
     return re.sub(r"%(\w)", lambda found: _WORDS[found[1]], form)
+
+
+def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
+    """What times look like that cannot be read, and the key that would say so."""
+    guess = times_of(odd)
+    if guess.words:
+        return f"They look like {guess.words}; convert them to ISO 8601.", ()
+    if not guess.formats:
+        return "No format is known that reads most of them.", ()
+    lines = tuple(Line("datetime_format", f'"{form}"', column) for form in guess.formats)
+    if len(lines) > 1:
+        return "Day first or month first? No text tells. Ask who writes them, and take one of the formats.", lines
+    return f"They look like {shape_of(guess.formats[0])}.", lines
 
 
 def _reads(text: str, form: str) -> bool:
@@ -166,6 +187,11 @@ def alike(texts: pl.Series) -> pl.Series:
     """
     plain = texts.str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
     return plain.str.replace(r"^(\d+)\.0+$", "${1}").str.replace(r"^0+(\d)", "${1}")
+
+
+def texts_of(odd: pl.DataFrame, number: int = 8) -> str:
+    """The most frequent texts, in quotation marks, and how many rows have each."""
+    return ", ".join(f"{text!r} ({rows:,})" for text, rows in odd.head(number).iter_rows())
 
 
 def percent(rows: int, count: int) -> str:

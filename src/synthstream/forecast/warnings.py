@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from synthstream.config.config import StreamConfig
 from synthstream.config.places import words_of
 from synthstream.forecast.rates import Rate
@@ -166,6 +168,15 @@ def _short_ticks(config: StreamConfig, first: Foreseen, rate: Rate) -> list[Caut
             "Longer ticks cost nothing and make errors a little smaller.",
         )
     ]
+
+
+def off_by(config: StreamConfig, ticks: int) -> float:
+    """Standard error of the count of one value after some ticks, in the best known column; 0 where none is measured."""
+    made = synthesizer_of(config)
+    if made.tables is None:
+        return 0.0
+    variance = made.expected_variance(ticks - 1)[made.tables.workload.order == 1]
+    return math.sqrt(min(variance[~np.isnan(variance)], default=0.0))
 
 
 def _large_columns(config: StreamConfig, last: Foreseen) -> list[Caution]:

@@ -252,8 +252,8 @@ def _changes(ticks: Sequence[Tick]) -> Markup | None:
         x=dates(shown[0].end, shown[-1].end),
         y=linear(0, max(*values, 1.0), marks=4),
         y_label="% of the rows of the release before",
-        note="Synthetic rows of the release before without an equal row in the next one: rows are changed until they fit "
-        "the newer counts. No real event was changed.",
+        note="Synthetic rows of the release before without an equal row in the next one: rows are changed to fit the "
+        "newer counts. No real event was changed.",
     )
 
 
