@@ -199,8 +199,10 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     assert (status()["missing"], status()["refused"]) == (True, True)
     said = synthstream("status", "stream.toml", "--check", cwd=folder)
     assert (said.returncode, "stream.toml --republish` makes it again" in said.stdout) == (1, True)
-    found = synthstream("verify", "stream.toml", cwd=folder).stdout
-    assert "1 of the newest are missing; `synthstream recover stream.toml --republish` puts them back" in found
+    (folder / "visits.toml").symlink_to("stream.toml")
+    for name in ("stream.toml", "visits.toml"):
+        found = synthstream("verify", name, cwd=folder).stdout
+        assert f"1 of the newest are missing; `synthstream recover {name} --republish` puts them back" in found
     assert "4 measured tick(s), 3 release(s)" in found
     (folder / "away").rename(newest)
     shutil.move(folder / "releases/000001", folder / "away")
@@ -273,6 +275,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("backup stream.toml -o copy", "There is no state"),
         ("recover stream.toml", "say --adopt or --republish"),
         ("recover stream.toml --republish", "There is no state"),
+        ("recover it's.toml --republish", "`synthstream recover 'it'\"'\"'s.toml' --adopt` goes on"),
         ("describe stream.toml", "no release yet"),
         ("publish stream.toml site", "no release yet"),
         ("publish stream.toml .", "neither may lie in the other"),
@@ -282,6 +285,7 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
 def test_every_mistake_gets_one_line_and_status_2(folder: Path, line: str, says: str) -> None:
     (folder / "notes.txt").write_text("these are notes\n")
     (folder / "folder.csv").mkdir()
+    (folder / "it's.toml").symlink_to("stream.toml")
     result = synthstream(*line.split(), cwd=folder)
     assert result.returncode == 2
     assert says in result.stderr

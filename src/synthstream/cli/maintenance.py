@@ -11,7 +11,7 @@ import typer
 
 from synthstream.cli.asking import sure
 from synthstream.cli.common import AsJson, ConfigPath, Simulate, Unchecked, bar, no_core_dump, note, say
-from synthstream.cli.runtime import fail, when_stopped
+from synthstream.cli.runtime import fail, named, when_stopped
 
 if TYPE_CHECKING:
     from synthstream.stream.verification import Verified
@@ -54,7 +54,7 @@ def verify_command(
 def _print_verified(found: Verified, absent: Path | None) -> None:
     # What is wrong is printed also with --quiet.
     for finding in found.findings:
-        typer.echo(f"{finding.where}: {finding.what}")
+        typer.echo(f"{finding.where}: {named(finding.what)}")
     state = f"{found.ticks} measured tick(s)" if absent is None else f"no state in {absent}, only releases were checked"
     say(
         f"{state}, {found.releases} release(s): "

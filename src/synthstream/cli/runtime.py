@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
+import shlex
 import signal
 import sys
 import traceback
@@ -35,6 +37,7 @@ class _Now:
     """How the command that runs was called, and what became of it so far."""
 
     quiet = verbose = asked = False
+    named = ""
     ending: list[Callable[[], None]] = []  # noqa: RUF012 - there is one process, and one command in it
     words: Callable[[], str] = staticmethod(lambda: "Nothing was changed.")
 
@@ -73,6 +76,7 @@ def mannered(command: Callable[..., None]) -> Callable[..., None]:
         if quiet and verbose:
             raise SystemExit(fail("say --quiet or --verbose, not both."))
         _Now.quiet, _Now.verbose, _Now.asked, _Now.ending = quiet, verbose, False, []
+        _Now.named = str(arguments.get("config", arguments.get("place", "")))
         when_stopped(lambda: "Nothing was changed.")
         before = _listen()
         try:
@@ -134,9 +138,16 @@ def _listen() -> Any:
         return None
 
 
+def named(words: str) -> str:
+    """Words that advise a command, with the configuration's file as the user named it."""
+    if not _Now.named.endswith(".toml"):
+        return words
+    return re.sub(r"(synthstream( [a-z]+)+ )stream\.toml", lambda said: said[1] + shlex.quote(_Now.named), words)
+
+
 def fail(message: str) -> int:
     """Print an error; returns the exit status."""
-    typer.echo(f"Error: {message}", err=True)
+    typer.echo(f"Error: {named(message)}", err=True)
     return REFUSED
 
 

@@ -28,7 +28,7 @@ def lines_of(found: Checked) -> Iterator[str]:
     for finding in found.findings:
         yield f"{_MARKS[finding.level]}: {finding.about}: {finding.words}"
     if found.lines:
-        yield "Lines of stream.toml that would change how files are read:"
+        yield "Lines that would change how files are read:"
         yield from (f"    {line}" for line in found.lines)
     if rows.count:
         by, ticks = found.by_tick()
