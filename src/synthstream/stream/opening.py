@@ -149,7 +149,7 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
         raise StateRolledBack(
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
-            f"[sink] path. {_if_lost(config)} No noise was drawn."
+            f"[sink] path. {if_lost(config)} No noise was drawn."
         )
 
 
@@ -171,7 +171,7 @@ def refuse_uncut(config: StreamConfig) -> None:
         )
 
 
-def _if_lost(config: StreamConfig) -> str:
+def if_lost(config: StreamConfig) -> str:
     """What to do if the state is nowhere any more."""
     if config.sink is None:
         return "If the state is lost, nothing is left to go on from: open a successor, with a budget of its own."
@@ -251,8 +251,7 @@ def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
         raise StateRolledBack(
             f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "
             "another stream publishes there. Going on would draw noise twice for the same events. Use the newest "
-            "state; if it is lost, `synthstream recover stream.toml --adopt` goes on from what was published, or says "
-            "why that cannot be. No noise was drawn."
+            f"state. {if_lost(config)} No noise was drawn."
         )
     known = store.published(last.tick)
     if known is not None and known != last.manifest:

@@ -37,6 +37,7 @@ from synthstream.stream.opening import (
     builder_from,
     hold,
     identity_of,
+    if_lost,
     key_of,
     marks_of,
     refuse_uncut,
@@ -305,8 +306,8 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
     sink = parquet_sink(config.sink, env)
     if not is_state(config.state):
         raise RecoveryRefused(
-            f"There is no state in {config.state} to build releases from. Put it back, or check 'state'; if it is "
-            "lost, `synthstream recover stream.toml --adopt` goes on from what is published. Nothing was changed."
+            f"There is no state in {config.state} to build releases from. Put it back, or check 'state'. "
+            f"{if_lost(config)} Nothing was changed."
         )
     store = Store(config.state, copies=True, key=key_of(config), env=env)
     try:
