@@ -421,6 +421,7 @@ MOMENTS = {
     "committing": ("state.store", "Store.put_ingested", 0),
     "drawing": ("kernel.tables", "Marginals.step", 0),
     "publishing": ("publish.folder", "ParquetSink._put", 0),
+    "published": ("state.store", "Store.put_published", 1),
     "describing": ("publish.catalogue", "descriptions", 4),
 }
 COMMANDS_STOPPED = [
@@ -473,7 +474,8 @@ def test_ctrl_c_stops_a_run_anywhere_and_the_same_command_goes_on(tmp_path: Path
     status, errors = stopped(module, owner, *line, cwd=tmp_path / "stopped", real=real)
     assert status == manners.STOPPED
     assert len(errors.splitlines()) == 1
-    assert errors.startswith(f"Stopped. {new or 'No'} new releases are published. Run the same command again")
+    said = "1 new release is" if new == 1 else f"{new or 'No'} new releases are"
+    assert errors.startswith(f"Stopped. {said} published. Run the same command again")
     for name in ("whole", "stopped"):
         assert synthstream(*line, cwd=tmp_path / name).returncode == 0
     whole, after = (published(tmp_path / name / "releases-simulated") for name in ("whole", "stopped"))

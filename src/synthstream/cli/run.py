@@ -83,7 +83,7 @@ def run_command(
     synthstream run stream.toml --simulate --seed 1
     """
     stream: Stream | None = None
-    when_stopped(lambda: _stopped(0 if stream is None else stream.new))
+    when_stopped(lambda: _stopped(0 if stream is None else _new(stream, before)))
     from synthstream.cli.asking import ask_first
     from synthstream.stream import stream as streams
 
@@ -94,7 +94,7 @@ def run_command(
     asked = not simulate and ask_first(shown, config, until=moment, yes=yes)
     note(f"opening {config}")
     with streams.open(config, simulate=seed if simulate else None, unchecked=unchecked) as opened:
-        stream = opened
+        stream, before = opened, opened.closed - opened.new
         _unchecked(shown, stream)
         if simulate:
             warn(shown)
@@ -198,6 +198,14 @@ def _ended(stream: Stream, failed: MirrorError | None, command: Then) -> None:
     if failed is not None:
         raise failed
     raise SystemExit(REFUSED)
+
+
+def _new(stream: Stream, before: int) -> int:
+    """How many releases came to those before, by what is published: Ctrl-C may come before the stream counts one."""
+    from synthstream.publish.outlets import sink_of
+
+    last = sink_of(stream.config).last()
+    return (0 if last is None else last.tick + 1) - before
 
 
 def _stopped(new: int) -> str:
