@@ -158,7 +158,7 @@ class Stream:
 
         Args:
             rows: a polars, pandas or pyarrow frame; the path of a file; or rows in numbers.
-            batch_id: the same id and content again is a no-op. Without an id, rows count each time they come.
+            batch_id: name each batch, so that the same rows count once if they come again. Without, they count again.
 
         Raises:
             SchemaError: a column is missing.
@@ -172,7 +172,7 @@ class Stream:
         """Take rows that were counted elsewhere, by :class:`synthstream.Counting`. Committed on return.
 
         Args:
-            batch_id: the same id and content again is a no-op. Without an id, counts count each time they come.
+            batch_id: as for :meth:`update`.
 
         Raises:
             CountsMismatch: they are counts of a stream with other settings, or this stream protects persons.
