@@ -69,8 +69,9 @@ def test_days_become_ticks_of_the_clock() -> None:
 
 def test_what_lies_beyond_the_horizon_stands_there_and_is_said() -> None:
     found = of(GOOD, rows=False)
-    assert [(f.ticks, f.asked) for f in found.forecasts] == [(1, "day 1"), (8, "day 30, day 365, day 3,650")]
-    assert any("covers 8 ticks" in note for note in found.notes)
+    assert [(f.ticks, f.asked) for f in found.forecasts] == [(1, "day 1"), (8, "horizon")]
+    assert not any("covers" in note for note in found.notes)
+    assert any("covers 8 ticks" in note for note in of(GOOD, rows=False, at_ticks=[8, 10]).notes)
     assert [(f.ticks, f.asked) for f in of(GOOD, rows=False, at_ticks=[3, 10, 2]).forecasts] == [
         (2, "tick 2"),
         (3, "tick 3"),
@@ -346,7 +347,7 @@ def test_the_command_says_all_of_it(stream: Path) -> None:
     assert result.exit_code == 0, result.output
     for words in ("For the person in the data", "For the statistician", "differential privacy", "Memory", "Time"):
         assert words in result.output
-    for words in ("Measured counts, exact", "Published rows, simulated", "day 30", "2026-01-09", "add up", "%)"):
+    for words in ("Measured counts, exact", "Published rows, simulated", "horizon", "2026-01-09", "add up", "%)"):
         assert words in result.output
     assert "…" not in result.output, "a number that is cut off would be another number"
 

@@ -109,7 +109,9 @@ def _print_cost(shown: Console, found: Plan) -> None:
             f"Time       about {found.release_seconds:.2g} s to compute the release of the last line below, measured "
             "on this machine"
         )
-    guess = " (assumed; to change it, give --expect 500/day)" if found.assumed else ""
+    guess = (
+        " (assumed; with a guess of yours, --expect 500/day, errors are told in per cent, too)" if found.assumed else ""
+    )
     shown.print(f"Events     {found.expected.words}{guess}")
 
 

@@ -46,7 +46,7 @@ class Forecast:
 
     Args:
         ticks: how many ticks have been released.
-        asked: what was asked for: ``day 30`` or ``tick 10``; several if they are the same tick.
+        asked: what was asked for: ``day 30``, ``horizon`` or ``tick 10``; several if they are the same tick.
         until: when the last of these ticks ends; ``None`` after the year 9999.
         events: that should have come by then.
         stderr: order of a table (number of its columns) -> standard error of one measured cell: root mean square over
@@ -219,7 +219,7 @@ def plan(
 
     Args:
         expect: a public guess of the rate of events, such as ``"500/day"``; left out: 100 a tick are assumed.
-        at_ticks: after how many ticks; left out: days 1, 30, 365 and 3650. What lies beyond the horizon is put there.
+        at_ticks: after how many ticks, at most the horizon; left out: days 1, 30, 365 and 3650, up to the horizon.
         rows: whether to simulate the published rows too, which takes some seconds.
         track: hands out the pieces of that work, so that a progress bar can follow.
 

@@ -14,7 +14,7 @@ AT_DAYS = (1, 30, 365, 3650)
 
 
 def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:
-    """Numbers of ticks, in order, and what each was asked as."""
+    """Numbers of ticks, in order, and what each was asked as. Of days after the horizon it has the horizon alone."""
     asked: dict[int, list[str]] = {}
     if at_ticks is not None:
         if not at_ticks or min(at_ticks) < 1:
@@ -22,6 +22,8 @@ def moments_of(clock: Clock, at_ticks: Sequence[int] | None) -> dict[int, str]:
         wanted = [(ticks, f"tick {ticks:,}") for ticks in sorted(set(at_ticks))]
     else:
         wanted = [(_ticks_by(clock, days), f"day {days:,}") for days in AT_DAYS]
+        if clock.horizon is not None and wanted[-1][0] > clock.horizon:
+            wanted = [one for one in wanted if one[0] < clock.horizon] + [(clock.horizon, "horizon")]
     for ticks, name in wanted:
         asked.setdefault(ticks if clock.horizon is None else min(ticks, clock.horizon), []).append(name)
     return {ticks: ", ".join(names) for ticks, names in sorted(asked.items())}
