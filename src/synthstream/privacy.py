@@ -19,6 +19,7 @@ Neighbours = Literal["add-remove", "replace-one"]
 
 # What a row is replaced by, and that a change is two rows; earlier versions left it to the theorems and the guides.
 _SAME_TICK, _TWO = " by another one of the same tick", "; a row that is changed, or written anew, is two"
+_COUNTED, _FALLING = " that come to be counted", " that fall"  # earlier versions said the second
 
 # The theorem by which Gaussian noise may be smaller than zCDP allows.
 EXACT = "exact-gaussian"
@@ -58,7 +59,7 @@ class Unit:
 
     Example:
         >>> Unit(kind="person", max_events=20, per="30d", period=30).words
-        'all events of any one person that fall within any one period of 30d (at most 20 count)'
+        'all events of any one person that come to be counted within any one period of 30d (at most 20 count)'
     """
 
     kind: Literal["event", "person"] = "event"
@@ -94,7 +95,7 @@ class Unit:
         """The unit in a few plain words."""
         if not self.of_persons:
             return f"any single event (one row{f', adding or taking away{_TWO}' if self.signed else ''})"
-        when = "" if self.per is None else f" that fall within any one period of {self.per}"
+        when = "" if self.per is None else f"{_COUNTED} within any one period of {self.per}"
         tick = "" if self.max_per_tick is None else f", {self.in_a_tick} in a tick"
         return f"all events of any one person{when} (at most {self.max_events} count{tick})"
 
@@ -116,8 +117,8 @@ class Unit:
             return f"{learns} in the stream, as long as a person has one key. {dropped}"
         return (
             f"{learns} there in any one period of {self.per}, as long as a person has one key. Periods are fixed: they "
-            "follow each other from the start of the clock. A person who is there in k periods is protected k times "
-            f"less than this says. {dropped}"
+            "follow each other from the start of the clock, and a row that comes late belongs to the one in which it "
+            f"comes. A person who is there in k periods is protected k times less than this says. {dropped}"
         )
 
 
@@ -323,7 +324,8 @@ class Claim:
     def wordings(self, budget: Budget) -> tuple[str, ...]:
         """The sentence as it is said now, and as earlier versions said it: their streams keep theirs, in the chain."""
         now = self.words(budget)
-        return tuple(dict.fromkeys([now, (before := now.replace(_TWO, "")), before.replace(_SAME_TICK, "")]))
+        old = now.replace(_COUNTED, _FALLING).replace(_TWO, "")
+        return tuple(dict.fromkeys([now, old, old.replace(_SAME_TICK, "")]))
 
 
 def compose(claims: Iterable[Claim]) -> tuple[Fraction, Fraction | None, Fraction | None]:

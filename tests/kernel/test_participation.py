@@ -226,7 +226,8 @@ def test_a_claim_for_a_person_names_who_and_why() -> None:
     assert (found.pure, found.rho) == (Fraction(1), Fraction(1, 2))
     assert found.theorems == ("marginals", "group")
     words = found.words(Budget(epsilon=1.0, delta=0.0))
-    assert "all events of any one person that fall within any one period of 30d (at most 4 count) being added" in words
+    unit_words = "that come to be counted within any one period of 30d (at most 4 count) being added"
+    assert f"all events of any one person {unit_words}" in words
     with pytest.raises(ValueError, match="only a claim for one event"):
         found.of_group(unit, Fraction(4), theorem="group")
     with pytest.raises(ValueError, match="max_events must be at least 1"):
