@@ -6,20 +6,24 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from synthstream.counts import Counts
-from synthstream.errors import HorizonExhausted
+from synthstream.errors import HorizonExhausted, StateCorrupt
 from synthstream.fit.cloud import Cloud
 from synthstream.kernel.counters import counter
+from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import TreeMeasured, TurnstileMeasured
 from synthstream.partition import LEAST, WHOLE, Partition, Region, by_level, counted, differences, halves
 from synthstream.privacy import Budget, Neighbours, Unit
+from synthstream.state.journal import JournalGate
+from synthstream.state.store import Store
 from synthstream.strategies.levels import Schedule, joint_levels, levels_of, standing_out
 from synthstream.strategies.planning import EpochPlan, Shape
 from synthstream.synthesizers.clouds import cloud
@@ -276,6 +280,27 @@ def test_a_node_that_is_given_up_is_not_asked_for_again() -> None:
     again = TreeMeasured.unpack(0, measured.pack())
     assert [block.nodes.tolist() for block in again.blocks if block.nodes is not None] == [[0]] * len(shown)
     assert all(np.array_equal(a, b) for a, b in zip(again.numbers(), measured.numbers(), strict=True))
+
+
+def test_an_answer_about_one_node_is_not_taken_for_another(tmp_path: Path) -> None:
+    """Equal in size and noise: a program that plans otherwise may not go on with a tick that was interrupted."""
+
+    def end(number: int, gate: Gate) -> None:
+        def wanted(left: IntArray) -> IntArray:
+            return np.where(np.arange(left.size) == (number if left.size == 2 else 0), LEAST, 0)
+
+        planner = Hostile(dimension=1)
+        object.__setattr__(planner, "wanted", wanted)
+        drawn(replace(mechanism(), schedule=planner), [[(c, 1) for c in range(8)] * 9], gate)
+
+    store = Store(tmp_path / "state")
+    try:
+        end(0, JournalGate(ExactGate(), store, 0))
+        end(0, JournalGate(ExactGate(), store, 0))
+        with pytest.raises(StateCorrupt, match="does not fit what is asked"):
+            end(1, JournalGate(ExactGate(), store, 0))
+    finally:
+        store.close()
 
 
 def test_an_end_follows_the_mass() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import ClassVar
 
@@ -34,6 +34,7 @@ class Question(ABC):
     Args:
         value: int64, shape ``(n,)``; private.
         scale: of the noise; public. A float, one for all, or float64, one for each element: above 0 and at most 2^36.
+        about: what is asked, where earlier answers decide it; public. An answer is not taken for another question's.
 
     Attributes:
         kind: name of the law.
@@ -42,6 +43,7 @@ class Question(ABC):
     kind: ClassVar[str]
     value: IntArray
     scale: Scale
+    about: bytes = field(default=b"", kw_only=True)
 
     @property
     def size(self) -> int:
@@ -51,7 +53,7 @@ class Question(ABC):
     @property
     def words(self) -> str:
         """What is asked, by its public facts alone."""
-        return f"{self.kind} {hashlib.sha256(np.asarray(self.scale, dtype=np.float64).tobytes()).hexdigest()}"
+        return f"{self.kind} {hashlib.sha256(np.asarray(self.scale, np.float64).tobytes() + self.about).hexdigest()}"
 
     @abstractmethod
     def draw(self, entropy: Entropy) -> IntArray:
@@ -140,9 +142,9 @@ class Gate(ABC):
         """
         return self.answer(Laplace(value, scale))
 
-    def noisy(self, value: IntArray, *, noise: Noise, scale: Scale) -> IntArray:
-        """``value`` plus noise of a law: see :meth:`gaussian` and :meth:`laplace`."""
-        return self.gaussian(value, sigma=scale) if noise == "gaussian" else self.laplace(value, scale=scale)
+    def noisy(self, value: IntArray, *, noise: Noise, scale: Scale, about: bytes = b"") -> IntArray:
+        """``value`` plus noise of a law: see :meth:`gaussian`, :meth:`laplace` and :class:`Question`."""
+        return self.answer((Gaussian if noise == "gaussian" else Laplace)(value, scale, about=about))
 
     def choose(self, scores: IntArray, *, sensitivity: int, epsilon: float) -> int:
         """Position of one candidate, those of large score more likely.

@@ -314,7 +314,8 @@ class Points(Mechanism):
                 laws = [(self.scale(self.parts[1], part), self.variance(part)) for part in parts.tolist()]
                 scale, variance = np.array(laws)[kind].T
                 exact = tree.parts_of(counts, level, nodes[on][at], joint)
-                noisy = gate.noisy(exact.reshape(-1), noise=self.noise, scale=np.repeat(scale, exact.shape[1]))
+                wide, about = np.repeat(scale, exact.shape[1]), np.array([level, *nodes[on][at]]).tobytes()
+                noisy = gate.noisy(exact.reshape(-1), noise=self.noise, scale=wide, about=about)
                 found = tree.blocks_of(level, noisy.reshape(exact.shape), variance, nodes[on][at])
                 blocks, told = [*blocks, *found], [block.values for block in found]
             nodes, mass, room = tree.descended(nodes[on], mass[on], lean[on], (room - units)[on], at, told)
