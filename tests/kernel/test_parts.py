@@ -250,6 +250,13 @@ def test_parts_of_an_epoch_are_even_and_their_number_is_asked_for_once(number: i
     assert plan.asked == sum(m.times.begin(tick) == tick for tick in range(27))
 
 
+def test_equal_rows_that_come_as_one_are_as_many_rows_of_either_sign() -> None:
+    m = mechanism(signed=True)
+    together, apart = counted(m, ROWS[:2], [3, -2]), counted(m, [*ROWS[:1] * 3, *ROWS[1:2] * 2], [1, 1, 1, -1, -1])
+    assert np.array_equal(together, apart)
+    assert together[-1] == 5
+
+
 def test_signed_tables_of_one_column_are_no_staler_than_a_tenth_of_all_rows() -> None:
     """Rows that move while their number stands still: parts follow the rows of either sign."""
     m = mechanism(signed=True, horizon=2000)

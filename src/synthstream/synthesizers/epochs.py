@@ -43,7 +43,10 @@ class InEpochs(OfTables):
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         """See :class:`Synthesizer`. With ``op`` one more cell, the last one, counts all rows, whatever their sign."""
         counts = self.mechanism.workload.count(codes, weights)
-        return Counts.of(np.append(counts, len(codes)) if self.mechanism.counts_rows else counts)
+        if not self.mechanism.counts_rows:
+            return Counts.of(counts)
+        rows = len(codes) if weights is None else np.abs(weights).sum()  # equal rows of a person may come as one
+        return Counts.of(np.append(counts, rows))
 
     def pack(self, measured: Measured) -> IntArray:
         """See :class:`Synthesizer`. From edition 2 on the first tick of the part, and maybe the rows, come first."""
