@@ -26,6 +26,17 @@ class Env:
         """The machine's clock, with its zone."""
         return datetime.now(UTC)
 
+    def appeared(self, path: Path) -> datetime:
+        """When a file, or an object in a store, got its name, by the clock of its file system.
+
+        Nobody can set it, and a file that is renamed into place appears then. One that cannot be looked at was there
+        always: whoever reads it says why.
+        """
+        try:
+            return datetime.fromtimestamp(path.stat().st_ctime, UTC)
+        except OSError:
+            return datetime.min.replace(tzinfo=UTC)
+
     def do(self, name: str, effect: Callable[[], T]) -> T:  # noqa: ARG002
         """Do one side effect.
 

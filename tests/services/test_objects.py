@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 from synthstream import StreamConfig, releases
 from synthstream.config import objects as objects_module
 from synthstream.config.objects import ObjectPath
+from synthstream.environment import Env
 from synthstream.errors import ConfigError, FilesLeftOut, MirrorError, SinkError, SourceError
 from synthstream.ingest.files import FileSource
 from tests.services.objects import KEY, SECRET, Store
@@ -76,7 +78,8 @@ def test_a_stream_reads_a_store_as_it_reads_a_disk(bucket: ObjectPath, tmp_path:
         frame = rows(200, number)
         frame.write_parquet(local.base / f"rows-{number}.parquet")
         (bucket / "in" / f"rows-{number}.parquet").put(parquet(frame))
-    (bucket / "in" / "other.parquet").put(b"not ours")
+    (other := bucket / "in" / "other.parquet").put(b"not ours")
+    assert abs(Env().appeared(other) - datetime.now(UTC)) < timedelta(minutes=1)
     ran(local)
     ran(config)
     assert published(config.base / "releases") == published(local.base / "releases")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -69,6 +70,54 @@ def test_how_long_counting_takes_closes_no_tick(tmp_path: Path) -> None:
         assert [release.tick for release in opened.run()] == [0, 1]
         assert env.moment == START + timedelta(days=3, hours=1)
         assert [release.tick for release in opened.run()] == [2]
+
+
+class Arriving(Hand):
+    """Counting files for the first time takes a while, and one more file appears half a minute after the first tick."""
+
+    def __init__(self, folder: Path, lasts: timedelta) -> None:
+        super().__init__()
+        self.late, self.arrives, self.lasts = folder / "rows-2.parquet", START + timedelta(days=1, seconds=30), lasts
+
+    def pass_by(self, time: timedelta) -> None:
+        self.moment += time
+        if self.moment >= self.arrives and not self.late.exists():
+            rows(10, 1).write_parquet(self.late)  # of the same days as the others
+
+    def do(self, name: str, effect: Callable[[], T]) -> T:
+        if name == "commit counts":
+            self.pass_by(self.lasts)
+            self.lasts = timedelta()
+        return effect()
+
+    def appeared(self, path: Path) -> datetime:
+        return self.arrives if path == self.late else START
+
+
+@pytest.mark.parametrize("lasts", [timedelta(minutes=2), timedelta(days=2)])
+def test_how_long_counting_takes_moves_no_row_into_another_tick(tmp_path: Path, lasts: timedelta) -> None:
+    """A row more may keep a look until the tick is over, and a file that came meanwhile would be found too early."""
+
+    def totals(folder: Path, env: Arriving) -> list[float]:
+        folder.mkdir()
+        with stream(folder, env, until="2026-01-05") as opened:
+            env.moment = START + timedelta(hours=23, minutes=59)
+            following = opened.follow(poll=60.0, rest=lambda seconds: env.pass_by(timedelta(seconds=seconds)))
+            return [sum(release.table(["ward"])["measured"]) for release in following]
+
+    quick, slow = (Arriving(tmp_path / name, time) for name, time in (("quick", timedelta()), ("slow", lasts)))
+    found = totals(tmp_path / "slow", slow)
+    assert found == totals(tmp_path / "quick", quick)
+    assert len(found) == 4
+    assert slow.late.exists()
+
+
+def test_a_file_appears_when_it_gets_its_name(tmp_path: Path) -> None:
+    """Its own time may be set to anything."""
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    (tmp_path / "old").touch()
+    os.utime(tmp_path / "old", (0, 0))
+    assert before < Env().appeared((tmp_path / "old").rename(tmp_path / "new")) <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize(("until", "last"), [("2026-01-05", 3), ("2026-01-13", 11)])

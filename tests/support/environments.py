@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from synthstream.environment import Env
@@ -27,6 +28,10 @@ class At(Env):
     def now(self) -> datetime:
         """The moment."""
         return self._moment
+
+    def appeared(self, path: Path) -> datetime:
+        """Before it."""
+        return datetime.min.replace(tzinfo=UTC)
 
 
 class Recording(Env):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from synthstream.environment import Env
 
@@ -15,3 +16,6 @@ class Hand(Env):
 
     def now(self) -> datetime:
         return self.moment
+
+    def appeared(self, path: Path) -> datetime:
+        return datetime.min.replace(tzinfo=UTC)

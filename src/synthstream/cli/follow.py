@@ -53,7 +53,7 @@ def follow_command(
                 told.add(words)
             time.sleep(seconds)
 
-        for release in _all(stream, lambda: stream.follow(until=until, poll=poll, rest=rest)):
+        for release in _all(stream, lambda: stream.follow(until=until, poll=poll, rest=rest, failed=_going_on)):
             stop_if_asked()
             told.clear()
             end = written(loaded.clock.boundary(release.tick + 1))
@@ -65,23 +65,17 @@ def follow_command(
 
 def _all(stream: Stream, follow: Callable[[], Iterator[Release]]) -> Iterator[Release]:
     """All releases. If a mirror fails, its error is printed, and it is tried again with the next release."""
-    with _telling():  # what it lacks from before
-        stream.publish_copies()
-    going = True
-    while going:
-        with _telling():
-            with suppress(FilesLeftOut):  # told at the end
-                yield from follow()
-            going = False
+    try:
+        stream.publish_copies()  # what it lacks from before
+    except MirrorError as error:
+        _going_on(error)
+    with suppress(FilesLeftOut):  # told at the end
+        yield from follow()
     stream.publish_copies()
 
 
-@contextmanager
-def _telling() -> Iterator[None]:
-    try:
-        yield
-    except MirrorError as error:
-        fail(f"{error} Following goes on.")
+def _going_on(error: MirrorError) -> None:
+    fail(f"{error} Following goes on.")
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 from synthstream.config.config import StreamConfig
 from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
+from synthstream.environment import REAL, Env
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
 from synthstream.ingest.corrections import Corrections, content_of
 from synthstream.ingest.counting import (
@@ -76,9 +78,13 @@ class Intake:
         cells: how many may be counted.
         first: first tick of the newest segment. If it is not 0, earlier rows may have counted in another segment: they
             are dropped, and so are rows without a time.
+        env: what says when files appeared.
     """
 
-    def __init__(self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int) -> None:
+    def __init__(
+        self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int, env: Env = REAL
+    ) -> None:
+        self._appeared = env.appeared
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
         self._people = Contributions(store, unit) if unit.of_persons else None
@@ -143,6 +149,7 @@ class Intake:
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
         elsewhere: Elsewhere | None = None,
         new_files: bool = False,
+        before: datetime | None = None,
     ) -> int:
         source, log, config = files_of(self._config), self._config.log, self._config.source
         if log is not None:
@@ -156,7 +163,7 @@ class Intake:
         if open_tick == 0 and not self._store.items(item_of("")):
             refuse_other_columns(source, named)
         made = None if elsewhere is None else elsewhere.fingerprints
-        files = self._not_counted(named, progress, made or partial(map, source.fingerprint))
+        files = self._not_counted(named, progress, made or partial(map, source.fingerprint), before)
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
                 new += self._counted_here(source, *group[0], open_tick)
@@ -200,10 +207,12 @@ class Intake:
         named: Mapping[Path, str],
         progress: Callable[[list[Path]], Iterable[Path]],
         fingerprints: Callable[[Sequence[Path]], Iterable[str]],
+        before: datetime | None,
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
         counted = {path: self._store.ingested(item_of(name)) for path, name in named.items()}
-        looked_at = [path for path in named if counted[path] != RETIRED]
+        there = {path for path, known in counted.items() if known or before is None or self._appeared(path) <= before}
+        looked_at = [path for path in named if path in there and counted[path] != RETIRED]
         found = iter(fingerprints(looked_at))
         for path in progress(looked_at):
             item, known = item_of(named[path]), counted[path]

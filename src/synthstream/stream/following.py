@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import FilesLeftOut, MirrorError
 from synthstream.release.release import Release
+
+# Clocks of file systems move in steps of at most 10 ms, and may be so much behind.
+_STEP = timedelta(seconds=0.1)
 
 
 class Followed(Protocol):
@@ -26,16 +29,19 @@ class Followed(Protocol):
     @property
     def findings(self) -> dict[Path, str]: ...
     def due(self, *, until: datetime | None = None) -> int: ...
-    def ingest(self) -> int: ...
+    def ingest(self, *, before: datetime | None = None) -> int: ...
     def release(self, *, until: datetime | None = None) -> Release: ...
     def publish_copies(self) -> int: ...
 
 
-def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> Iterator[Release]:
+def released(
+    stream: Followed, ticks: int, *, until: datetime | None = None, count: Callable[[], None] = lambda: None
+) -> Iterator[Release]:
     """Close ``ticks`` ticks, which are due. A mirror that fails delays none of them.
 
     Args:
         ticks: how many; if none, what mirrors lack is copied all the same.
+        count: what is to be done before each.
 
     Raises:
         MirrorError: at the end, if a mirror still lacks something.
@@ -45,6 +51,7 @@ def released(stream: Followed, ticks: int, *, until: datetime | None = None) -> 
         stream.publish_copies()
     for _ in range(ticks):
         failed = None
+        count()
         try:
             stream.release(until=until)
         except MirrorError as error:
@@ -96,34 +103,59 @@ def follow(
     until: datetime | None = None,
     poll: float = 5.0,
     rest: Callable[[float], object] = time.sleep,
+    failed: Callable[[MirrorError], None] | None = None,
 ) -> Iterator[Release]:
     """Count what comes, and close each tick when it is over, for ever or up to a moment.
 
     When a tick is over, what the source holds is counted before the tick is closed; an event that is written later
-    counts in the next one. A source that cannot be read stops it, before any tick is closed, and a mirror that
-    fails stops it after all that is due was published: the same call goes on. Files that cannot be
-    counted stop nothing; ``stream.findings`` has them after each look, and they are told when it ends.
+    counts in the next one. Of files, those count before it that had appeared by then, however late the look comes:
+    how long the look before it took, which depends on rows, decides nothing. A source that cannot be read stops it,
+    before the tick is closed, and a mirror that fails stops it after all that is due was published: the same call
+    goes on. Files that cannot be counted stop nothing; ``stream.findings`` has them after each look, and they are
+    told when it ends.
 
     Args:
         until: stop when it has come and its ticks are closed; without a zone it is on the clock's wall. The configured
             ``until``, if there is one, is heeded as well, and so is the horizon.
         poll: seconds between two looks; the end of a tick is never overslept.
+        failed: is told of a mirror that fails, and following goes on; without it, the error is raised.
 
     Raises:
         SourceError, SchemaError, SinkError, StateError: as :meth:`Stream.ingest` and :meth:`Stream.release` do.
         FilesLeftOut: at the end, if some files could not be counted.
     """
     clock = stream.config.clock
+    begun = now()
     while True:
         moment = now()
         ends = [clock.moment(end) for end in (until, clock.until) if end is not None]
         over = bool(ends) and moment >= clock.waited(min(ends))
         upto = stream.closed + stream.due(until=min(ends) if over else None)
-        stream.ingest()
+        count = _counting(stream, begun)
+        count()
         if stream.closed < upto:
-            yield from released(stream, upto - stream.closed, until=min(ends) if over else None)
+            try:
+                yield from released(stream, upto - stream.closed, until=min(ends) if over else None, count=count)
+            except MirrorError as error:
+                if failed is None:
+                    raise
+                failed(error)
         if over or stream.closed == clock.horizon:
             tell(stream)
             return
         left = (min([clock.closes(stream.closed), *map(clock.waited, ends)]) - now()).total_seconds()
         rest(min(poll, max(left, 0.0)))
+
+
+def _counting(stream: Followed, begun: datetime) -> Callable[[], None]:
+    """Counts what had appeared when the open tick closes; what is there, if that was before following began."""
+    counted = set[datetime | None]()
+
+    def count() -> None:
+        closes = stream.config.clock.closes(stream.closed).astimezone(UTC)
+        before = None if closes <= begun else closes - _STEP
+        if before not in counted:
+            counted.add(before)
+            stream.ingest(before=before)
+
+    return count

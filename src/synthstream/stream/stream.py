@@ -15,7 +15,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig, load
 from synthstream.environment import REAL, Env
-from synthstream.errors import NotReleased, StateCorrupt, StateError, TickNotOver
+from synthstream.errors import MirrorError, NotReleased, StateCorrupt, StateError, TickNotOver
 from synthstream.ingest.corrections import Corrections
 from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.ingest.intake import Elsewhere, Intake
@@ -129,8 +129,6 @@ class Stream:
         finally:
             self._store.close()
 
-    # -- opening ------------------------------------------------------------------------------------------------
-
     def _open(self, identity: Mapping[str, str]) -> None:
         if self._store.meta("config") is None:
             self._sink.clear()
@@ -140,7 +138,8 @@ class Stream:
         self._builder = builder_from(self.config, self._store, secure=self._secure)
         self._synthesizer = made = self._builder.newest
         self.mechanism: Any = self._synthesizer.mechanism
-        self._intake = Intake(self.config, self._store, made.count, cells=made.cells, first=self._builder.start)
+        first, env = self._builder.start, self._env
+        self._intake = Intake(self.config, self._store, made.count, cells=made.cells, first=first, env=env)
         self._where_it_stands()
         refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()
@@ -149,8 +148,6 @@ class Stream:
         self._model, self._published = self._rebuilt()
         self._publish_committed()
         self._finish_half_drawn()
-
-    # -- counting -----------------------------------------------------------------------------------------------
 
     @alone
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None = None) -> None:
@@ -199,18 +196,19 @@ class Stream:
         progress: Callable[[list[Path]], Iterable[Path]] = iter,
         elsewhere: Elsewhere | None = None,
         new_files: bool = False,
+        before: datetime | None = None,
     ) -> int:
         """Count every file of the configured source that was not counted before. Committed file by file.
 
-        A file is known by its path as configured. The same rows in another file count again. One that is damaged,
-        lacks a column or was changed after it was counted is left out, and noted in :attr:`findings`: what files hold
-        decides about no tick. Of a log everything is counted that came since, up to where it ends now.
+        A file is known by its path as configured. One that is damaged, lacks a column or was changed after it was
+        counted is left out, and noted in :attr:`findings`. Of a log everything is counted up to where it ends now.
 
         Args:
             progress: wraps the loop over all files of the source, as a progress bar does.
             elsewhere: what other machines do; files are then committed in groups.
-            new_files: files that seem to be moved hold new events. Say it once, then :meth:`run` or :meth:`follow`.
-                It covers what is new, and what is gone, now; what is moved there later is asked about again.
+            new_files: files that seem to be moved hold new events. It covers what is new, and what is gone, now; what
+                is moved there later is asked about again.
+            before: files that appeared later, by the clock of their file system, are left for the next look.
 
         Returns:
             Number of files that were counted now; 0 for a log.
@@ -219,9 +217,9 @@ class Stream:
             SourceError, SchemaError: files or a log cannot be reached, or seem to be moved; a log is another.
         """
         self._finish_half_drawn()
-        return self._intake.ingest(open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files)
-
-    # -- releasing ----------------------------------------------------------------------------------------------
+        return self._intake.ingest(
+            open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files, before=before
+        )
 
     @alone
     def due(self, *, until: datetime | None = None) -> int:
@@ -277,10 +275,15 @@ class Stream:
         return self._copies.publish(self._sink) if isinstance(self._sink, ParquetSink) else 0
 
     def follow(
-        self, *, until: datetime | None = None, poll: float = 5.0, rest: Callable[[float], object] = sleep
+        self,
+        *,
+        until: datetime | None = None,
+        poll: float = 5.0,
+        rest: Callable[[float], object] = sleep,
+        failed: Callable[[MirrorError], None] | None = None,
     ) -> Iterator[Release]:
         """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
-        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest))
+        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest, failed=failed))
 
     def _finish_half_drawn(self) -> None:
         """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
@@ -293,8 +296,7 @@ class Stream:
         tick, unchecked = self.closed, self._copies.ask(heads_of(self._store.measurement))
         if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
-        state = self._counter if self._counter is not None else self._store.counter()
-        self._counter = None  # dead until the commit has happened
+        state, self._counter = self._counter or self._store.counter(), None  # dead until the commit has happened
         if state is None or int(state["t"]) != tick - self._builder.start:
             lost = "has lost the state of its counters, or holds that of another tick. No noise was drawn"
             raise StateCorrupt(f"{self.config.state} {lost}. Restore the folder whole.")
@@ -349,8 +351,6 @@ class Stream:
             return None, None
         model = self._builder.synthesizer(found[0]).model(found[1])
         return model, self._builder.release(found[0], model)
-
-    # -- looking ------------------------------------------------------------------------------------------------
 
     @property
     def last(self) -> Release | None:
