@@ -84,7 +84,8 @@ def scheduled(
     edition = settings.get("edition", NEWEST)
     settings = {"joint": joint_levels(edition, pure=delta == 0, bounded=False), **settings}
     how = Schedule(dimension=dimension, **settings)
-    mechanism = Points(partition=partition, budget=budget, horizon=None, neighbours=neighbours, schedule=how)
+    common: dict[str, Any] = {"horizon": None, "neighbours": neighbours, "edition": edition}
+    mechanism = Points(partition=partition, budget=budget, schedule=how, **common)
     made, history = FromNodes(mechanism=mechanism), dict[int, Any]()
     gate, state, last = SeededGate(seed), mechanism.init(), None
     due, taken = list(moments), 0.0

@@ -122,12 +122,18 @@ class Measured:
         return values.reshape(self.workload.shapes[q]), float(np.sqrt(self.variance[q]))
 
 
+# In the place of a level: what was read is not a difference in nodes, but the number of all events.
+NUMBER = -1
+# It stands so in the store, where levels whose nodes have a variance each are below 0.
+_STORED = 2**20
+
+
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """Left minus right in nodes of one level, over the events of an epoch so far.
 
     Args:
-        level: of the nodes; the root's is 0.
+        level: of the nodes; the root's is 0. ``NUMBER``: in their place stands the number of these events.
         values: noisy differences, float64, shape ``(n,)``.
         variance: of the noise of each, from public facts: one for all, or one for each node, shape ``(n,)``.
         nodes: those that were measured, int64, increasing, shape ``(n,)``; ``None``: all of the level, in order.
@@ -163,7 +169,8 @@ class TreeMeasured:
         begun: estimated number of events before the epoch began.
         total: estimated number of events up to this tick.
         variance: of the noise of ``total``; 0 if the number of events is public.
-        blocks: the levels that were measured at this tick; all of them count the events of the open epoch so far.
+        blocks: the levels that were measured at this tick; all of them count the events of the open epoch so far. At
+            the end of an epoch their number may be among them.
         closing: whether the epoch ends with this tick.
         needs: ticks before this one, in order, whose blocks an estimate needs: those at which epochs ended, and in the
             open epoch the newest of each level.
@@ -199,10 +206,11 @@ class TreeMeasured:
 
     def readings(self) -> dict[int, tuple[FloatArray, FloatArray]]:
         """By level: left minus right in its nodes, and its standard error; NaN in nodes that were not measured."""
-        known = {b.level: b.variances() for b in self.blocks}
+        known = {b.level: b.variances() for b in self.blocks if b.level != NUMBER}
         return {
             b.level: (b.everywhere(np.nan), np.sqrt(np.where(np.isinf(known[b.level]), np.nan, known[b.level])))
             for b in self.blocks
+            if b.level != NUMBER
         }
 
     def pack(self) -> IntArray:
@@ -210,7 +218,7 @@ class TreeMeasured:
         head = np.array([self.closing, len(self.needs), len(self.blocks), *self.needs], dtype=np.int64)
         parts = [head, _bits(np.array([self.begun, self.total, self.variance]))]
         for block in self.blocks:
-            level = block.level if block.nodes is None else ~block.level
+            level = ~block.level if block.nodes is not None else _STORED if block.level == NUMBER else block.level
             parts += [np.array([level]), _bits(block.variances()), _bits(block.everywhere(0.0))]
         return np.concatenate(parts)
 
@@ -224,15 +232,16 @@ class TreeMeasured:
         found = []
         for _ in range(blocks):
             level, alone = int(released[place]), released[place] >= 0
-            level = level if alone else ~level  # below 0: each node has a variance of its own
-            begin, end = place + 1, place + (2 if alone else 1 + 2**level)
-            known, values = _floats(released[begin:end]), _floats(released[end : end + 2**level])
+            level = NUMBER if level == _STORED else level if alone else ~level  # below 0: each node has its variance
+            size = 1 if level == NUMBER else 2**level
+            begin, end = place + 1, place + 1 + (1 if alone else size)
+            known, values = _floats(released[begin:end]), _floats(released[end : end + size])
             if alone:
                 found.append(Block(level=level, values=values, variance=float(known[0])))
             else:
                 nodes = np.flatnonzero(np.isfinite(known))
                 found.append(Block(level=level, values=values[nodes], variance=known[nodes], nodes=nodes))
-            place = end + 2**level
+            place = end + size
         return cls(
             tick=tick,
             begun=begun,

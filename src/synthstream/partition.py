@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from synthstream.measured import Block
+from synthstream.measured import NUMBER, Block
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # Cells are numbered in 32 bits where rows are kept one by one, and vectors over all cells must fit in memory.
@@ -330,7 +330,12 @@ def divided(mass, values):  # type: ignore[no-untyped-def]
 
 
 def blocks_of(
-    level: int, values: FloatArray | IntArray, variance: FloatArray, nodes: IntArray | None = None
+    level: int,
+    values: FloatArray | IntArray,
+    variance: FloatArray,
+    nodes: IntArray | None = None,
+    *,
+    summed: bool = False,
 ) -> list[Block]:
     """What one reading of nodes of a level says of it, and of levels below.
 
@@ -338,6 +343,7 @@ def blocks_of(
         values: noisy differences, shape ``(n, 1)``, or noisy counts of the parts of each node, ``(n, 2**levels)``.
         variance: of the noise of each value of a node, shape ``(n,)``, or ``(1,)``: one for all.
         nodes: that were read, increasing; ``None``: all of the level.
+        summed: whether counts of the root's parts also say how many events there are: the last block.
     """
     parts, found = values.shape[1], list[Block]()
     for deeper, told in enumerate(unfolded(values.astype(np.float64))):
@@ -347,5 +353,9 @@ def blocks_of(
             each, those = np.repeat(own, 2**deeper), halves(nodes, deeper)
         found.append(
             Block(level=level + deeper, values=told, variance=float(own[0]) if each is None else each, nodes=those)
+        )
+    if summed and level == 0 and parts > 1:
+        found.append(
+            Block(level=NUMBER, values=values.sum(axis=1, dtype=np.float64), variance=parts * float(variance[0]))
         )
     return found

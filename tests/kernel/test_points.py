@@ -19,13 +19,14 @@ from synthstream.kernel.counters import counter
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
 from synthstream.kernel.turnstile import Turnstile
-from synthstream.measured import TreeMeasured, TurnstileMeasured
+from synthstream.measured import NUMBER, Block, TreeMeasured, TurnstileMeasured
 from synthstream.partition import LEAST, WHOLE, Partition, Region, by_level, counted, differences, halves
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
 from synthstream.strategies.levels import Schedule, joint_levels, levels_of, standing_out
 from synthstream.strategies.planning import EpochPlan, Shape
+from synthstream.synthesizers import clouds
 from synthstream.synthesizers.clouds import cloud
 from synthstream.synthesizers.points import FromBothSides, FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
@@ -329,9 +330,11 @@ def test_levels_that_are_read_together_cost_one_reading_and_are_told_apart() -> 
     for schedule in kinds:
         gate = TracingGate(ExactGate())
         (measured,) = drawn(mechanism(partition=Partition(dimension=2, depth=10), schedule=schedule), [batch], gate)
-        found[schedule] = len(gate.trace), measured.blocks
-        for block in measured.blocks:
+        found[schedule] = len(gate.trace), [block for block in measured.blocks if block.level != NUMBER]
+        for block in found[schedule][1]:
             assert block.values.tolist() == exact[block.level][block.nodes].tolist()
+        numbers = [(block.values.tolist(), block.variance) for block in measured.blocks if block.level == NUMBER]
+        assert numbers == ([] if schedule == "adaptive" else [([3500.0], found[schedule][1][0].variance)])
     (many, each), (few, joint) = found.values()
     assert few < 0.7 * many
     assert [block.level for block in joint] == list(range(len(joint)))
@@ -341,6 +344,40 @@ def test_levels_that_are_read_together_cost_one_reading_and_are_told_apart() -> 
         assert below.nodes.tolist() == halves(above.nodes).tolist()
         assert np.repeat(above.variance, 2) / 2 == pytest.approx(below.variance)
     assert np.mean(joint[1].variance) < 0.7 * np.mean(each[1].variance)
+
+
+def test_the_number_of_an_epoch_is_known_better_than_its_counter_tells() -> None:
+    """From edition 11 on, by the counts of the root's parts; fits of streams that began before are what they were."""
+    rng, missed = np.random.default_rng(1), {10: 0.0, 11: 0.0}
+    batches = [[(int(c), 1) for c in rng.integers(0, 64, size=400)] for _ in range(40)]
+    for edition in (10, 11):
+        points = mechanism(0.5, horizon=40, partition=Partition(dimension=2, depth=6), edition=edition)
+        points = replace(points, schedule=Together(dimension=2, joint=2))
+        for seed in range(6):
+            history = drawn(points, batches, SeededGate(seed))
+            for last in (history[-1], history[-2]):
+                kept = [history[t] for t in (*last.needs, last.tick)]
+                ends = [-1, *(m.tick for m in kept if m.closing), *([] if last.closing else [last.tick])]
+                true = 400 * np.diff(ends)
+                found = [span.events for span in clouds._spans(kept, points).values()]
+                missed[edition] += float(np.sum((np.array(found) - true) ** 2))
+                if edition == 10:
+                    begins = [*dict.fromkeys(m.begun for m in kept), last.total]
+                    assert found == pytest.approx(np.maximum(np.diff(begins), 0), rel=1e-12)
+    assert missed[11] < 0.25 * missed[10]
+
+
+def test_an_epochs_number_is_weighed_against_the_counter() -> None:
+    def end(tick: int, total: float, variance: float, number: float | None) -> TreeMeasured:
+        blocks = () if number is None else (Block(level=NUMBER, values=np.array([number]), variance=100.0),)
+        return TreeMeasured(
+            tick=tick, begun=0.0, total=total, variance=variance, blocks=blocks, closing=True, needs=tuple(range(tick))
+        )
+
+    history = [end(0, 1000.0, 300.0, 900.0), end(1, 2000.0, 300.0, None), end(2, 3000.0, 300.0, 1040.0)]
+    first, second = 900.0 + 0.25 * 100.0, 2000.0  # 100 against 300; nothing but the counter
+    third = second + 1040.0 - 40.0 * 400.0 / 700.0
+    assert clouds._begun(history) == {0.0: 0.0, 1000.0: first, 2000.0: second, 3000.0: pytest.approx(third)}
 
 
 def test_only_laplace_noise_and_whole_boxes_are_read_together() -> None:
@@ -552,7 +589,8 @@ def test_measurements_survive_packing_and_noise_has_its_variance(delta: float, s
         exact = by_level(differences(counted(np.bincount(cells[start : measured.tick + 1].ravel(), minlength=256), 8)))
         for block in measured.blocks:
             nodes = slice(None) if block.nodes is None else block.nodes
-            z.append((block.values - exact[block.level][nodes]) / np.sqrt(block.variance))
+            true = np.array([60 * (measured.tick + 1 - start)]) if block.level == NUMBER else exact[block.level][nodes]
+            z.append((block.values - true) / np.sqrt(block.variance))
         if measured.closing:
             start = measured.tick + 1
     found = np.concatenate(z)

@@ -299,7 +299,7 @@ class Points(Mechanism):
         """
         nodes, room, mass = np.zeros(1, dtype=np.int64), np.array([left]), np.array([max(events, 0.0)])
         blocks, whole, counts, level = list[Block](), self.scale(self.parts[1]), tree.counted(cells, depth), 0
-        most = self.schedule.at_once(events, whole)
+        most, summed = self.schedule.at_once(events, whole), self.total is not None and self.edition > 10
         while level < depth:
             joint, lean = self.partition.most(most, depth - level), self.partition.leaning(level, nodes)
             asked, units = np.flatnonzero(np.abs(lean) < 1), np.zeros(nodes.size, dtype=np.int64)
@@ -315,9 +315,9 @@ class Points(Mechanism):
                 scale, variance = np.array(laws)[kind].T
                 exact = tree.parts_of(counts, level, nodes[on][at], joint)
                 wide, about = np.repeat(scale, exact.shape[1]), np.array([level, *nodes[on][at]]).tobytes()
-                noisy = gate.noisy(exact.reshape(-1), noise=self.noise, scale=wide, about=about)
-                found = tree.blocks_of(level, noisy.reshape(exact.shape), variance, nodes[on][at])
-                blocks, told = [*blocks, *found], [block.values for block in found]
+                noisy = gate.noisy(exact.reshape(-1), noise=self.noise, scale=wide, about=about).reshape(exact.shape)
+                found = tree.blocks_of(level, noisy, variance, nodes[on][at], summed=summed)
+                blocks, told = [*blocks, *found], [block.values for block in found[:joint]]
             nodes, mass, room = tree.descended(nodes[on], mass[on], lean[on], (room - units)[on], at, told)
             level += joint
         return tuple(blocks)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from synthstream.fit.cloud import Cloud
 from synthstream.fit.tree import Estimate, NodeReading, Span, masses
 from synthstream.fit.walk import CAUTION
 from synthstream.kernel.points import Points
-from synthstream.measured import TreeMeasured
+from synthstream.measured import NUMBER, TreeMeasured
 from synthstream.strategies.levels import Schedule
 
 # Levels from which on two fits side by side are worth a thread.
@@ -24,13 +23,13 @@ _WORTH = 16
 def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
     now = history[-1]
-    return _fitted([*_spans(history).values()], mechanism, now.total, now.total, now.variance)
+    return _fitted([*_spans(history, mechanism).values()], mechanism, now.total, now.total, now.variance)
 
 
 def upper_cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     """As :func:`cloud`, but only what the plan of the next epoch looks at: upper levels, without error bars."""
     now, spans = history[-1], list[Span]()
-    for span in _spans(history).values():
+    for span in _spans(history, mechanism).values():
         upper = {level: reading for level, reading in span.readings.items() if level < mechanism.schedule.upper}
         spans.append(Span(events=span.events, readings=upper))
     return _fitted(spans, mechanism, now.total, now.total, now.variance, barred=False)
@@ -45,7 +44,7 @@ def cloud_between(before: Sequence[TreeMeasured], now: Sequence[TreeMeasured], m
     Args:
         before, now: what the estimates of both ticks need, and the ticks' own measurement, in order.
     """
-    old, new = _spans(before), _spans(now)
+    old, new = _spans(before, mechanism), _spans(now, mechanism)
     then, end = before[-1], now[-1]
     own = [span for begun, span in new.items() if begun > then.begun]
     if not then.closing:
@@ -73,18 +72,50 @@ def _rest(before: Span, now: Span) -> Span:
     return Span(events=events, readings=readings)
 
 
-def _spans(history: Sequence[TreeMeasured]) -> dict[float, Span]:
-    """Epochs by the number of events before them."""
-    now, epochs = history[-1], dict[float, dict[int, NodeReading]]()
+def _spans(history: Sequence[TreeMeasured], mechanism: Points) -> dict[float, Span]:
+    """Epochs by the number of events before them, as it was when they began."""
+    spans, begun, ended = dict[float, Span](), _begun(history), None
     for measured in history:
-        readings = epochs.setdefault(measured.begun, {})
+        before, readings = begun[measured.begun], dict[int, NodeReading]()
+        if measured.closing:
+            events, ended = begun[measured.total] - before, measured
+        else:
+            events = measured.total - before - _shared(ended, measured, mechanism) * (measured.begun - before)
+        if measured.begun in spans:
+            readings |= spans[measured.begun].readings
         for block in measured.blocks:
-            events = measured.total - measured.begun
-            readings[block.level] = NodeReading(block.values, block.variance, events, block.nodes)
-    begins = [*epochs, now.total]
-    return {
-        before: Span(events=max(after - before, 0.0), readings=epochs[before]) for before, after in pairwise(begins)
-    }
+            if block.level != NUMBER:
+                readings[block.level] = NodeReading(block.values, block.variance, events, block.nodes)
+        spans[measured.begun] = Span(events=max(events, 0.0), readings=readings)
+    return spans
+
+
+def _shared(ended: TreeMeasured | None, now: TreeMeasured, mechanism: Points) -> float:
+    """How much of the counter's noise at an epoch's end is still there at a later tick."""
+    if ended is None or mechanism.total is None or ended.variance == 0:
+        return 0.0
+    multiplier = mechanism.scale(mechanism.parts[0])
+    return mechanism.total.covariance(ended.tick, now.tick, multiplier=multiplier) / ended.variance
+
+
+def _begun(history: Sequence[TreeMeasured]) -> dict[float, float]:
+    """The number of events before each epoch, and before the one to come, by what its counter said of it.
+
+    Where an epoch's own number was read it is added to what was known before, and weighed against the counter: its
+    noise is that of one epoch, and the counter's that of many ticks.
+    """
+    found, best, variance = {0.0: 0.0}, 0.0, 0.0
+    for measured in history:
+        if not measured.closing:
+            continue
+        total, its = measured.total, measured.variance
+        for block in measured.blocks:
+            if block.level == NUMBER:
+                best, variance = best + float(block.values[0]), variance + float(block.variance)
+                share = variance / (variance + its)
+                total, its = best + share * (total - best), variance * (1 - share)
+        found[measured.total], best, variance = total, total, its
+    return found
 
 
 def _fitted(
