@@ -280,7 +280,9 @@ def test_whole_gaussian_streams_on_real_noise(c: Counter, mu: float) -> None:
     assert finding.seen >= 0.85 * mu * readings(c, spanned(c, 64)).shares[0]
 
 
-@pytest.mark.parametrize("runs", [pytest.param(2000, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "runs", [pytest.param(2000, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_streams_on_real_noise(kind: str, runs: int, tmp_path: Path) -> None:
     """Never above the claim: every kind of stream, 2,000 or 5,000 runs on each side.
