@@ -1,8 +1,8 @@
 """Real processes, real kills, real files: nothing lost, nothing counted twice, nothing drawn again, nothing to repair.
 
-How many: a few with the quick tests, 240 with ``-m slow``, 14,000 with ``-m soak``. With fewer, streams are shorter, too:
-of 30 ticks a single stream would take all kills, and no other kind had one. The controls are wrong on purpose, and must
-be found out.
+How many: a few with the quick tests, 240 with ``-m slow``, 14,000 with ``-m soak``. Where there are few, streams are
+short: of 30 ticks one or two would take all kills, and no other kind had one. The controls are wrong on purpose, and
+must be found out.
 """
 
 from __future__ import annotations

@@ -37,9 +37,7 @@ def test_a_third_of_three(case: int, request: pytest.FixtureRequest) -> None:
 @pytest.mark.sparing(2, 1)
 @pytest.mark.parametrize("row", "ab")
 @pytest.mark.parametrize("column", "ab")
-def test_the_second_of_a_grid_shares_nothing_with_the_first(
-    row: str, column: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_second_case_has_other_values_than_the_first(row: str, column: str, request: pytest.FixtureRequest) -> None:
     marks = [request.node.get_closest_marker(name) is not None for name in ("slow", "soak")]
     assert marks == {"aa": [False, False], "bb": [False, False], "ab": [True, False], "ba": [False, True]}[column + row]
 
