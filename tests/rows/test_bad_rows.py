@@ -247,7 +247,7 @@ def parquet_cases() -> Iterator[tuple[Case, pa.Table]]:
             continue
 
 
-@pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
+@pytest.mark.sparing(0, 1)  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
 def test_bad_rows_in_parquet_files_look_like_plain_rows(
     tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
@@ -271,7 +271,7 @@ def test_bad_rows_in_parquet_files_look_like_plain_rows(
     assert_same(seen, watched(tmp_path / "x", TOML + KINDS[kind], plain, capfd), marks)
 
 
-@pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
+@pytest.mark.sparing(0, 1)  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
 def test_bad_rows_in_csv_files_look_like_plain_rows(
     tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
