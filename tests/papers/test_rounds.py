@@ -274,7 +274,7 @@ def test_a_guess_that_is_no_number_moves_no_sensitivity() -> None:
                 assert np.abs(l1_scores(candidates, other, guess, bias=bias) - base).max() <= GRID
 
 
-@pytest.mark.slow  # a fit for each of 400 measurements; quick: one fit of 800, in test_weights
+@pytest.mark.slow  # a fit for each of 200 measurements; quick: one fit of 800, in test_weights
 def test_many_measurements_in_a_tick_leave_finite_weights() -> None:
     rounds = Rounds(Workload(sizes=(2,) * 4, marginals=((), (0, 1), (2, 3))), "mw")
     rounds.begin(1.0)

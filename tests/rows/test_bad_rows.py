@@ -104,9 +104,15 @@ def test_the_catalogue_is_large_and_every_row_has_a_canary_of_its_own() -> None:
         assert len({case.name for case in kind}) >= 0.8 * len(kind)
 
 
-# Alone, each text comes in one form with the quick tests. Together they come in all (below).
+# Alone, each text comes in one form with the quick tests, in another one with the slow. Together they come in all.
+WHEN: dict[int, list[pytest.MarkDecorator]] = {0: [], 1: [pytest.mark.slow]}
 ALONE = [
-    pytest.param(form, *text[1:], id=f"{text[0]}-{form}", marks=[] if i % len(FORMS) == j else [pytest.mark.slow])
+    pytest.param(
+        form,
+        *text[1:],
+        id=f"{text[0]}-{form}",
+        marks=WHEN.get((j - i) % len(FORMS), [pytest.mark.soak]),
+    )
     for i, text in enumerate(texts_with_canaries())
     for j, form in enumerate(FORMS)
 ]
