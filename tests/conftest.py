@@ -14,7 +14,9 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -72,7 +74,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marker = group[0].get_closest_marker("sparing")
         quick, *slow = map(int, marker.args) if marker else [len(group)]
         number = quick + sum(slow) if slow else len(group)
-        chosen = spread([set(item.callspec.indices.items()) for item in group], number)
+        # Not by callspec.indices: from pytest 9.1 they number the cases of a grid, not the values of its parameters.
+        cases = [{(name, repr(value)) for name, value in item.callspec.params.items()} for item in group]
+        chosen = spread(cases, number)
         for i, item in enumerate(group):
             if i not in chosen[:quick]:
                 item.add_marker(pytest.mark.slow if i in chosen else pytest.mark.soak)
@@ -84,13 +88,14 @@ def _shares(item: pytest.Function) -> bool:
     return any(made[-1].scope == "module" and made[-1].func.__module__.startswith("tests.") for made in found)
 
 
-def spread(cases: list[set[tuple[str, int]]], number: int) -> list[int]:
-    """Positions of as many cases, each with most values that no earlier one had."""
-    seen: Counter[tuple[str, int]] = Counter()
+def spread(cases: list[set[tuple[str, str]]], number: int) -> list[int]:
+    """Positions of as many cases, each with most values that no earlier one had; of such, with most pairs of values."""
+    pairs = [set(combinations(sorted(case), 2)) for case in cases]
+    seen: Counter[Any] = Counter()
     chosen: list[int] = []
     while len(chosen) < min(number, len(cases)):
         left = [i for i in range(len(cases)) if i not in chosen]
-        best = min(left, key=lambda i: (sum(seen[value] for value in cases[i]), i))
+        best = min(left, key=lambda i: (sum(seen[v] for v in cases[i]), sum(seen[p] for p in pairs[i]), i))
         chosen.append(best)
-        seen.update(cases[best])
+        seen.update(cases[best] | pairs[best])
     return chosen

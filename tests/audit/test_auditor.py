@@ -258,7 +258,7 @@ def test_verdicts_speak_of_rho_and_of_epsilon(tmp_path: Path) -> None:
 # -- the goals (docs/audit.md) ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.sparing(0, 9)
 @pytest.mark.parametrize("epsilon", [0.25, 1.0, 4.0])
 @pytest.mark.parametrize("c", [c for c in COUNTERS if c.noise == "laplace"], ids=name)
 def test_pure_counters_on_real_noise(c: Counter, epsilon: float) -> None:
@@ -269,7 +269,7 @@ def test_pure_counters_on_real_noise(c: Counter, epsilon: float) -> None:
     assert finding.seen >= 0.9 * epsilon * min(1.0, readings(c, spanned(c, 64)).shares.sum())
 
 
-@pytest.mark.slow
+@pytest.mark.sparing(0, 9)
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("c", [Toeplitz(horizon=64), *(c for c in COUNTERS if c.noise == "gaussian")], ids=name)
 def test_whole_gaussian_streams_on_real_noise(c: Counter, mu: float) -> None:
@@ -280,10 +280,20 @@ def test_whole_gaussian_streams_on_real_noise(c: Counter, mu: float) -> None:
     assert finding.seen >= 0.85 * mu * readings(c, spanned(c, 64)).shares[0]
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "runs", [pytest.param(2000, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_streams_on_real_noise(kind: str, tmp_path: Path) -> None:
-    """Never above the claim: every kind of stream, 5,000 runs on each side."""
-    done = audit(StreamConfig.from_toml(KINDS[kind][0], base=tmp_path), runs=5000, confidence=1 - 0.001 / 20)
+def test_whole_streams_on_real_noise(kind: str, runs: int, tmp_path: Path) -> None:
+    """Never above the claim: every kind of stream, 2,000 or 5,000 runs on each side.
+
+    An honest stream is refuted once in 20,000 times. Twice the claim is found where some claim of the stream shows more
+    than half of itself: with 2,000 runs 0.65 (points of replaced events, the least), or more. Of a hypercube 2,000 show
+    nothing, as 500 do, so that it has fewer.
+    """
+    number = runs // 4 if kind == "hypercube" else runs
+    done = audit(StreamConfig.from_toml(KINDS[kind][0], base=tmp_path), runs=number, confidence=1 - 0.001 / 20)
     print(f"\n{kind}: {done.whole.seen:.4f} of {done.whole.claimed:.4f}, epsilon {done.epsilon:.3f}")
     assert not done.refuted
+    if kind != "hypercube":
+        assert max(finding.seen / finding.claimed for finding in done.findings) > 0.5

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,9 +82,17 @@ def requests(driver: Any) -> list[str]:
     return [url for url in asked if not url.startswith("data:")]
 
 
+def _extent(driver: Any) -> dict[str, float]:
+    found: dict[str, float] = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+    return found
+
+
 def picture(driver: Any, *, height: int | None = None) -> bytes:
     """PNG of the page from its top; left out: all of it."""
-    extent = driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+    extent, limit = _extent(driver), time.monotonic() + 30
+    while not extent["width"] and time.monotonic() < limit:  # a page that has loaded may not have been laid out yet
+        time.sleep(0.05)
+        extent = _extent(driver)
     clip = {"x": 0, "y": 0, "width": extent["width"], "height": min(height or 10**6, extent["height"]), "scale": 1}
     shot = driver.execute_cdp_cmd(
         "Page.captureScreenshot", {"format": "png", "clip": clip, "captureBeyondViewport": True}

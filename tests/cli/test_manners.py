@@ -410,7 +410,7 @@ import synthstream.{module} as module
 def slowly(function):
     def slow(*arguments, **settings):
         print("here", flush=True)
-        time.sleep(30)
+        time.sleep(4)  # a thread that counts sleeps on
         return function(*arguments, **settings)
     return slow
 module.{owner} = slowly(module.{owner})
@@ -578,7 +578,7 @@ def test_ctrl_c_at_any_moment_of_a_run(tmp_path: Path) -> None:
     start = time.monotonic()
     assert synthstream(*line, cwd=tmp_path / "whole").returncode == 0
     long, stopped = time.monotonic() - start, 0
-    for tenth in range(1, 30):
+    for tenth in range(1, 15):
         command = [sys.executable, "-c", f"print('here', flush=True); {MAIN}", *line]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen(command, cwd=tmp_path / "stopped", **pipes) as process:  # noqa: S603

@@ -378,7 +378,9 @@ def main() -> None:
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--power", choices=("full", "normal"))
     parser.add_argument("--kinds", default=",".join(world.KINDS))
+    parser.add_argument("--ticks", type=int, default=world.TICKS, help=f"of a stream: a multiple of {world.PER_FILE}")
     chosen = parser.parse_args()
+    world.TICKS = chosen.ticks
     if chosen.power or (chosen.faults and power.compiler()):
         power.ensure_loaded()
     with tempfile.TemporaryDirectory() as folder:

@@ -10,10 +10,13 @@ from tests.conftest import spread
 
 
 def test_few_cases_of_a_grid_hold_all_values() -> None:
-    grid = [{("kind", i), ("days", j)} for i, j in product(range(5), range(3))]
+    grid = [{("kind", str(i)), ("days", str(j))} for i, j in product(range(5), range(3))]
     chosen = spread(grid, 5)
     assert len(set(chosen)) == 5
     assert set().union(*(grid[i] for i in chosen)) == set().union(*grid)
+    three = [{("a", a), ("b", b), ("c", c)} for a, b, c in product("xy", repeat=3)]
+    held = [dict(three[i]) for i in spread(three, 6)]
+    assert all(len({(case[one], case[two]) for case in held}) == 4 for one, two in ("ab", "ac", "bc"))
     assert spread(grid, 99) != chosen
     assert sorted(spread(grid, 99)) == list(range(15))
 
@@ -29,6 +32,14 @@ def test_three(case: int, request: pytest.FixtureRequest) -> None:
 def test_a_third_of_three(case: int, request: pytest.FixtureRequest) -> None:
     marks = [request.node.get_closest_marker(name) is not None for name in ("slow", "soak")]
     assert marks == [case == 1, case == 2]
+
+
+@pytest.mark.sparing(2, 1)
+@pytest.mark.parametrize("row", "ab")
+@pytest.mark.parametrize("column", "ab")
+def test_the_second_case_has_other_values_than_the_first(row: str, column: str, request: pytest.FixtureRequest) -> None:
+    marks = [request.node.get_closest_marker(name) is not None for name in ("slow", "soak")]
+    assert marks == {"aa": [False, False], "bb": [False, False], "ab": [True, False], "ba": [False, True]}[column + row]
 
 
 @pytest.fixture(scope="module")

@@ -140,7 +140,7 @@ def nested(path: Path, lengths: Sequence[int | None], row_group_size: int = 10_0
     return [n is None for n in lengths]
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # two gigabytes; the halves, with a reader that refuses small batches, are tested below
 def test_nested_cells_may_hold_more_than_31_bits_in_all(tmp_path: Path) -> None:
     """pyarrow makes no batch of them with offsets of 32 bits; one row would decide whether all others are read."""
     path = tmp_path / "x.parquet"

@@ -106,7 +106,7 @@ def cost(points: Points, one: TracingGate | list[list[tuple[int, int]]], other: 
     return epsilon if points.budget.pure else rho
 
 
-@pytest.mark.sparing(3)
+@pytest.mark.sparing(3, 13)
 @pytest.mark.parametrize(
     ("schedule", "delta"),
     [

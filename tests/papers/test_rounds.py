@@ -88,7 +88,7 @@ def test_the_claim_spends_the_budget_and_not_more(
     assert "choose" in claim.theorems
 
 
-@pytest.mark.sparing(4)
+@pytest.mark.sparing(4, 6)
 @pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("queries", get_args(Queries))
 @pytest.mark.parametrize("score", get_args(Score))
@@ -274,11 +274,11 @@ def test_a_guess_that_is_no_number_moves_no_sensitivity() -> None:
                 assert np.abs(l1_scores(candidates, other, guess, bias=bias) - base).max() <= GRID
 
 
-@pytest.mark.slow  # a fit for each of 400 measurements; quick: one fit of 800, in test_weights
+@pytest.mark.slow  # a fit for each of 200 measurements; quick: one fit of 800, in test_weights
 def test_many_measurements_in_a_tick_leave_finite_weights() -> None:
     rounds = Rounds(Workload(sizes=(2,) * 4, marginals=((), (0, 1), (2, 3))), "mw")
     rounds.begin(1.0)
-    for i in range(400):
+    for i in range(200):
         answers = rounds.add(1 + i % 2, 0, np.array([1e9, -1e9, 1e9, -1e9]))
         assert np.all(np.isfinite(answers))
     assert len(rounds.result().rows(5, np.random.default_rng(0))) == 5

@@ -104,9 +104,15 @@ def test_the_catalogue_is_large_and_every_row_has_a_canary_of_its_own() -> None:
         assert len({case.name for case in kind}) >= 0.8 * len(kind)
 
 
-# Alone, each text comes in one form with the quick tests. Together they come in all (below).
+# Alone, each text comes in one form with the quick tests, in another one with the slow. Together they come in all.
+WHEN: dict[int, list[pytest.MarkDecorator]] = {0: [], 1: [pytest.mark.slow]}
 ALONE = [
-    pytest.param(form, *text[1:], id=f"{text[0]}-{form}", marks=[] if i % len(FORMS) == j else [pytest.mark.slow])
+    pytest.param(
+        form,
+        *text[1:],
+        id=f"{text[0]}-{form}",
+        marks=WHEN.get((j - i) % len(FORMS), [pytest.mark.soak]),
+    )
     for i, text in enumerate(texts_with_canaries())
     for j, form in enumerate(FORMS)
 ]
@@ -247,7 +253,7 @@ def parquet_cases() -> Iterator[tuple[Case, pa.Table]]:
             continue
 
 
-@pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
+@pytest.mark.sparing(0, 1)  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
 def test_bad_rows_in_parquet_files_look_like_plain_rows(
     tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
@@ -271,7 +277,7 @@ def test_bad_rows_in_parquet_files_look_like_plain_rows(
     assert_same(seen, watched(tmp_path / "x", TOML + KINDS[kind], plain, capfd), marks)
 
 
-@pytest.mark.slow  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
+@pytest.mark.sparing(0, 1)  # what files hold is read as what frames hold (above), and coupled in pairs (test_coupling)
 @pytest.mark.parametrize("kind", TABLE_FIRST)
 def test_bad_rows_in_csv_files_look_like_plain_rows(
     tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]

@@ -193,7 +193,7 @@ LEAKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sparing(8)
+@pytest.mark.sparing(8, 8)
 @pytest.mark.parametrize(
     "ways", [pytest.param(FRAMES, id="frames"), pytest.param(FILES, id="files", marks=pytest.mark.slow)]
 )

@@ -41,7 +41,9 @@ def make_private(folder: Path) -> None:
             make_folder(folder, mode=0o700)
             folder.chmod(0o700)
     except OSError as error:
-        raise StateError(f"state folder {folder}: {words(error)}. Choose a folder that can be written.") from error
+        raise StateError(
+            f"state folder {folder}: {words(error)}. Choose a folder that can be written, and run again."
+        ) from error
     kind = file_system(folder.absolute(), _MOUNTS.read_text() if _MOUNTS.exists() else "")
     if kind in _NETWORK:
         raise StateError(
