@@ -68,7 +68,9 @@ def test_sqlite_itself_may_find_no_room(folder: Path) -> None:
             all(released(stream, folder) for _ in range(world.TICKS))
         closed = stream.closed
         stream._store._db.execute("PRAGMA max_page_count = 100000")
-        assert released(stream, folder) == world.totals()[closed]
+        total = released(stream, folder)  # and of a tick before, if that was drawn in part when there was no room
+        assert stream.closed in (closed + 1, closed + 2)
+        assert total == world.totals()[stream.closed - 1]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
