@@ -27,13 +27,13 @@ class Env:
         return datetime.now(UTC)
 
     def appeared(self, path: Path) -> datetime:
-        """When a file, or an object in a store, got its name, by the clock of its file system.
+        """When a file, a link to one, or an object in a store, got its name, by the clock of its file system.
 
-        Nobody can set it, and a file that is renamed into place appears then. One that cannot be looked at was there
-        always: whoever reads it says why.
+        Nobody can set it. It is later if permissions, or the number of its names, change later; and earlier where a
+        whole folder gets its name. One that cannot be looked at was there always: whoever reads it says why.
         """
         try:
-            return datetime.fromtimestamp(path.stat().st_ctime, UTC)
+            return datetime.fromtimestamp(max(path.stat().st_ctime, path.lstat().st_ctime), UTC)
         except OSError:
             return datetime.min.replace(tzinfo=UTC)
 

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
+import polars as pl
 import pytest
 
 from synthstream import Stream
@@ -110,6 +111,24 @@ def test_how_long_counting_takes_moves_no_row_into_another_tick(tmp_path: Path, 
     assert found == totals(tmp_path / "quick", quick)
     assert len(found) == 4
     assert slow.late.exists()
+
+
+def test_a_file_that_came_later_decides_nothing(tmp_path: Path) -> None:
+    """Neither by its columns nor by its content, if it is written anew while it is read."""
+
+    class Dated(Hand):
+        moments: ClassVar[list[datetime]] = []
+
+        def appeared(self, path: Path) -> datetime:
+            return self.moments.pop(0) if path.name == "rows-1.parquet" else START + timedelta(hours=1)
+
+    with stream(tmp_path, Dated()) as opened:
+        pl.DataFrame({"other": [1]}).write_parquet(tmp_path / "rows-0.parquet")
+        Dated.moments = [START, START + timedelta(hours=1)]
+        assert opened.ingest(before=START) == 0
+        Dated.moments = [START, START]
+        assert opened.ingest(before=START) == 1
+        assert (opened.ingest(), list(opened.findings)) == (0, [tmp_path / "rows-0.parquet"])
 
 
 def test_a_file_appears_when_it_gets_its_name(tmp_path: Path) -> None:

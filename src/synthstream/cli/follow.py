@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,8 @@ def follow_command(
                 told.add(words)
             time.sleep(seconds)
 
-        for release in _all(stream, lambda: stream.follow(until=until, poll=poll, rest=rest, failed=_going_on)):
+        follow = partial(stream.follow, failed=_going_on, since=stream.opened)  # opening takes its time
+        for release in _all(stream, lambda: follow(until=until, poll=poll, rest=rest)):
             stop_if_asked()
             told.clear()
             end = written(loaded.clock.boundary(release.tick + 1))

@@ -101,7 +101,7 @@ def run_command(
         failed, after = None, partial(_after, shown, stream, command, set())
         if follow:
             if new_files:
-                stream.ingest(new_files=True)
+                stream.ingest(new_files=True, before=stream.opened)
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=after)
         else:
             upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes time

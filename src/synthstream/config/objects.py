@@ -111,6 +111,8 @@ class ObjectPath(PosixPath):
         written = 0 if info.mtime is None else int(info.mtime.timestamp()) + 1
         return os.stat_result((0, 0, 0, 1, 0, 0, info.size or 0, written, written, written))
 
+    lstat = stat
+
     def put(self, content: bytes) -> None:
         """Write it whole: others see all of it, or what was there before."""
         with _told():

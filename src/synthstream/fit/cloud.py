@@ -27,6 +27,8 @@ class Cloud:
         errors: expected squared error of left minus right in node i of level j, at position 2^j + i; NaN if not known.
         total_variance: of the estimated number of events.
         moving: how far mass has moved between the two newest epochs, in widths of the cube.
+        open_variance: of the number of events that no epoch's own number tells, from edition 11 on: what was not read
+            of them may all lie in one place.
     """
 
     partition: Partition
@@ -36,6 +38,7 @@ class Cloud:
     errors: FloatArray
     total_variance: float
     moving: float
+    open_variance: float = 0.0
 
     def __repr__(self) -> str:
         return f"Cloud({self.number:,} points, {self.partition.dimension} columns, {self.masses.size:,} cells)"
@@ -80,8 +83,8 @@ class Cloud:
     @classmethod
     def from_arrays(cls, partition: Partition, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The cloud whose :meth:`arrays` these are."""
-        kept: dict[str, Any] = {field.name: arrays[field.name] for field in fields(cls)[1:]}
-        single = {name: float(kept[name]) for name in ("total_variance", "moving")}
+        kept: dict[str, Any] = {field.name: arrays.get(field.name, field.default) for field in fields(cls)[1:]}
+        single = {name: float(kept[name]) for name in ("total_variance", "moving", "open_variance")}
         return cls(partition=partition, **kept | single)
 
     def plus(self, other: Cloud) -> Cloud:
@@ -102,6 +105,7 @@ class Cloud:
             errors=one.errors + two.errors,
             plain_errors=one.plain_errors + two.plain_errors,
             total_variance=one.total_variance + two.total_variance,
+            open_variance=one.open_variance + two.open_variance,
             moving=moving,
         )
 
@@ -167,8 +171,10 @@ class Cloud:
         variance, found = np.array([self.total_variance]), list[tuple[FloatArray, FloatArray]]()
         region = self.partition.region
         errors = [*by_level(self.plain_errors), np.zeros(self.plain.size)]
+        number = max(float(self.plain.sum()), 1.0)
         for level, (mass, error) in enumerate(zip(sums(self.plain)[:levels], errors, strict=False)):
-            found.append((mass, np.sqrt(variance)))
+            own = self.open_variance * np.maximum(np.abs(mass) / number - 2.0**-level, 0.0) ** 2
+            found.append((mass, np.sqrt(variance + own)))
             before, variance = variance, np.repeat((variance + error) / 4, 2)
             if region is not None and level < self.level:
                 cut = region.cut[level]
@@ -185,9 +191,9 @@ class Cloud:
 
         The estimate without shrinkage is a sum over the tree: the share of the region in the root times all events, and
         in each node half the difference of its share in the left and right half times left minus right. So its variance
-        is a sum too. Three things are added to it as error: how far shrinkage moved the mass; how far raising
-        masses to 0 moved it; and the mass of nodes that lie in the region only in part, as if (left - right) / node
-        were anything from -1 to 1, the same in all of them.
+        is a sum too. Four things are added to it as error: how far shrinkage moved the mass; how far raising masses to
+        0 moved it; what the number of the open epoch is off by, as if it lay here; and the mass of nodes that lie in
+        the region only in part, as if (left - right) / node were anything from -1 to 1, the same in all of them.
         """
         share = np.asarray(inside, dtype=np.float64)
         held, plain = (masses.reshape(share.size, -1).sum(axis=1) for masses in (self.held, self.plain))
@@ -200,6 +206,8 @@ class Cloud:
             variance += float(error @ ((left - right) / 2) ** 2)
             share = (left + right) / 2 if region is None else region.averaged(share, level, np.arange(2**level))
         variance += self.total_variance * float(share[0]) ** 2
+        part = abs(found) / max(float(np.abs(held).sum()), 1.0)
+        variance += self.open_variance * max(part - float(share[0]), 0.0) ** 2
         return found, float(np.sqrt(variance))
 
     def distance(self) -> float:

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -65,6 +65,10 @@ class Elsewhere(NamedTuple):
     fingerprints: Callable[[Sequence[Path]], Iterable[str]] | None = None
 
 
+class _NewAgainError(Exception):
+    """A file is another one than was there in time: nothing of it counts now."""
+
+
 _New = tuple[Path, str, str]  # a file that has not been counted, its item and fingerprint in the store
 
 
@@ -84,7 +88,7 @@ class Intake:
     def __init__(
         self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int, env: Env = REAL
     ) -> None:
-        self._appeared = env.appeared
+        self._appeared, self._before = env.appeared, cast("datetime | None", None)
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
         self._people = Contributions(store, unit) if unit.of_persons else None
@@ -157,13 +161,16 @@ class Intake:
         self.findings, new = {}, 0
         if source is None or config is None:
             return 0
-        named = FileNames(source=config, base=self._config.base).settle(
-            self._store, source.files(), new_files=new_files
-        )
+        naming, there = FileNames(source=config, base=self._config.base), source.files()
+        if before is not None:  # what came later decides about nothing yet
+            known = {path for path in there if self._store.ingested(item_of(naming.of(path)))}
+            there = [path for path in there if path in known or self._appeared(path) <= before]
+        self._before = before
+        named = naming.settle(self._store, there, new_files=new_files)
         if open_tick == 0 and not self._store.items(item_of("")):
             refuse_other_columns(source, named)
         made = None if elsewhere is None else elsewhere.fingerprints
-        files = self._not_counted(named, progress, made or partial(map, source.fingerprint), before)
+        files = self._not_counted(named, progress, made or partial(map, source.fingerprint))
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
                 new += self._counted_here(source, *group[0], open_tick)
@@ -178,11 +185,19 @@ class Intake:
                 chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
                 for rows in in_threads(partial(encode, self._config), chunks, threads=THREADS):
                     self._add(rows, open_tick)
+                self._refuse_new(path)
                 self._store.put_ingested(item, content)
+        except _NewAgainError:
+            return 0
         except (FileDamaged, SchemaError) as error:
             self.findings[path] = str(error)
             return 0
         return 1
+
+    def _refuse_new(self, path: Path) -> None:
+        """Leave a file for the next look that was written anew since the list of files was made."""
+        if self._before is not None and self._appeared(path) > self._before:
+            raise _NewAgainError
 
     def _counted_elsewhere(self, group: list[_New], elsewhere: Elsewhere, open_tick: int) -> int:
         """Have some files counted, and those of them that can be."""
@@ -207,12 +222,10 @@ class Intake:
         named: Mapping[Path, str],
         progress: Callable[[list[Path]], Iterable[Path]],
         fingerprints: Callable[[Sequence[Path]], Iterable[str]],
-        before: datetime | None,
     ) -> Iterator[_New]:
         """Files that have not been counted. Notes those that were, and are not what they were."""
         counted = {path: self._store.ingested(item_of(name)) for path, name in named.items()}
-        there = {path for path, known in counted.items() if known or before is None or self._appeared(path) <= before}
-        looked_at = [path for path in named if path in there and counted[path] != RETIRED]
+        looked_at = [path for path in named if counted[path] != RETIRED]
         found = iter(fingerprints(looked_at))
         for path in progress(looked_at):
             item, known = item_of(named[path]), counted[path]

@@ -104,6 +104,7 @@ def follow(
     poll: float = 5.0,
     rest: Callable[[float], object] = time.sleep,
     failed: Callable[[MirrorError], None] | None = None,
+    since: datetime | None = None,
 ) -> Iterator[Release]:
     """Count what comes, and close each tick when it is over, for ever or up to a moment.
 
@@ -119,13 +120,14 @@ def follow(
             ``until``, if there is one, is heeded as well, and so is the horizon.
         poll: seconds between two looks; the end of a tick is never overslept.
         failed: is told of a mirror that fails, and following goes on; without it, the error is raised.
+        since: when following began; by default the moment of the call.
 
     Raises:
         SourceError, SchemaError, SinkError, StateError: as :meth:`Stream.ingest` and :meth:`Stream.release` do.
         FilesLeftOut: at the end, if some files could not be counted.
     """
     clock = stream.config.clock
-    begun = now()
+    begun = now() if since is None else since
     while True:
         moment = now()
         ends = [clock.moment(end) for end in (until, clock.until) if end is not None]
@@ -148,13 +150,13 @@ def follow(
 
 
 def _counting(stream: Followed, begun: datetime) -> Callable[[], None]:
-    """Counts what had appeared when the open tick closes; what is there, if that was before following began."""
-    counted = set[datetime | None]()
+    """Counts what had appeared when the open tick closes, or when following began; once for each such moment."""
+    counted = set[datetime]()
 
     def count() -> None:
-        closes = stream.config.clock.closes(stream.closed).astimezone(UTC)
-        before = None if closes <= begun else closes - _STEP
-        if before not in counted:
+        ended = stream.closed == stream.config.clock.horizon
+        closes = begun if ended else stream.config.clock.closes(stream.closed).astimezone(UTC)
+        if (before := begun if closes <= begun else closes - _STEP) not in counted:
             counted.add(before)
             stream.ingest(before=before)
 

@@ -102,8 +102,7 @@ class Stream:
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
         self.config, self._lock = (config := begun(config)), RLock()
         self._gates, self._env, self._seed = gates, env, seed
-        self.closed: int
-        self.new = 0  # releases published since it was opened
+        self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then
         self._secure = is_secure(gates(0))
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink, self._copies = sink_of(config, env), Copies(config, env, unchecked=unchecked)
@@ -281,9 +280,10 @@ class Stream:
         poll: float = 5.0,
         rest: Callable[[float], object] = sleep,
         failed: Callable[[MirrorError], None] | None = None,
+        since: datetime | None = None,
     ) -> Iterator[Release]:
         """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
-        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest, failed=failed))
+        return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest, failed=failed, since=since))
 
     def _finish_half_drawn(self) -> None:
         """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""

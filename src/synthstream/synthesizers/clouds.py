@@ -23,7 +23,8 @@ _WORTH = 16
 def cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
     """Masses fitted to all that a tick's estimate needs, and the tick's own measurement, in order."""
     now = history[-1]
-    return _fitted([*_spans(history, mechanism).values()], mechanism, now.total, now.total, now.variance)
+    spans, unread = [*_spans(history, mechanism).values()], _unread(history, mechanism)
+    return _fitted(spans, mechanism, now.total, now.total, now.variance, unread=unread)
 
 
 def upper_cloud(history: Sequence[TreeMeasured], mechanism: Points) -> Cloud:
@@ -49,12 +50,17 @@ def cloud_between(before: Sequence[TreeMeasured], now: Sequence[TreeMeasured], m
     own = [span for begun, span in new.items() if begun > then.begun]
     if not then.closing:
         own = [_rest(old[then.begun], new[then.begun]), *own]
+    if own and sum(span.events for span in own) <= 0 < end.total - then.total:  # all of it below 0 by noise
+        own[-1] = Span(events=end.total - then.total, readings=own[-1].readings)
     variance = then.variance + end.variance
     if mechanism.total is not None:
         multiplier = mechanism.scale(mechanism.parts[0])
         variance -= 2 * mechanism.total.covariance(then.tick, end.tick, multiplier=multiplier)
     spans = [*old.values(), *own]
-    return _fitted(spans, mechanism, end.total - then.total, end.total, max(variance, 0.0), since=len(old))
+    unread = _unread(before, mechanism) + _unread(now, mechanism)
+    return _fitted(
+        spans, mechanism, end.total - then.total, end.total, max(variance, 0.0), since=len(old), unread=unread
+    )
 
 
 def _rest(before: Span, now: Span) -> Span:
@@ -88,6 +94,15 @@ def _spans(history: Sequence[TreeMeasured], mechanism: Points) -> dict[float, Sp
                 readings[block.level] = NodeReading(block.values, block.variance, events, block.nodes)
         spans[measured.begun] = Span(events=max(events, 0.0), readings=readings)
     return spans
+
+
+def _unread(history: Sequence[TreeMeasured], mechanism: Points) -> float:
+    """Variance of the number of events in the open epoch, from edition 11 on."""
+    now = history[-1]
+    if now.closing or mechanism.edition < 11:
+        return 0.0
+    ended = next((measured for measured in reversed(history) if measured.closing), None)
+    return now.variance - (0.0 if ended is None else _shared(ended, now, mechanism) ** 2 * ended.variance)
 
 
 def _shared(ended: TreeMeasured | None, now: TreeMeasured, mechanism: Points) -> float:
@@ -127,6 +142,7 @@ def _fitted(
     *,
     since: int = 0,
     barred: bool = True,
+    unread: float = 0.0,
 ) -> Cloud:
     """Masses that add up to a number of events, of epochs from ``since`` on.
 
@@ -134,6 +150,7 @@ def _fitted(
         total: number of events up to the last epoch, which says how deep the tree is.
         variance: of the noise of ``events``.
         barred: whether there are error bars, and the masses that they are about.
+        unread: see :class:`Cloud`, ``open_variance``.
     """
     by_node = mechanism.schedule.by_node
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
@@ -159,6 +176,10 @@ def _fitted(
     found = float(fitted.masses.sum())
     scale = max(events, 0.0) / found if found > 0 else 0.0
     for estimate in (plain, fitted):  # in place: there may be millions
+        if estimate is plain and mechanism.edition > 10 and mechanism.partition.region is None:
+            # Epochs are known better than the counter, whose noise is even over the box, as that of its own number is.
+            np.add(estimate.masses, (events - float(estimate.masses.sum())) / 2**depth, out=estimate.masses)
+            continue
         np.multiply(estimate.masses, scale, out=estimate.masses)
         np.multiply(estimate.errors, scale**2, out=estimate.errors)
     return Cloud(
@@ -169,4 +190,5 @@ def _fitted(
         plain_errors=plain.errors,
         total_variance=variance,
         moving=fitted.moving,
+        open_variance=unread,
     )
