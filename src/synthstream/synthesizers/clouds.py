@@ -117,7 +117,8 @@ def _begun(history: Sequence[TreeMeasured]) -> dict[float, float]:
     """The number of events before each epoch, and before the one to come, by what its counter said of it.
 
     Where an epoch's own number was read it is added to what was known before, and weighed against the counter: its
-    noise is that of one epoch, and the counter's that of many ticks.
+    noise is that of one epoch, and the counter's that of many ticks. Both are taken to be independent, though the
+    counter's noise at several ends is not: the weights are not quite the best, and nothing is biased.
     """
     found, best, variance = {0.0: 0.0}, 0.0, 0.0
     for measured in history:
