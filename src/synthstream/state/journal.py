@@ -54,6 +54,6 @@ class JournalGate(Gate):
     def _corrupt(self) -> StateCorrupt:
         return StateCorrupt(
             f"{self._store.folder}: an answer that was written down for tick {self._tick} does not fit what is asked. "
-            "Finish the tick with the version of Synthstream, and on the type of machine, that began it; or restore the "
-            "folder whole. No noise was drawn."
+            "Finish the tick with the version of Synthstream, and on the type of machine, that began it, or restore "
+            "the folder whole. No noise was drawn."
         )
