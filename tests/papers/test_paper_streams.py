@@ -142,7 +142,7 @@ def test_an_answer_that_does_not_fit_is_noticed(tmp_path: Path) -> None:
     mine = config(tmp_path)
     with Stream(mine) as stream, stream._store.transaction("test"):
         stream._store.put_answer(0, 0, "of another version", np.array([1]))
-    with pytest.raises(StateCorrupt, match="with the version of Synthstream, and on the type of machine, that began it"):
+    with pytest.raises(StateCorrupt, match="with the version of Synthstream, and on the type of machine"):
         Stream(mine)
 
 

@@ -174,15 +174,7 @@ def _fitted(
         with ThreadPoolExecutor(1) as pool:
             beside = pool.submit(unbounded)
             fitted, plain = fit(), beside.result()
-    found = float(fitted.masses.sum())
-    scale = max(events, 0.0) / found if found > 0 else 0.0
-    for estimate in (plain, fitted):  # in place: there may be millions
-        if estimate is plain and mechanism.edition > 10 and mechanism.partition.region is None:
-            # Epochs are known better than the counter, whose noise is even over the box, as that of its own number is.
-            np.add(estimate.masses, (events - float(estimate.masses.sum())) / 2**depth, out=estimate.masses)
-            continue
-        np.multiply(estimate.masses, scale, out=estimate.masses)
-        np.multiply(estimate.errors, scale**2, out=estimate.errors)
+    _scale(fitted, plain, events, evenly=mechanism.edition > 10 and mechanism.partition.region is None)
     return Cloud(
         partition=mechanism.partition,
         masses=fitted.masses,
@@ -193,3 +185,20 @@ def _fitted(
         moving=fitted.moving,
         open_variance=unread,
     )
+
+
+def _scale(fitted: Estimate, plain: Estimate, events: float, *, evenly: bool) -> None:
+    """Make masses add up to a number of events; in place: there may be millions.
+
+    Args:
+        plain: without shrinkage.
+        evenly: whether what is missing of ``plain`` is spread over the box. Epochs are known better than the counter,
+            whose noise is even over the box, as that of an epoch's own number is.
+    """
+    found = float(fitted.masses.sum())
+    scale = max(events, 0.0) / found if found > 0 else 0.0
+    for estimate in (fitted,) if evenly else (plain, fitted):
+        np.multiply(estimate.masses, scale, out=estimate.masses)
+        np.multiply(estimate.errors, scale**2, out=estimate.errors)
+    if evenly:
+        np.add(plain.masses, (events - float(plain.masses.sum())) / plain.masses.size, out=plain.masses)
