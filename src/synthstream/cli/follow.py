@@ -54,8 +54,8 @@ def follow_command(
                 told.add(words)
             time.sleep(seconds)
 
-        follow = partial(stream.follow, failed=_going_on, since=stream.opened)  # opening takes its time
-        for release in _all(stream, lambda: follow(until=until, poll=poll, rest=rest)):
+        follow = partial(stream.follow, until=until, poll=poll, rest=rest, failed=_going_on)
+        for release in _all(stream, partial(follow, since=stream.opened)):  # opening takes its time
             stop_if_asked()
             told.clear()
             end = written(loaded.clock.boundary(release.tick + 1))

@@ -365,11 +365,10 @@ def _few(config: StreamConfig, count: int, ticks: int) -> Iterator[Finding]:
     if count < _DROWNED * (off := off_by(config, ticks)):
         words = (
             f"There are {count:,} rows, and the count of one value is off by about {off:,.0f} after {ticks:,} tick(s): "
-        )
-        words += (
             "releases would show noise alone. `synthstream plan` says what to hope for, with a public guess of how "
+            "many events come (--expect 500/day)."
         )
-        yield Finding(level=Level.LOOK, about="rows", words=words + "many events come (--expect 500/day).")
+        yield Finding(level=Level.LOOK, about="rows", words=words)
 
 
 def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
@@ -380,11 +379,11 @@ def _of_persons(looked: Looked, persons: Persons | None) -> Iterator[Finding]:
         words = f"{percent(persons.without, count)} of the rows have no key, and would be left out."
         yield Finding(level=level, about="[privacy] person", words=words)
     if level := _level(persons.left_out, count, _LEFT_OUT):
-        words = f"{percent(persons.left_out, count)} of the rows are beyond a person's limit, and would be left out. "
-        words += (
-            "With a larger limit more would count, and noise would grow with it. Choose it by what is publicly known "
+        words = (
+            f"{percent(persons.left_out, count)} of the rows are beyond a person's limit, and would be left out. With "
+            "a larger limit more would count, and noise would grow with it. Choose it by what is publicly known of how "
+            "often people come, not by these rows."
         )
-        words += "of how often people come, not by these rows."
         yield Finding(level=level, about="[privacy] max_events", words=words)
     if persons.alike:
         shown = "; ".join(" and ".join(map(repr, group[:4])) for group in persons.alike[:_SHOWN])

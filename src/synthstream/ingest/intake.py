@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -66,7 +66,7 @@ class Elsewhere(NamedTuple):
 
 
 class _NewAgainError(Exception):
-    """A file is another one than was there in time: nothing of it counts now."""
+    """A file was written anew since the list of files was made: nothing of it counts now."""
 
 
 _New = tuple[Path, str, str]  # a file that has not been counted, its item and fingerprint in the store
@@ -88,7 +88,7 @@ class Intake:
     def __init__(
         self, config: StreamConfig, store: Store, count: Count, *, cells: int, first: int, env: Env = REAL
     ) -> None:
-        self._appeared, self._before = env.appeared, cast("datetime | None", None)
+        self._appeared = env.appeared
         self._config, self._store, self._count, self._first = config, store, count, first
         unit = config.privacy.unit
         self._people = Contributions(store, unit) if unit.of_persons else None
@@ -163,9 +163,8 @@ class Intake:
             return 0
         naming, there = FileNames(source=config, base=self._config.base), source.files()
         if before is not None:  # what came later decides about nothing yet
-            known = {path for path in there if self._store.ingested(item_of(naming.of(path)))}
-            there = [path for path in there if path in known or self._appeared(path) <= before]
-        self._before = before
+            known = set(self._store.items(item_of("")))
+            there = [path for path in there if item_of(naming.of(path)) in known or self._appeared(path) <= before]
         named = naming.settle(self._store, there, new_files=new_files)
         if open_tick == 0 and not self._store.items(item_of("")):
             refuse_other_columns(source, named)
@@ -173,19 +172,22 @@ class Intake:
         files = self._not_counted(named, progress, made or partial(map, source.fingerprint))
         while group := list(islice(files, 1 if elsewhere is None else _FILES_AT_ONCE)):
             if elsewhere is None:
-                new += self._counted_here(source, *group[0], open_tick)
+                new += self._counted_here(source, *group[0], open_tick, before)
             else:
                 new += self._counted_elsewhere(group, elsewhere, open_tick)
         return new
 
-    def _counted_here(self, source: FileSource, path: Path, item: str, content: str, open_tick: int) -> int:
+    def _counted_here(
+        self, source: FileSource, path: Path, item: str, content: str, open_tick: int, before: datetime | None
+    ) -> int:
         """Count a file: all of it or nothing. What is in one file decides about no other, and about no release."""
         try:
             with self._committed():
                 chunks = source.read(path, chunk_rows=_CHUNK_ROWS)
                 for rows in in_threads(partial(encode, self._config), chunks, threads=THREADS):
                     self._add(rows, open_tick)
-                self._refuse_new(path)
+                if before is not None and self._appeared(path) > before:
+                    raise _NewAgainError
                 self._store.put_ingested(item, content)
         except _NewAgainError:
             return 0
@@ -193,11 +195,6 @@ class Intake:
             self.findings[path] = str(error)
             return 0
         return 1
-
-    def _refuse_new(self, path: Path) -> None:
-        """Leave a file for the next look that was written anew since the list of files was made."""
-        if self._before is not None and self._appeared(path) > self._before:
-            raise _NewAgainError
 
     def _counted_elsewhere(self, group: list[_New], elsewhere: Elsewhere, open_tick: int) -> int:
         """Have some files counted, and those of them that can be."""

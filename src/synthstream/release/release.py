@@ -297,7 +297,8 @@ class TableRelease(Located, Release):
         """
         names = [columns] if isinstance(columns, str) else list(columns)
         workload = self.marginal_of(names)
-        count, whole = self._count(workload, where), int(self._count(self.marginal_of([]), None)[0])
+        count = self._count(workload, where)
+        whole = int(count.sum()) if where is None else int(self._count(self.marginal_of([]), None)[0])
         share = count / whole if whole else pl.Series([None] * count.len(), dtype=pl.Float64)
         counts = {"count": count, "share": share, **answers(self.schema, self.measured, workload, where)}
         if model_error:
@@ -310,8 +311,7 @@ class TableRelease(Located, Release):
     def count(self, where: str | None = None) -> dict[str, Any]:
         """How many events satisfy a condition.
 
-        ``count``, ``share`` (of all rows), ``measured``, ``stderr`` and ``since`` as in :meth:`table`, whose errors it
-        has.
+        ``count``, ``share``, ``measured``, ``stderr`` and ``since`` as in :meth:`table`, whose errors it has.
 
         Example: ``release.count("age >= 60 AND zone = 'A'")["measured"]``
         """

@@ -53,9 +53,7 @@ def cloud_between(before: Sequence[TreeMeasured], now: Sequence[TreeMeasured], m
     if own and sum(span.events for span in own) <= 0 < end.total - then.total:  # all of it below 0 by noise
         own[-1] = Span(events=end.total - then.total, readings=own[-1].readings)
     variance = then.variance + end.variance
-    if mechanism.total is not None:
-        multiplier = mechanism.scale(mechanism.parts[0])
-        variance -= 2 * mechanism.total.covariance(then.tick, end.tick, multiplier=multiplier)
+    variance -= 2 * _covariance(then.tick, end.tick, mechanism)
     spans = [*old.values(), *own]
     unread = _unread(before, mechanism) + _unread(now, mechanism)
     return _fitted(
@@ -86,7 +84,9 @@ def _spans(history: Sequence[TreeMeasured], mechanism: Points) -> dict[float, Sp
         if measured.closing:
             events, ended = begun[measured.total] - before, measured
         else:
-            events = measured.total - before - _shared(ended, measured, mechanism) * (measured.begun - before)
+            events = measured.total - before
+            if ended is not None and measured.begun != before:
+                events -= _shared(ended, measured, mechanism) * (measured.begun - before)
         if measured.begun in spans:
             readings |= spans[measured.begun].readings
         for block in measured.blocks:
@@ -105,12 +105,16 @@ def _unread(history: Sequence[TreeMeasured], mechanism: Points) -> float:
     return now.variance - (0.0 if ended is None else _shared(ended, now, mechanism) ** 2 * ended.variance)
 
 
-def _shared(ended: TreeMeasured | None, now: TreeMeasured, mechanism: Points) -> float:
+def _shared(ended: TreeMeasured, now: TreeMeasured, mechanism: Points) -> float:
     """How much of the counter's noise at an epoch's end is still there at a later tick."""
-    if ended is None or mechanism.total is None or ended.variance == 0:
+    return _covariance(ended.tick, now.tick, mechanism) / ended.variance if ended.variance else 0.0
+
+
+def _covariance(s: int, t: int, mechanism: Points) -> float:
+    """Of the noise of the numbers of events up to two ticks; 0 if they are public."""
+    if mechanism.total is None:
         return 0.0
-    multiplier = mechanism.scale(mechanism.parts[0])
-    return mechanism.total.covariance(ended.tick, now.tick, multiplier=multiplier) / ended.variance
+    return mechanism.total.covariance(s, t, multiplier=mechanism.scale(mechanism.parts[0]))
 
 
 def _begun(history: Sequence[TreeMeasured]) -> dict[float, float]:
