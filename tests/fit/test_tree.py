@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
+from synthstream.fit.alone import alone
+from synthstream.fit.halving import blended
 from synthstream.fit.tree import NodeReading, Span, masses
 from synthstream.workload import FloatArray
 
@@ -91,11 +93,72 @@ def test_structure_is_kept_and_epochs_help_each_other() -> None:
 
     made = [span(p, 400.0**2, rng) for p in parts]
     assert error(made) < 0.6 * error(made, shrink=False)
-    alone = [masses([part], depth=DEPTH, dimension=1).masses for part in made]
-    assert error(made) < 0.8 * elsewhere(np.sum(alone, axis=0), true)
+    single = [masses([part], depth=DEPTH, dimension=1).masses for part in made]
+    assert error(made) < 0.85 * elsewhere(np.sum(single, axis=0), true)
     # An epoch that has no reading yet looks like those before it.
     unread = [*made[:3], Span(events=float(parts[3].sum()), readings={})]
     assert error(unread) < 1.3 * error(made)
+
+
+@pytest.mark.parametrize(("cloud", "most"), [(clustered, 0.85), (lambda rng: rng.poisson(80.0, 2**DEPTH) * 1.0, 1.05)])
+def test_events_are_kept_out_of_empty_halves(cloud: Callable[..., FloatArray], most: float) -> None:
+    """And where there is none, it is no worse."""
+    missed = {True: 0.0, False: 0.0}
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        parts = [cloud(rng) for _ in range(3)]
+        made = [span(part, 100.0**2, rng) for part in parts]
+        for sided in missed:
+            found = masses(made, depth=DEPTH, dimension=1, sided=sided)
+            missed[sided] += off(found.masses, np.sum(parts, axis=0))
+    assert missed[True] < most * missed[False]
+
+
+def test_all_at_one_place_stays_there() -> None:
+    one, missed = np.zeros(2**DEPTH), {True: 0.0, False: 0.0}
+    one[77] = 3000.0
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        made = [span(one, 400.0, rng) for _ in range(4)]
+        for sided in missed:
+            found = masses(made, depth=DEPTH, dimension=1, sided=sided)
+            missed[sided] += found.masses.sum() - found.masses[77]
+    assert missed[True] < 0.7 * missed[False]
+
+
+def test_what_little_was_read_makes_no_half_empty() -> None:
+    """Noise as large as the node, or a small half that is seen."""
+    rng, few = np.random.default_rng(5), np.full((1, 500), 20.0)
+    seen = alone(0.1 + rng.standard_normal(few.shape), few, few * 20.0, np.zeros_like(few), np.full(500, 0.05))
+    assert seen.sum() < 0.02 * 500
+    assert np.abs(seen[0] - seen[1]).max() < 0.5
+    thin, events = np.full((3, 1), 0.9), np.full((3, 1), 1000.0)
+    found = alone(thin, events, events, np.zeros_like(thin), np.full(1, 0.3))
+    assert found.sum() < 0.01
+    empty = alone(thin + 0.098, events, events, np.zeros_like(thin), np.full(1, 0.3))
+    assert empty[0, 0] > 0.9
+    assert empty[1, 0] < 1e-6
+    moved = np.array([[1.0], [1.0], [0.8]])
+    seen = alone(moved, events, events * np.array([[0.01], [0.01], [1.0]]), np.zeros_like(thin), np.full(1, 0.3))
+    assert seen.sum() < 0.01  # by one epoch that has little weight
+    unread = alone(thin, np.zeros_like(thin), events, np.zeros_like(thin), np.zeros(1))
+    assert not unread.any()
+
+
+def test_thin_tails_are_not_called_empty() -> None:
+    """Where many nodes hold three standard errors on one side; where many hold nothing there, they are."""
+    rng, events, known = np.random.default_rng(6), np.full((1, 200), 1000.0), np.full(200, 0.3)
+    for far, most in ((3.0, 0.1), (0.0, 1.0)):
+        read = 1 - 0.03 * far + 0.03 * rng.standard_normal(events.shape)
+        chance = alone(read, events, 0.03**2 * events**2, np.zeros_like(events), known)[0].mean()
+        assert most - 0.2 < chance < most
+
+
+def test_what_is_not_decided_is_an_error() -> None:
+    one, none = np.ones((1, 1)), np.zeros(1)
+    r, error = blended(0.9 * one, 0.9 * one, 100 * one, 0 * one, np.inf * one, none, none, np.array([[0.5], [0.0]]))
+    assert r[0, 0] == pytest.approx(0.95)
+    assert error[0] == pytest.approx(100 + 100**2 * (0.5 * 0.05**2 + 0.5 * 0.05**2))
 
 
 def test_a_shape_that_moves_is_followed() -> None:

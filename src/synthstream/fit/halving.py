@@ -181,3 +181,43 @@ def _placed(values, nodes, width, size, out):  # type: ignore[no-untyped-def]
                 own[w] = values[w * nodes.size + i]
         else:
             own[:] = values[i]
+
+
+@numba.njit(cache=True, nogil=True)
+def observed(differences, variance, counted):  # type: ignore[no-untyped-def]
+    """Ratios as they were read, and the variance of noise and chance: of c events each goes left or right, 1 / c."""
+    y, noise = np.zeros_like(counted), np.full_like(counted, np.inf)
+    for e in range(counted.shape[0]):
+        for i in range(counted.shape[1]):
+            c = counted[e, i]
+            if c > 0 and variance[e, i] < np.inf:
+                y[e, i] = differences[e, i] / c
+                noise[e, i] = (variance[e, i] + c) / c / c
+    return y, noise
+
+
+@numba.njit(cache=True, nogil=True)
+def blended(y, trend, mass, counted, variance, left, newest, alone):  # type: ignore[no-untyped-def]
+    """Moves the trend of each node towards its reading, by the part of the variance that is chance and not noise; and
+    to where all is in one half, by the chance that it is: there is no chance in how its events are divided.
+    """
+    epochs, nodes = y.shape
+    r, error = np.empty_like(y), np.empty(nodes)
+    for i in range(nodes):
+        foretold = squared = last = 0.0
+        sided, mixed = alone[0, i] - alone[1, i], 1.0 - alone[0, i] - alone[1, i]
+        for e in range(epochs):
+            m, c = mass[e, i], counted[e, i] if variance[e, i] < np.inf else 0.0
+            expected = sided + mixed * min(max(trend[e, i], -1.0), 1.0)
+            own = c * mixed / (c * mixed + variance[e, i]) if c > 0 else 0.0
+            r[e, i] = expected
+            if own > 0:
+                r[e, i] = min(max(expected + own * (y[e, i] - expected) * c / m, -1.0), 1.0)
+                squared += own * variance[e, i]
+            squared += m - c
+            last = m - own * c
+            foretold += last
+        doubt = 1.0 - mixed + mixed * min(max(trend[epochs - 1, i], -1.0), 1.0) ** 2
+        doubt -= (sided + mixed * min(max(trend[epochs - 1, i], -1.0), 1.0)) ** 2
+        error[i] = squared + foretold * foretold * (mixed * left[i] + doubt) + last * last * newest[i]
+    return r, error

@@ -19,10 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from synthstream.fit.halving import NEXT_TO_NONE, Levels, divided, spread_out
+from synthstream.fit.alone import alone
+from synthstream.fit.halving import NEXT_TO_NONE, Levels, blended, divided, observed, spread_out
 from synthstream.fit.walk import CAUTION, UNKNOWN, slope, smoothed
 from synthstream.partition import Region, halves
 from synthstream.workload import FloatArray, IntArray
@@ -94,6 +94,7 @@ def masses(
     caution: float = CAUTION,
     since: int = 0,
     region: Region | None = None,
+    sided: bool = True,
 ) -> Estimate:
     """Mass of every cell over all epochs.
 
@@ -109,6 +110,7 @@ def masses(
         since: number of first epochs that inform the others, but whose own mass does not count; less than all.
         region: the part of the box that holds all events. What lies outside of it is empty, whatever was read, and a
             node that its border cuts is taken to be even in its part, where nothing else is known.
+        sided: whether some nodes may have all in one half (:mod:`synthstream.fit.alone`); so from edition 12 on.
 
     Time: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small. Memory:
     that of the result, and of what was read.
@@ -129,7 +131,7 @@ def masses(
         own = known.beside(mass[:, at], 1.0)
         lean = None if region is None else known.beside(region.leaning(level, nodes[at])[None], 0.0)[0]
         guide = known.beside(above[:, at], 0.0)
-        how = _ratios(own, known, guide, caution, lean) if shrink else _plain(own, known, bounded, lean)
+        how = _ratios(own, known, guide, caution, lean, sided) if shrink else _plain(own, known, bounded, lean)
         slopes[level], left[level], newest[level] = unread = how[2:]
         fewer = epochs[level] - epochs[level + 1]
         theirs = _bordered(region, level, mass, above, at, how, shrink)
@@ -318,7 +320,9 @@ def _plain(mass: FloatArray, known: _Known, bounded: bool, lean: FloatArray | No
     return _Halved(r, noise + UNKNOWN * unread**2, slope=0.0, left=UNKNOWN, newest=0.0)
 
 
-def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None) -> _Halved:
+def _ratios(
+    mass: FloatArray, known: _Known, ancestors: FloatArray, caution: float, lean: FloatArray | None, sided: bool
+) -> _Halved:
     """All readings of a level weighed against noise and each other.
 
     Args:
@@ -327,12 +331,13 @@ def _ratios(mass: FloatArray, known: _Known, ancestors: FloatArray, caution: flo
     """
     variance = np.maximum(known.variance, 1e-9)
     counted = mass * np.clip(known.share, 0.0, 1.0)[:, None]
-    y, noise = _observed(known.differences, variance, counted)
+    y, noise = observed(known.differences, variance, counted)
     factor = slope(y if lean is None else y - lean, noise, ancestors)
     guess = ancestors * factor if lean is None else ancestors * factor + lean
-    x, left, newest = smoothed(y - guess, noise, caution)
-    r, error = _blended(y, x + guess, mass, counted, variance, left, newest)
-    return _Halved(r, error, slope=factor, left=float(left[-1]), newest=float(newest[-1]))
+    walk = smoothed(y - guess, noise, caution)
+    one = alone(y, counted, variance, guess, walk.prior) if sided else np.zeros((2, y.shape[1]))
+    r, error = blended(y, walk.values + guess, mass, counted, variance, walk.left, walk.newest, one)
+    return _Halved(r, error, slope=factor, left=float(walk.left[-1]), newest=float(walk.newest[-1]))
 
 
 def _bordered(
@@ -359,38 +364,3 @@ def _bordered(
     order = np.argsort(every)
     ratios = np.concatenate([how.ratios[:, : at.size], guess], axis=1)[:, order]
     return every[order], np.ascontiguousarray(ratios), np.concatenate([how.error[: at.size], error])[order]
-
-
-@numba.njit(cache=True, nogil=True)
-def _observed(differences, variance, counted):  # type: ignore[no-untyped-def]
-    """Ratios as they were read, and the variance of noise and chance: of c events each goes left or right, 1 / c."""
-    y, noise = np.zeros_like(counted), np.full_like(counted, np.inf)
-    for e in range(counted.shape[0]):
-        for i in range(counted.shape[1]):
-            c = counted[e, i]
-            if c > 0 and variance[e, i] < np.inf:
-                y[e, i] = differences[e, i] / c
-                noise[e, i] = (variance[e, i] + c) / c / c
-    return y, noise
-
-
-@numba.njit(cache=True, nogil=True)
-def _blended(y, trend, mass, counted, variance, left, newest):  # type: ignore[no-untyped-def]
-    """Moves the trend of each node towards its reading, by the part of the variance that is chance and not noise."""
-    epochs, nodes = y.shape
-    r, error = np.empty_like(y), np.empty(nodes)
-    for i in range(nodes):
-        foretold = squared = last = 0.0
-        for e in range(epochs):
-            m, c = mass[e, i], counted[e, i] if variance[e, i] < np.inf else 0.0
-            expected = min(max(trend[e, i], -1.0), 1.0)
-            own = c / (c + variance[e, i]) if c > 0 else 0.0
-            r[e, i] = expected
-            if own > 0:
-                r[e, i] = min(max(expected + own * (y[e, i] - expected) * c / m, -1.0), 1.0)
-                squared += own * variance[e, i]
-            squared += m - c
-            last = m - own * c
-            foretold += last
-        error[i] = squared + foretold * foretold * left[i] + last * last * newest[i]
-    return r, error

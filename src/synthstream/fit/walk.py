@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -45,21 +46,35 @@ def _products(y, noise, guess):  # type: ignore[no-untyped-def]
     return top, bottom
 
 
-def smoothed(y: FloatArray, noise: FloatArray, caution: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Estimates of a random walk over epochs from noisy values, shape ``(epochs, nodes)``. Also, roughly, the variance
-    that remains in all epochs together, and in the newest epoch's own step, shapes ``(nodes,)``.
+class Smoothed(NamedTuple):
+    """Estimates of a random walk over epochs.
+
+    Args:
+        values: shape ``(epochs, nodes)``.
+        left, newest: roughly, the variance that remains in all epochs together, and in the newest epoch's own step,
+            shapes ``(nodes,)``.
+        prior: variance of each node's values before anything was read of it, shape ``(nodes,)``.
     """
+
+    values: FloatArray
+    left: FloatArray
+    newest: FloatArray
+    prior: FloatArray
+
+
+def smoothed(y: FloatArray, noise: FloatArray, caution: float) -> Smoothed:
+    """Estimates from noisy values, shape ``(epochs, nodes)``; noise is infinite where there is none."""
     none = np.zeros(y.shape[1])
     known = [e for e in range(len(y)) if np.isfinite(noise[e]).any()]
     if not known:
-        return np.zeros_like(y), none + UNKNOWN, none
+        return Smoothed(np.zeros_like(y), none + UNKNOWN, none, none)
     walk = _walk(y, noise, known, caution)
     prior, highest = _prior(y, noise, known, caution)
     left = 1 / (1 / highest + (1 / noise[known]).sum(axis=0))
     if walk == 0 and not prior.any():
-        return np.zeros_like(y), left, none
-    out = _kalman(y, noise, prior, walk)
-    return out, left, none if walk == 0 else 1 / (1 / walk + 1 / noise[-1])
+        return Smoothed(np.zeros_like(y), left, none, prior)
+    newest = none if walk == 0 else 1 / (1 / walk + 1 / noise[-1])
+    return Smoothed(_kalman(y, noise, prior, walk), left, newest, prior)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -161,6 +161,7 @@ def _fitted(
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
     depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
     where: dict[str, Any] = {"dimension": mechanism.partition.dimension, "region": mechanism.partition.region}
+    where["sided"] = mechanism.edition > 11
     own = spans[since:]
     unbounded = partial(masses, own, depth=depth, **where, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
