@@ -1,5 +1,6 @@
 """Masses of nodes are divided between their halves, epoch by epoch: compiled, in an order of sums that never changes.
 
+First what was read of a node is weighed, then the node is divided.
 Halves that are no longer told apart by epoch are summed up as they are made: if ``told`` of the first epochs have no
 reading further down, their halves and those of the next one are one row.
 """

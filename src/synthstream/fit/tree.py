@@ -6,9 +6,10 @@ Morris 1983 for the method):
 
 - r looks like that of the ancestor that was cut along the same coordinate, times one factor for the whole level;
 - from epoch to epoch it moves by a random walk, of one step size for the whole level;
-- what is left is around 0, of one variance for nodes of like mass.
+- what is left is around 0, of one variance for nodes of like mass;
+- or one half is empty in all epochs: see :mod:`synthstream.fit.alone`.
 
-All three are estimated by moments from the released differences. A Kalman filter and smoother (Rauch, Tung, Striebel
+All of it is estimated by moments from the released differences. A Kalman filter and smoother (Rauch, Tung, Striebel
 1965) over the epochs then weighs them against noise and chance, node by node. Chance is that of so many events, each of
 which goes left or right on its own: where it is larger than the noise, an epoch's reading says more than the trend.
 """
@@ -110,7 +111,8 @@ def masses(
         since: number of first epochs that inform the others, but whose own mass does not count; less than all.
         region: the part of the box that holds all events. What lies outside of it is empty, whatever was read, and a
             node that its border cuts is taken to be even in its part, where nothing else is known.
-        sided: whether some nodes may have all in one half (:mod:`synthstream.fit.alone`); so from edition 12 on.
+        sided: whether some nodes may have all in one half (:mod:`synthstream.fit.alone`); not in streams that
+            began before edition 12.
 
     Time: O(2^depth) times the number of epochs that reach a level, which for epochs of growing depth is small. Memory:
     that of the result, and of what was read.
