@@ -205,11 +205,12 @@ def blended(y, trend, mass, counted, variance, left, newest, alone):  # type: ig
     epochs, nodes = y.shape
     r, error = np.empty_like(y), np.empty(nodes)
     for i in range(nodes):
-        foretold = squared = last = 0.0
+        foretold = squared = last = expected = guess = 0.0
         sided, mixed = alone[0, i] - alone[1, i], 1.0 - alone[0, i] - alone[1, i]
         for e in range(epochs):
             m, c = mass[e, i], counted[e, i] if variance[e, i] < np.inf else 0.0
-            expected = sided + mixed * min(max(trend[e, i], -1.0), 1.0)
+            guess = min(max(trend[e, i], -1.0), 1.0)
+            expected = sided + mixed * guess
             own = c * mixed / (c * mixed + variance[e, i]) if c > 0 else 0.0
             r[e, i] = expected
             if own > 0:
@@ -218,7 +219,6 @@ def blended(y, trend, mass, counted, variance, left, newest, alone):  # type: ig
             squared += m - c
             last = m - own * c
             foretold += last
-        doubt = 1.0 - mixed + mixed * min(max(trend[epochs - 1, i], -1.0), 1.0) ** 2
-        doubt -= (sided + mixed * min(max(trend[epochs - 1, i], -1.0), 1.0)) ** 2
+        doubt = 1.0 - mixed + mixed * guess**2 - expected**2  # between the kinds that it may be of, in the last epoch
         error[i] = squared + foretold * foretold * (mixed * left[i] + doubt) + last * last * newest[i]
     return r, error

@@ -160,8 +160,8 @@ def _fitted(
     by_node = mechanism.schedule.by_node
     deepest = max(max(span.readings, default=-1) + 1 for span in spans)
     depth = deepest if by_node else max(mechanism.depth_of(total), deepest)
-    where: dict[str, Any] = {"dimension": mechanism.partition.dimension, "region": mechanism.partition.region}
-    where["sided"] = mechanism.edition > 11
+    partition, edition = mechanism.partition, mechanism.edition
+    where: dict[str, Any] = {"dimension": partition.dimension, "region": partition.region, "sided": edition > 11}
     own = spans[since:]
     unbounded = partial(masses, own, depth=depth, **where, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
@@ -179,9 +179,9 @@ def _fitted(
         with ThreadPoolExecutor(1) as pool:
             beside = pool.submit(unbounded)
             fitted, plain = fit(), beside.result()
-    _scale(fitted, plain, events, evenly=mechanism.edition > 10 and mechanism.partition.region is None)
+    _scale(fitted, plain, events, evenly=edition > 10 and partition.region is None)
     return Cloud(
-        partition=mechanism.partition,
+        partition=partition,
         masses=fitted.masses,
         plain=plain.masses,
         errors=(plain if since else fitted).errors,
