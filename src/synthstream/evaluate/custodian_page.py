@@ -34,6 +34,7 @@ from synthstream.schema.cells import cells
 from synthstream.schema.columns import Category
 from synthstream.schema.coordinates import Coordinate
 from synthstream.synthesizers.assembly import synthesizer_of
+from synthstream.synthesizers.contract import RowErrors
 from synthstream.workload import FloatArray, IntArray, Workload
 
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
@@ -272,7 +273,7 @@ def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: S
         x.append(truth.ticks[i].end.timestamp())
         known = synthetic is not None and synthetic.sum() > 0 and true.sum() > 0
         y.append(_distance(synthetic, true.astype(np.float64), shape) if known and synthetic is not None else None)
-    forecasts = _forecasts(found, [truth.ticks[i] for i in places])
+    forecasts = _forecasts(found, [truth.ticks[i] for i in places], progress)
     numbers = [v for v in [*y, *(v for line in forecasts for v in line.y)] if v is not None]
     if len(numbers) < 2:
         return None
@@ -284,20 +285,29 @@ def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: S
         y=logarithmic(max(min(numbers), 1e-6), max(numbers)),
         y_label="in widths of the box; 0.05 means that points are off by 5 % of the range on average",
         note=f"On a grid of {' by '.join(str(min(s, _SIDE)) for s in shape)} cells; smaller distances do not show. The "
-        "forecast is an upper one.",
+        "forecast is that of plan for as many events: a simulation, which assumes a public shape of the data.",
     )
 
 
-def _forecasts(found: History, ticks: Sequence[Tick]) -> list[Series]:
-    """What the noise foresees for as many events as were published; nothing for kinds without a forecast.
+def _forecasts(found: History, ticks: Sequence[Tick], progress: Steps) -> list[Series]:
+    """What ``plan`` would have said of as many events as were published; nothing where it says nothing of points.
 
-    Where rows may take events away, noise grows with how many came and went, which no release tells.
+    A simulation brings events evenly, so that each release stands where its number of events is reached. Where rows may
+    take events away, noise grows with how many came and went, which no release tells.
     """
-    made = synthesizer_of(found.config)
-    y = [made.expected_distance(tick.rows) if tick.rows > 0 else None for tick in ticks]
-    if not any(y):
+    newest = ticks[-1]
+    if newest.rows <= 0 or found.config.op is not None:
         return []
-    return [Series(name="forecast", x=[tick.end.timestamp() for tick in ticks], y=y)]
+    rate = newest.rows / (newest.tick + 1)
+    places = [max(round(tick.rows / rate), 1) if tick.rows > 0 else None for tick in ticks]
+    pieces = synthesizer_of(found.config).simulations(
+        found.config.schema, ticks=sorted({p for p in places if p}), events_per_tick=rate, careful=True
+    )
+    errors: dict[int, RowErrors] = {}
+    for i in progress(list(range(len(pieces))), "forecasting distances"):
+        errors |= pieces[i]()
+    y = [errors[p].distance if p in errors else None for p in places]
+    return [Series(name="forecast", x=[tick.end.timestamp() for tick in ticks], y=y)] if any(y) else []
 
 
 def _distance(synthetic: FloatArray, true: FloatArray, shape: tuple[int, ...]) -> float:

@@ -302,10 +302,6 @@ class Synthesizer(ABC, Generic[R, M]):
         """What :meth:`error_bound` covers, as the end of a sentence; empty if no bound is known."""
         return ""
 
-    def expected_distance(self, events: int) -> float | None:
-        """Expected Wasserstein distance W1 of ``events`` points, spread evenly, in widths of the box; points alone."""
-        return None
-
     # Why there are no windows; empty if there are.
     no_window = ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.papers.consistency import consistent
 from synthstream.papers.hypercube import Hypercube
-from synthstream.partition import WHOLE, Partition
+from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
 from synthstream.strategies.planning import Shape
@@ -29,7 +28,7 @@ from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, R, Synthesizer, Windowed
 from synthstream.synthesizers.simulation import simulate
-from synthstream.workload import CodeArray, FloatArray, IntArray
+from synthstream.workload import CodeArray, IntArray
 
 E = TypeVar("E", TreeMeasured, TurnstileMeasured)
 Fitted = Callable[[Sequence[TreeMeasured], Points], Cloud]
@@ -152,9 +151,6 @@ class FromNodes(_OfEpochs[TreeMeasured]):
 
     def audit_targets(self) -> AuditTargets:
         return audit_targets.of_points(self.mechanism)
-
-    def expected_distance(self, events: int) -> float | None:
-        return forecast(self.mechanism, events)
 
     @property
     def partition(self) -> Partition:
@@ -315,55 +311,3 @@ def _described(mechanism: Points) -> str:
         f"{number}; left minus right {where} up to {mechanism.partition.depth} levels of halves whenever it {when}, "
         f"upper levels more often; the budget divided {mechanism.schedule.words}"
     )
-
-
-def last_readings_variance(mechanism: Points, events: float) -> FloatArray:
-    """By level, the variance of the sum of all last readings in one node, for events that are spread evenly.
-
-    Shape ``(depth of the last epoch that ended,)``. What is not worth a reading is even but for chance.
-    """
-    found, whole = np.zeros(mechanism.depth_of(events)), mechanism.scale(mechanism.parts[1])
-    begins = [0.0, *(mechanism.times.begin_of(epoch) for epoch in range(1, mechanism.times.epoch_of(events) + 1))]
-    for before, total in pairwise(begins):
-        depth, left, even = mechanism.depth_of(total), WHOLE * 3 // 4, Shape(np.ones(1), 0.0)
-        if mechanism.schedule.by_node:
-            own = _even_variances(mechanism, total - before, depth, left)
-            found[len(own) : depth] += (total - before) / 2.0 ** np.arange(len(own), depth)  # chance alone
-        else:
-            own = [mechanism.variance(int(u)) for u in mechanism.schedule.end(even, total / 2, depth, whole, left)]
-        found[: len(own)] += own
-    return found
-
-
-def _even_variances(mechanism: Points, events: float, depth: int, left: int) -> list[float]:
-    """Variances of each level for events that are spread evenly, down to the last one that is worth a reading."""
-    found, scale = list[float](), mechanism.scale(mechanism.parts[1])
-    most = mechanism.schedule.at_once(events, scale)
-    while len(found) < depth:
-        # One node stands for all of its level.
-        mass, joint = np.array([max(events, 0.0) / 2 ** len(found)]), mechanism.partition.most(most, depth - len(found))
-        part = int(mechanism.schedule.nodes(mass, np.array([left]), depth - len(found), scale, joint)[0])
-        if part <= 0:
-            break
-        found += [mechanism.variance(part) * (2**joint >> i if joint > 1 else 1) for i in range(joint)]
-        left -= part
-    return found
-
-
-def forecast(mechanism: Points, events: int) -> float:
-    """Expected Wasserstein distance W1 after ``events`` events, spread evenly, in widths of the box."""
-    depth = mechanism.depth_of(events)
-    noise = last_readings_variance(mechanism, events)
-    even, errors = (
-        np.full(2**depth, events / 2**depth),
-        np.concatenate([[0.0], np.repeat(noise, 2 ** np.arange(depth))]),
-    )
-    return Cloud(
-        partition=mechanism.partition,
-        masses=even,
-        plain=even,
-        errors=errors,
-        plain_errors=errors,
-        total_variance=0.0,
-        moving=0.0,
-    ).distance()
