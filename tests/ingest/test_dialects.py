@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import tempfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from synthstream import Stream, StreamConfig
 from synthstream.config.sources import Dialect
 from synthstream.errors import ConfigError, FileDamaged, FilesLeftOut, SchemaError, SourceError
+from synthstream.ingest import lines as lines_module
 from synthstream.ingest.counting import encode, files_of
 from synthstream.ingest.files import FileSource
 from synthstream.kinds import FileKind
@@ -143,6 +146,44 @@ def test_no_line_changes_how_another_one_is_read(cells: list[list[str]]) -> None
     assert read("csv", lines) == [row for line in lines for row in read("csv", [line])]
     objects = [json.dumps(dict(zip("ntc", row, strict=False)))[: -1 if '"' in row else None] for row in cells]
     assert read("jsonl", objects) == [row for line in objects for row in read("jsonl", [line])]
+
+
+_ROOM = 20, 32_000_000  # times the longest line, and bytes beside: as docs/theorems/availability.md says
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("jsonl", '{"n": "1", "t": [' + "[], " * 2**20 + "[]]}"),
+        ("jsonl", '{"n": "1", ' + ", ".join(f'"{key:x}": {{}}' for key in range(2**17 - 2)) + "}"),
+        ("jsonl", '{"n": "1", "t": "' + "\N{SNOWMAN}" * 2**20 + '\N{SNOWFLAKE}\U0001f328"}'),
+        ("csv", "1;" + "ab;" * 2**19),
+        ("csv", '"1";' + "ab;" * 2**19),
+        ("csv", '1;"' + "ab" * 2**20 + '\U0001f328"'),
+    ],
+    ids=["lists", "keys", "wide", "cells", "quoted", "quoted-wide"],
+)
+def test_no_line_takes_much_more_memory_than_it_has_bytes(tmp_path: Path, kind: FileKind, line: str) -> None:
+    """Where memory would not do, a row would decide whether there are releases."""
+    path = tmp_path / "x"
+    path.write_text("\n".join(["n;t", *[line] * 4] if kind == "csv" else [line] * 4))
+    source = FileSource(kind=kind, path=path, columns=("n",), dialect=Dialect(delimiter=";"))
+    tracemalloc.start()
+    try:
+        found = [cell for rows in source.read(path, chunk_rows=10) for cell in rows["n"]]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == [None if kind == "jsonl" and "[" in line else "1"] * 4
+    assert peak < _ROOM[0] * len(line.encode()) + _ROOM[1]
+
+
+@pytest.mark.parametrize("multiline", [False, True])
+def test_cells_beyond_what_is_looked_at_are_surplus(monkeypatch: pytest.MonkeyPatch, multiline: bool) -> None:
+    monkeypatch.setattr(lines_module, "_PARTS", 2)  # commas; those within quotation marks count, too
+    text = 'a,b,c\nd,e,f,g\nh,"i,",j,k\nl,m,n,\n"o,p",q\n'
+    header, rows = lines_module.rows_of(io.StringIO(text), Dialect(multiline=multiline))
+    assert [header, *rows] == [["a", "b", "c"], ["d", "e", "f"], ["h", "i,"], ["l", "m", "n"], ["o,p", "q"]]
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------

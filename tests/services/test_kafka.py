@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,16 @@ def test_a_message_that_is_too_large_is_one_row(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(lines_module, "_LARGEST", len(message))
     frame = source("any")._frame([message, message + b" ", message])
     assert frame["v"].to_list() == ["a", None, "a"]
+
+
+def test_what_messages_hold_besides_is_not_kept() -> None:
+    message = b'{"v": "a", "w": [' + b"[]," * 2**16 + b"[]]}"
+    tracemalloc.start()
+    try:
+        assert source("any")._frame([message] * 20)["v"].to_list() == ["a"] * 20
+        assert tracemalloc.get_traced_memory()[1] < 60 * len(message)
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_poisoned_message_is_one_row(cluster: Cluster, topic: str) -> None:

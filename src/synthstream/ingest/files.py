@@ -8,12 +8,12 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import polars as pl
 import pyarrow as pa
@@ -28,10 +28,11 @@ from synthstream.schema.coercion import polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
 
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
+_CELL_BYTES = 64  # of a short text, and of its place in a list
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
 _DELIMITERS = (";", "\t", "|", ",")
 _ENCODINGS = {"cp1252": "windows-1252"}  # as people call it
-_Row = TypeVar("_Row")
+_Row = list[str | None]
 _TOO_MUCH = (pa.ArrowNotImplementedError, pa.ArrowCapacityError, pa.ArrowMemoryError)  # for one batch
 
 
@@ -214,24 +215,21 @@ class FileSource:
             found, rows = rows_of(file, self.dialect)
             header = _there(path, found)
             require(self.columns, header)
-            places = {name: header.index(name) for name in self.columns}
+            places = [header.index(name) for name in self.columns]
             if len(header) > 1:  # a blank line is no row, unless an empty cell is all that a row has
                 rows = filter(None, rows)
-            for chunk in _chunks(rows, chunk_rows, size=lambda row: sum(map(len, row)) + len(row)):
-                yield self._texts(
-                    [row[place] or None if place < len(row) else None for row in chunk] for place in places.values()
-                )
+            cells = ([row[place] or None if place < len(row) else None for place in places] for row in rows)
+            yield from map(self._texts, _chunks(cells, chunk_rows))
 
     def _jsonl(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with opened(path, "utf-8") as file:
-            lines = filter(str.strip, file)
-            for chunk in _chunks(lines, chunk_rows, size=len):
-                rows = [object_of(line) for line in chunk]
-                yield self._texts([cell_of(row.get(name)) for row in rows] for name in self.columns)
+            rows = map(object_of, filter(str.strip, file))
+            cells = ([cell_of(row.get(name)) for name in self.columns] for row in rows)
+            yield from map(self._texts, _chunks(cells, chunk_rows))
 
-    def _texts(self, columns: Iterable[list[str | None]]) -> pl.DataFrame:
+    def _texts(self, rows: list[_Row]) -> pl.DataFrame:
         """Cells as the dialect means them: what it writes in its own way as everybody does, and times as times."""
-        named = zip(self.columns, columns, strict=True)
+        named = ((name, [row[place] for row in rows]) for place, name in enumerate(self.columns))
         return pl.DataFrame([self.meant(pl.Series(name, cells, dtype=pl.String)) for name, cells in named])
 
     def as_written(self) -> Self:
@@ -249,13 +247,13 @@ class FileSource:
         return text
 
 
-def _chunks(rows: Iterable[_Row], chunk_rows: int, *, size: Callable[[_Row], int]) -> Iterator[list[_Row]]:
+def _chunks(rows: Iterable[_Row], chunk_rows: int) -> Iterator[list[_Row]]:
     """Rows in lists that are bounded by rows and by bytes; at least one list."""
     chunk: list[_Row] = []
     total = 0
     for row in rows:
         chunk.append(row)
-        total += size(row)
+        total += _CELL_BYTES * len(row) + sum(map(len, filter(None, row)))
         if len(chunk) == chunk_rows or total >= _CHUNK_BYTES:
             yield chunk
             chunk, total = [], 0

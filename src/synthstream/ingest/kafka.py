@@ -22,7 +22,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -275,13 +275,12 @@ class KafkaSource:
 
     def _frame(self, messages: Sequence[bytes | None]) -> pl.DataFrame:
         read = object_of if self._avro is None else self._avro.object_of
-        rows: list[Cells] = [read(message) for message in messages]
-        if self._changes is not None:
-            pairs = zip(messages, rows, strict=True)
-            rows = [row for message, found in pairs for row in self._changes.rows(message, found)]
-        return pl.DataFrame(
-            [pl.Series(name, [cell_of(row.get(name)) for row in rows], dtype=pl.String) for name in self._columns]
-        )
+        cells: list[list[str | None]] = []
+        for message in messages:  # one by one: what a message holds besides may be large
+            found = read(message)
+            rows: Iterable[Cells] = (found,) if self._changes is None else self._changes.rows(message, found)
+            cells += [[cell_of(row.get(name)) for name in self._columns] for row in rows]
+        return pl.DataFrame(cells, schema=dict.fromkeys(self._columns, pl.String), orient="row")
 
     # -- errors -------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,11 @@ from synthstream.config.sources import Dialect
 from synthstream.kinds import COMPRESSED, FileKind
 
 _BLOCK = 1 << 20  # bytes of a compressed file that are unpacked at once
-_LARGEST = 2**24  # bytes of an object of JSON that is looked into; what is in a larger one might not fit in memory
+# Of a line, as much is looked at as fits in memory whatever it holds: an empty list takes 3 bytes there, and 64 here.
+_LARGEST = 2**24  # bytes of an object of JSON; a larger one has no cells
+_PARTS = (
+    2**18
+)  # cells of a line, the others are surplus; parts of an object of JSON, nested or not: one of more has no cells
 _LONGEST = 4096  # characters of a cell of JSON; of a longer one, the first
 _NOTHING: dict[str, Any] = {}
 
@@ -49,7 +53,8 @@ def opened(path: Path, encoding: str) -> TextIO:
 def rows_of(file: TextIO, dialect: Dialect) -> tuple[list[str] | None, Iterator[list[str]]]:
     """Names of the columns of a CSV file, and its rows after them; no names if the file ends before they come."""
     if dialect.multiline:
-        rows: Iterator[list[str]] = csv.reader(map(_without_nulls, file), **_as_csv_knows(dialect))
+        lines = (_limited(line, dialect.delimiter) for line in file)
+        rows: Iterator[list[str]] = csv.reader(lines, **_as_csv_knows(dialect))
     else:
         rows = map(splitter(dialect), file)
     if isinstance(dialect.header, tuple):
@@ -72,7 +77,7 @@ def splitter(dialect: Dialect) -> Callable[[str], list[str]]:
     known, quote, delimiter = _as_csv_knows(dialect), dialect.quote, dialect.delimiter
 
     def cells(line: str) -> list[str]:
-        line = _without_nulls(line).rstrip("\r\n")
+        line = _limited(line, delimiter).rstrip("\r\n")
         if quote and quote in line:
             return next(csv.reader((line,), **known))
         return line.split(delimiter) if line else []  # what the reader gives too, for a third of the time
@@ -86,7 +91,10 @@ def _as_csv_knows(dialect: Dialect) -> dict[str, Any]:
     return {"delimiter": dialect.delimiter, "quotechar": dialect.quote}
 
 
-def _without_nulls(line: str) -> str:
+def _limited(line: str, delimiter: str) -> str:
+    """A line without null characters, and without what comes after as many delimiters as are looked at."""
+    if line.count(delimiter) > _PARTS:
+        line = line[: -len(line.split(delimiter, _PARTS + 1)[-1]) - 1]
     return line.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
@@ -103,8 +111,10 @@ def object_of(text: str | bytes | None) -> dict[str, Any]:
     """
     if text is None or len(text) > _LARGEST:
         return _NOTHING
+    text = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
+    if sum(map(text.count, "[{,")) > _PARTS:
+        return _NOTHING
     try:
-        text = text.decode("utf-8-sig", "replace") if isinstance(text, bytes) else text
         found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
         return _NOTHING
