@@ -82,7 +82,7 @@ DECLARED = {
     "config/secrecy.py": "the key",
     "spark/sessions.py": "what Spark shows",
     "config/synthesis.py": "what is counted",
-    "stream/turns.py": "two draws at once",
+    "state/turns.py": "two draws at once",
     "workload.py": "codes to cells",
 }
 

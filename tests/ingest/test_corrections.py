@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from synthstream import Stream, StreamConfig
 from synthstream.errors import BatchConflict, ConfigError, FilesLeftOut, HorizonExhausted, SchemaError, SourceError
+from synthstream.ingest.counting import PrivateRows
+from synthstream.ingest.intake import Intake
 from synthstream.kernel.gate import Gate
 from tests.support.aligned import Aligned, files
 from tests.support.command import synthstream
@@ -126,6 +129,26 @@ def test_rows_are_taken_away_once_at_the_open_tick(tmp_path: Path) -> None:
         assert round(total(finish(stream))) == 2
         with pytest.raises(HorizonExhausted, match="none is open"):
             stream.corrections.forget(request, request="R3")
+
+
+def test_a_thread_that_pushes_waits_until_a_request_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, request, add = signed(tmp_path), tmp_path / "request.csv", Intake._add
+    visits([1]).drop("when").write_csv(request)
+    with opened(config) as stream, ThreadPoolExecutor(1) as pool:
+        corrections, push, pushes = stream.corrections, visits([3]).with_columns(op=1), list[Future[None]]()
+
+        def slow(intake: Intake, rows: PrivateRows, open_tick: int) -> None:
+            if not pushes:
+                pushes.append(pool.submit(stream.update, push))
+                with pytest.raises(TimeoutError):
+                    pushes[0].result(timeout=0.1)
+            add(intake, rows, open_tick)
+
+        list(stream.run())
+        monkeypatch.setattr(Intake, "_add", slow)
+        corrections.forget(request, request="R1")  # at the tick that is open now, not when they were asked for
+        pushes[0].result()
+        assert stream._intake.pending(stream.closed).dense(stream._synthesizer.cells)[0] == 0  # one came, one went
 
 
 def test_without_op_it_says_what_would_have_been_needed(config: StreamConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from pathlib import Path
 
 import polars as pl
@@ -33,6 +34,11 @@ def test_threads_take_turns_and_no_tick_is_drawn_twice(tmp_path: Path) -> None:
         assert stream.batches("1") == ["1", "10", "11"]
         assert len(stream.batches()) == 12
     assert published(tmp_path / "many" / "releases") == published(tmp_path / "one" / "releases")
+
+
+def test_a_stream_is_shared_and_not_copied(tmp_path: Path) -> None:
+    with opened(tmp_path) as stream, pytest.raises(TypeError, match="a Stream cannot be copied; threads may share it"):
+        copy(stream)
 
 
 def test_files_that_are_counted_elsewhere_count_once_and_all_or_none(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import RLock
 from typing import Literal, NamedTuple
 
 from synthstream.config.config import StreamConfig
@@ -14,6 +15,7 @@ from synthstream.ingest.counting import files_of
 from synthstream.ingest.filenames import RETIRED, FileNames, item_of
 from synthstream.ingest.files import FileSource
 from synthstream.state.store import Store
+from synthstream.state.turns import alone
 
 Stands = Literal["counted", "changed", "gone", "retired", "new"]
 
@@ -54,10 +56,21 @@ class Corrections:
 
     Args:
         forget: takes the rows of a file away at the open tick, under the id of a request.
+        lock: of all that threads share with it.
+        open_tick: tells the open tick.
     """
 
-    def __init__(self, config: StreamConfig, store: Store, *, forget: Callable[[Path, str], None]) -> None:
-        self._config, self._store, self._forget = config, store, forget
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: Store,
+        forget: Callable[..., None],
+        *,
+        lock: RLock,
+        open_tick: Callable[[], int],
+    ) -> None:
+        self._config, self._store, self._lock = config, store, lock
+        self._forget, self._open_tick = forget, open_tick
 
     @property
     def _source(self) -> FileSource:
@@ -72,6 +85,7 @@ class Corrections:
             raise SourceError("this stream counts no files: in [source] is a log, or nothing.")
         return FileNames(source=self._config.source, base=self._config.base)
 
+    @alone
     def forget(self, rows: str | Path, *, request: str) -> None:
         """Take the rows of a file away at the open tick, whether they had counted or not: nobody is told.
 
@@ -90,8 +104,9 @@ class Corrections:
         """
         if self._config.op is None:
             raise ConfigError(_NO_OP)
-        self._forget(Path(rows).absolute(), request)
+        self._forget(Path(rows).absolute(), request, open_tick=self._open_tick())
 
+    @alone
     def listed(self) -> list[Listed]:
         """All files that are there or were counted, by name."""
         there = {self._names.of(path): path for path in self._source.files()}
@@ -108,6 +123,7 @@ class Corrections:
             return "gone"
         return "counted" if known == content_of(self._source.fingerprint(path), self._store.secret) else "changed"
 
+    @alone
     def accept(self, file: str) -> bool:
         """Take a counted file as it is now, without counting it again. What was counted of it stays counted.
 
@@ -127,6 +143,7 @@ class Corrections:
             self._put(name, content_of(self._source.fingerprint(path), self._store.secret))
         return stands == "changed"
 
+    @alone
     def retire(self, file: str) -> bool:
         """Never look at a counted file again, whether it is there or not. What was counted of it stays counted.
 

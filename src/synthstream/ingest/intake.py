@@ -20,7 +20,7 @@ from synthstream.config.sources import LogConfig
 from synthstream.counts import Counts
 from synthstream.environment import REAL, Env
 from synthstream.errors import BatchConflict, CountsMismatch, FileDamaged, FilesLeftOut, HorizonExhausted, SchemaError
-from synthstream.ingest.corrections import Corrections, content_of
+from synthstream.ingest.corrections import content_of
 from synthstream.ingest.counting import (
     LATE,
     BatchCounting,
@@ -121,11 +121,7 @@ class Intake:
         if known not in (BEFORE, mac.hexdigest()):
             raise _conflict(batch_id)
 
-    def corrections(self, open_tick: int) -> Corrections:
-        """What is known of the source's files, and what is taken away at the open tick."""
-        return Corrections(self._config, self._store, forget=partial(self._forget, open_tick=open_tick))
-
-    def _forget(self, path: Path, request: str, *, open_tick: int) -> None:
+    def forget(self, path: Path, request: str, *, open_tick: int) -> None:
         if self._config.clock.horizon is not None and open_tick >= self._config.clock.horizon:
             raise HorizonExhausted("All ticks have been released: none is open at which rows could be taken away.")
         # Where earlier rows have counted elsewhere, their own time says which may be taken away here.
@@ -322,8 +318,8 @@ class Intake:
     @contextmanager
     def _committed(self) -> Iterator[None]:
         """All or nothing. Parts are summed here first: the store writes all counts of a tick anew each time."""
-        self._unsaved = {}
         with self._store.transaction("counts"):
+            self._unsaved = {}
             yield
             self._save()
 

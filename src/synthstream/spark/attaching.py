@@ -14,9 +14,9 @@ from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.release.release import Release
 from synthstream.spark.counting import count, of_persons, selected
 from synthstream.spark.sessions import refuse
+from synthstream.state.turns import turn
 from synthstream.stream.following import released
 from synthstream.stream.stream import Stream
-from synthstream.stream.turns import turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

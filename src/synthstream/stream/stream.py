@@ -35,6 +35,7 @@ from synthstream.schema.coercion import Frame
 from synthstream.state.disk import failed
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
+from synthstream.state.turns import alone, refused
 from synthstream.stream.following import Asked, follow, run
 from synthstream.stream.opening import (
     begin,
@@ -50,7 +51,6 @@ from synthstream.stream.opening import (
     seeded_gates,
     system_gate,
 )
-from synthstream.stream.turns import alone
 from synthstream.synthesizers.contract import Models
 
 
@@ -114,6 +114,8 @@ class Stream:
             self._store.close()
             raise
 
+    __copy__ = refused
+
     def __enter__(self) -> Self:
         return self
 
@@ -146,7 +148,7 @@ class Stream:
         self._copies.open(heads_of(self._store.measurement), marks_of(self._store))
         self._model, self._published = self._rebuilt()
         self._publish_committed()
-        self._finish_half_drawn()
+        self._open_tick()  # if it was half drawn, the next one
 
     @alone
     def update(self, rows: Frame | str | Path | PrivateRows, *, batch_id: str | None = None) -> None:
@@ -160,8 +162,7 @@ class Stream:
             SchemaError: a column is missing.
             BatchConflict: the id came before with other content; nothing was counted.
         """
-        self._finish_half_drawn()
-        self._intake.update(rows, batch_id=batch_id, open_tick=self.closed)
+        self._intake.update(rows, batch_id=batch_id, open_tick=self._open_tick())
 
     @alone
     def add(self, counts: CountsByTick, *, batch_id: str | None = None) -> None:
@@ -174,14 +175,12 @@ class Stream:
             CountsMismatch: they are counts of a stream with other settings, or this stream protects persons.
             BatchConflict: the id came before with other content; nothing was counted.
         """
-        self._finish_half_drawn()
-        self._intake.add(counts, batch_id=batch_id, open_tick=self.closed)
+        self._intake.add(counts, batch_id=batch_id, open_tick=self._open_tick())
 
     @property
     def corrections(self) -> Corrections:
-        """What is known of the source's files, and how to set right what was counted. Use it alone, and at once."""
-        self._finish_half_drawn()
-        return self._intake.corrections(self.closed)
+        """What is known of the source's files, and how to set right what was counted."""
+        return Corrections(self.config, self._store, self._intake.forget, lock=self._lock, open_tick=self._open_tick)
 
     @alone
     def batches(self, prefix: str = "") -> list[str]:
@@ -215,9 +214,8 @@ class Stream:
         Raises:
             SourceError, SchemaError: files or a log cannot be reached, or seem to be moved; a log is another.
         """
-        self._finish_half_drawn()
         return self._intake.ingest(
-            open_tick=self.closed, progress=progress, elsewhere=elsewhere, new_files=new_files, before=before
+            open_tick=self._open_tick(), progress=progress, elsewhere=elsewhere, new_files=new_files, before=before
         )
 
     @alone
@@ -285,11 +283,12 @@ class Stream:
         """Count what comes, and close each tick when it is over. See :func:`synthstream.stream.following.follow`."""
         return Asked(follow(self, now=self._env.now, until=until, poll=poll, rest=rest, failed=failed, since=since))
 
-    def _finish_half_drawn(self) -> None:
-        """Close a tick of which some answers were drawn and the rest was not: its counts must not change any more."""
+    def _open_tick(self) -> int:
+        """The tick that counts go to. One of which some answers were drawn is closed: its counts must not change."""
         if self._store.half_drawn(self.closed):
             self._commit(self._gates(self.closed))
             self._publish_committed()
+        return self.closed
 
     def _commit(self, gate: Gate) -> None:
         """Draw, and write down what was drawn, in one transaction, before anyone can see it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import update_wrapper
 from threading import RLock
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 
 class Shared(Protocol):
@@ -32,3 +32,8 @@ def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
 def turn(shared: Shared) -> RLock:
     """For ``with``: what stands inside happens in one turn."""
     return shared._lock  # noqa: SLF001
+
+
+def refused(shared: Any) -> NoReturn:
+    """In place of ``__copy__``: a copy would share what is open, and not know what the other one did with it."""
+    raise TypeError(f"a {type(shared).__name__} cannot be copied; threads may share it")
