@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -47,6 +47,17 @@ def test_the_whole_story(folder: Path) -> None:
     first = synthstream("sample", "stream.toml", "-n", "2", "--seed", "5", cwd=folder).stdout
     assert first.startswith("ward,age\n")
     assert first == synthstream("sample", "stream.toml", "-n", "2", "--seed", "5", cwd=folder).stdout
+
+
+def test_how_long_a_state_takes_to_open_closes_no_tick(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "stream.toml").write_text("".join(line for line in TOML.splitlines(keepends=True) if "until" not in line))
+
+    def now(_: object) -> datetime:
+        return datetime(2026, 1, 5 if (folder / "state").exists() else 3, 12, tzinfo=UTC)
+
+    monkeypatch.setattr("synthstream.environment.Env.now", now)
+    assert "2 new release(s); 2 in all" in synthstream("run", "stream.toml", "--yes", cwd=folder).stdout
+    assert "2 new release(s); 4 in all" in synthstream("run", "stream.toml", "--yes", cwd=folder).stdout
 
 
 def test_a_simulation_says_so_and_needs_its_seed_switch(folder: Path) -> None:

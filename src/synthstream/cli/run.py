@@ -104,7 +104,7 @@ def run_command(
                 stream.ingest(new_files=True, before=stream.opened)
             follow_command(stream, shown, until=moment, poll=seconds_of(poll), released=after)
         else:
-            upto = stream.closed + stream.due(until=moment)  # by the clock before rows are counted, which takes time
+            upto = stream.closed + stream.due(until=moment, at=stream.opened)  # opening and counting take their time
             files = _counted(stream, engine, new_files=new_files)
             _announced(shown, stream, due := max(0, upto - stream.closed), asked=asked)
             failed = _released(stream, due, moment, after if command else None)

@@ -219,14 +219,14 @@ class Stream:
         )
 
     @alone
-    def due(self, *, until: datetime | None = None) -> int:
-        """Number of open ticks that may be closed. Raises ``TickNotOver`` if ``until`` lies in the future.
+    def due(self, *, until: datetime | None = None, at: datetime | None = None) -> int:
+        """Number of open ticks that may be closed ``at`` a moment, now. Raises ``TickNotOver`` if ``until`` is later.
 
         They ended before ``until`` (or the configured one), and ``wait`` ago at the least.
         """
         if until is not None and not isinstance(until, datetime):
             raise TypeError(f"until: must be a datetime, not {type(until).__name__}; the clock's zone is assumed")
-        return max(0, due(self.config.clock, until=until, now=self._env.now()) - self.closed)
+        return max(0, due(self.config.clock, until=until, now=at or self._env.now()) - self.closed)
 
     @alone
     def release(self, *, until: datetime | None = None) -> Release:
