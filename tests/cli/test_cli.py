@@ -162,6 +162,10 @@ def test_an_edited_config_shows_in_the_status(folder: Path) -> None:
     assert "differs from the running stream: clock.horizon: was" in status
     assert "8 paid for" in status
     assert "successor" in synthstream("run", "stream.toml", "--yes", cwd=folder).stderr
+    (folder / "stream.toml").write_text(TOML.replace('"C"', '"C", "D"').replace("2026-01-01", "2025-12-31"))
+    shown = synthstream("status", "stream.toml", cwd=folder)
+    assert "; column" in shown.stdout, shown.stderr
+    assert "events before 2026-01-06" in shown.stdout, "the dates of what was published"
 
 
 def test_where_nothing_can_be_written(folder: Path) -> None:

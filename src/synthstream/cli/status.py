@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from synthstream.config.config import StreamConfig
     from synthstream.forecast.warnings import Caution
+    from synthstream.schema.clock import Clock
 
 
 def status_command(
@@ -91,7 +93,7 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
             changed = config.differences(store.meta("config") or config.public_json())
             if not changed and encodes_otherwise(config, store):
                 changed = ["the coefficients of its counters, as this version, or its libraries, compute them"]
-    clock, sink, now = config.clock, config.sink, REAL.now()
+    clock, sink, now = _clock(config) if changed else config.clock, config.sink, REAL.now()
     ticks, horizon = last + 1, ledger[-1]["horizon"] if ledger else clock.horizon
     complete = horizon is not None and ticks >= horizon
     end = None if complete else clock.boundary(ticks + 1).isoformat()
@@ -120,6 +122,13 @@ def facts(config: StreamConfig, *, simulate: bool = False, mirrors: bool = False
         "state": str(config.state),
         "releases": None if sink is None else str(sink.path),
     }
+
+
+def _clock(config: StreamConfig) -> Clock:
+    """The clock that says when released ticks end, whatever was changed since."""
+    from synthstream.publish.outlets import as_published
+
+    return replace(as_published(config).clock, until=config.clock.until)
 
 
 def _mirrors(config: StreamConfig, last: int) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from synthstream.errors import SynthstreamError
 from synthstream.forecast.warnings import Caution
 from synthstream.measured import Measured, Reading
 from synthstream.publish.building import Builder, from_releases
-from synthstream.publish.outlets import as_begun, parquet_sink
+from synthstream.publish.outlets import as_published, parquet_sink
 from synthstream.schema.columns import MISSING, OTHER, Boolean, Category, Column
 from synthstream.schema.districts import Districts
 from synthstream.schema.places import View
@@ -59,7 +59,7 @@ def noticed(config: StreamConfig) -> tuple[Caution, ...]:
     if config.sink is None:
         return ()
     with suppress(SynthstreamError):  # who reads releases says what is wrong with them
-        sink, config = parquet_sink(config.sink), as_begun(config)
+        sink, config = parquet_sink(config.sink), as_published(config)
         last = sink.last()
         if last is not None:
             builder = from_releases(config, sink, sink.measured, tick=last.tick, secure=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from synthstream.config.config import StreamConfig, load
+from synthstream.config.settings import SETTINGS
 from synthstream.config.sinks import SIMULATED, AnyMirror, DeltaMirror, FilesMirror, SinkConfig, aside
 from synthstream.environment import REAL, Env
 from synthstream.errors import ConfigError, SinkError
@@ -47,6 +48,16 @@ def as_begun(config: StreamConfig) -> StreamConfig:
             config.refuse_succeeded(facts)
             return config.begun_as(facts)
     return config
+
+
+def as_published(config: StreamConfig) -> StreamConfig:
+    """The settings that stand beside the stream's releases, whatever was changed since; its own where there are none.
+
+    Raises:
+        ConfigError: they cannot be read, or the releases go on with other settings.
+    """
+    there = config.sink is not None and (config.sink.path / SETTINGS).is_file()
+    return as_begun(load(config.sink.path) if there and config.sink is not None else config)
 
 
 def sink_of(config: StreamConfig, env: Env = REAL) -> Sink:
