@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from pathlib import PurePath
 from typing import Literal, NamedTuple
 
 
@@ -90,6 +91,25 @@ FileKind = Literal["parquet", "csv", "jsonl"]
 
 # Ends of the names of text files that are packed.
 COMPRESSED = (".gz", ".zst")
+_ENDINGS: dict[str, FileKind] = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+
+
+def kind_of(name: PurePath) -> FileKind | None:
+    """The kind of file that a name or a pattern says, packed or not; ``None`` if it says none.
+
+    Example:
+        >>> kind_of(PurePath("a.csv.gz")), kind_of(PurePath("rows-*.ndjson")), kind_of(PurePath("a"))
+        ('csv', 'jsonl', None)
+    """
+    endings = [ending for ending in name.suffixes if ending not in COMPRESSED]
+    return _ENDINGS.get(endings[-1] if endings else "")
+
 
 # What a mirror gets of each release.
 Content = Literal["rows", "tables"]

@@ -249,6 +249,7 @@ def test_a_packed_file_that_ends_early_counts_nothing(tmp_path: Path, end: str) 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
+        ('kind = "parquet"\n', 'by their names its files are csv. Say kind = "csv"'),
         ('delimiter = ";;"', "source.delimiter"),
         ('delimiter = "\\n"', "source.delimiter"),
         ('delimiter = ";"\nquote = ";"', "quote: is delimiter too"),
@@ -272,8 +273,9 @@ def test_a_packed_file_that_ends_early_counts_nothing(tmp_path: Path, end: str) 
 )
 def test_what_is_no_dialect_is_told(line: str, says: str) -> None:
     ward = '[[columns]]\nname = "ward"\ntype = "category"\nvalues = ["A"]\n'
+    kind = "" if "kind" in line else 'kind = "csv"\n'
     with pytest.raises(ConfigError) as caught:
-        StreamConfig.from_toml(stream_toml(ward, f'[source]\nkind = "csv"\npath = "x.csv"\n{line}\n'))
+        StreamConfig.from_toml(stream_toml(ward, f'[source]\n{kind}path = "x.csv"\n{line}\n'))
     assert says in str(caught.value)
 
 

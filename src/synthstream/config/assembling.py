@@ -27,7 +27,7 @@ from synthstream.config.sections import (
 from synthstream.config.sources import DeltaConfig, Files, KafkaConfig
 from synthstream.config.synthesis import SynthesizerConfig, partition_of, workload_of
 from synthstream.errors import ConfigError
-from synthstream.kinds import SYNTHESIZERS, Edition
+from synthstream.kinds import SYNTHESIZERS, Edition, kind_of
 from synthstream.privacy import EVENT, Budget, Unit
 from synthstream.schema.clock import Clock
 from synthstream.schema.columns import Column
@@ -200,6 +200,8 @@ def _of_its_own(file: File) -> None:
 def _check_reading(file: File, source: Files) -> None:
     """Raise unless signs differ, forms of times are of times, and what has a form of its own is read in one way."""
     source.dialect.check()
+    if (kind := kind_of(source.path)) not in (None, source.kind):
+        raise ConfigError(f'source.kind: by their names its files are {kind}. Say kind = "{kind}", or name others')
     person = None if file.privacy.unit == "event" else file.privacy.unit.person
     ways: dict[str | None, set[str]] = {file.op: {"text"}, person: {"text"}, file.clock.column: {"time"}}
     for column in file.columns:

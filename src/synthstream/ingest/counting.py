@@ -18,7 +18,7 @@ from synthstream.config.config import StreamConfig
 from synthstream.counts import Counts, Private
 from synthstream.errors import ConfigError, CountsMismatch, FileDamaged, SchemaError
 from synthstream.ingest.files import FileSource
-from synthstream.ingest.lines import kind_of
+from synthstream.kinds import kind_of
 from synthstream.schema.clock import FURTHEST
 from synthstream.schema.coercion import Frame, polars_frame, signs, texts
 from synthstream.workload import CodeArray, IntArray
@@ -119,7 +119,7 @@ def refuse_other_columns(source: FileSource, paths: Iterable[Path]) -> None:
 def file_of(config: StreamConfig, path: Path, **more: Any) -> FileSource:
     """How one file is read, wherever it lies: as the source's own are; its name says of which kind it is."""
     files = files_of(config) or FileSource(kind="csv", path=path, columns=columns_of(config))
-    return replace(files, kind=kind_of(path), path=path, **more)
+    return replace(files, kind=kind_of(path) or "parquet", path=path, **more)
 
 
 def encode(config: StreamConfig, frame: Frame, *, away: bool = False, dated: bool = False) -> PrivateRows:

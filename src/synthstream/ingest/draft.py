@@ -19,7 +19,7 @@ from synthstream.ingest.codebooks import (
     of_parquet,
     of_table_schema,
 )
-from synthstream.ingest.lines import kind_of
+from synthstream.kinds import kind_of
 from synthstream.schema.coercion import require
 from synthstream.schema.dialects import holds
 from synthstream.schema.naming import coordinates_of, identifies, names_a_moment, names_a_person
@@ -100,7 +100,7 @@ def draft(
     """
     table = str(data).removeprefix(_POSTGRES) if str(data).startswith(_POSTGRES) else None
     path = Path(data)
-    kind = "postgres" if table is not None else kind_of(path)
+    kind = "postgres" if table is not None else kind_of(path) or "parquet"
     known = _of_table(table, service) if table is not None else _of_file(path, kind, codebook)
     known = _with_book(known, path, codebook, op)
     left = [column.name for column in known.columns if column.name != op and _identifies(column)]

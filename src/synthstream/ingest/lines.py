@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import pyarrow as pa
 
 from synthstream.config.sources import Dialect
-from synthstream.kinds import COMPRESSED, FileKind
+from synthstream.kinds import COMPRESSED
 
 _BLOCK = 1 << 20  # bytes of a compressed file that are unpacked at once
 # Of a line, as much is looked at as fits in memory whatever it holds: an empty list takes 3 bytes there, and 64 here.
@@ -23,18 +23,6 @@ _PARTS = (
 )  # cells of a line, the others are surplus; parts of an object of JSON, nested or not: one of more has no cells
 _LONGEST = 4096  # characters of a cell of JSON; of a longer one, the first
 _NOTHING: dict[str, Any] = {}
-
-
-def kind_of(path: Path) -> FileKind:
-    """The kind of file that a name says: ``.csv``, ``.jsonl``, either compressed, or else Parquet.
-
-    Example:
-        >>> kind_of(Path("a.csv.gz")), kind_of(Path("a.ndjson")), kind_of(Path("a"))
-        ('csv', 'jsonl', 'parquet')
-    """
-    suffixes = [suffix for suffix in path.suffixes if suffix not in COMPRESSED]
-    kinds: dict[str, FileKind] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-    return kinds.get(suffixes[-1] if suffixes else "", "parquet")
 
 
 def opened(path: Path, encoding: str) -> TextIO:
