@@ -118,6 +118,14 @@ def test_columns_that_write_their_times_otherwise(tmp_path: Path, due: str, expe
     assert told(tmp_path, toml(WARD, column), frame).lines == ["[source]", *expected]
 
 
+def test_a_form_beside_others_is_told_where_these_stand(tmp_path: Path) -> None:
+    due = '[[columns]]\nname = "due"\ntype = "datetime"\npart = "month"\n'
+    frame = rows(when=german(rows()["when"]), due=["01/2026"] * 300)
+    source = csv(more='[source.datetime_format]\ndue = "%m/%Y"\n')
+    found = told(tmp_path, toml(WARD, due).replace(csv(), source), frame)
+    assert found.lines == ["[source.datetime_format]", '"when" = "%d.%m.%Y"']
+
+
 def test_day_or_month_first_is_asked_where_no_text_tells(tmp_path: Path) -> None:
     found = told(tmp_path, toml(), rows(when=["03/04/2026"] * 300))
     assert "Day first or month first?" in words(found)

@@ -43,7 +43,7 @@ def ask_first(shown: Console, path: Path, *, until: datetime | None, yes: bool) 
     over = due(loaded.clock, until=until, now=REAL.now())
     told = [found["claim"]["words"], _over(loaded, over, until), f"Look first: {program()} check {path}"]
     if over and files == 0:
-        told.insert(2, "No file fits [source] path yet: all that is released now would be empty")
+        told.insert(2, "No file fits [source] path yet: all that is released now would be empty.")
     if _nobody_can_answer():
         raise SystemExit(
             fail(

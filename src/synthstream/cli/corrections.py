@@ -76,7 +76,13 @@ def source_retire(config: ConfigPath, file: File) -> None:
 def forget_command(
     config: ConfigPath,
     rows: Annotated[Path, typer.Argument(help="A file with the rows to take away, written as those of the source.")],
-    request: Annotated[str, typer.Option("--id", help="What to call this request; the same again does nothing.")],
+    request: Annotated[
+        str,
+        typer.Option(
+            "--id",
+            help="What to call this request. The same again does nothing; under another id, rows are taken away again.",
+        ),
+    ],
 ) -> None:
     """Take rows away at the open tick, as an erasure request asks. Needs op in stream.toml.
 

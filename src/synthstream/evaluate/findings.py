@@ -106,12 +106,18 @@ class Checked:
         dated = {c.name for c in self.config.schema.columns if isinstance(c, Datetime)} | {self.config.clock.column}
         forms = {column: found for (_, column), found in values.items() if column is not None}
         alone = forms.keys() == dated - {None} and len({tuple(found) for found in forms.values()}) == 1
-        shown = dict[str, str]()
+        source, shown = self.config.source, dict[str, dict[str, str]]()
+        begun = source is not None and not source.formats.keys() <= {"*"}  # a table of forms that is there already
         for (key, column), found in values.items():
             # One format for all columns with times, or each with its own: others may be read as they are.
-            name = key if column is None or alone else f"{key}.{json.dumps(column, ensure_ascii=False)}"
-            shown[name] = "   # or ".join(found)
-        return ["[source]", *(f"{name} = {value}" for name, value in shown.items())] if shown else []
+            where, name, quoted = "[source]", key, json.dumps(column, ensure_ascii=False)
+            if column is not None and begun:
+                where, name = f"[source.{key}]", quoted
+            elif column is not None and not alone:
+                name = f"{key}.{quoted}"
+            shown.setdefault(where, {})[name] = "   # or ".join(found)
+        lines = ((where, *(f"{key} = {value}" for key, value in keys.items())) for where, keys in shown.items())
+        return [line for some in sorted(lines, reverse=True) for line in some]
 
     def by_tick(self) -> tuple[str, list[tuple[datetime, int]]]:
         """Rows by the tick that they would count in, or by several together: what they are, and when each begins."""
