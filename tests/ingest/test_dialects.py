@@ -190,18 +190,22 @@ def test_cells_beyond_what_is_looked_at_are_surplus(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("change", "advice"),
+    ("old", "new", "advice"),
     [
-        ('delimiter = ";"\n', 'Its header has all columns with delimiter = ";" in [source].'),
-        ('encoding = "windows-1252"\n', 'Its header has all columns with encoding = "windows-1252" in [source].'),
-        ("when", "is missing"),
+        ('delimiter = ";"\n', "", 'Its header has all columns with delimiter = ";" in [source].'),
+        ('encoding = "windows-1252"\n', "", 'Its header has all columns with encoding = "windows-1252" in [source].'),
+        ("when", "wann", "is missing"),
+        (
+            'kind = "csv"\n',
+            'kind = "csv"\nheader = 2\n',
+            "If its first line is a row, name the columns in [source]: header = [...].",
+        ),
     ],
 )
 def test_a_wrong_dialect_is_refused_by_the_first_header_before_anything_is_counted(
-    tmp_path: Path, change: str, advice: str
+    tmp_path: Path, old: str, new: str, advice: str
 ) -> None:
-    text = stream_toml(COLUMNS, GERMAN, SINK)
-    text = text.replace(change, "") if change != "when" else text.replace("when", "wann")
+    text = stream_toml(COLUMNS, GERMAN, SINK).replace(old, new)
     (tmp_path / "export-1.csv").write_bytes(EXPORT.encode("cp1252"))
     (tmp_path / "export-2.csv").write_bytes(EXPORT.encode("cp1252").replace(b";", b","))
     config = StreamConfig.from_toml(text, base=tmp_path)

@@ -99,6 +99,22 @@ def test_a_file_that_is_not_there_is_told_so(tmp_path: Path) -> None:
         draft(tmp_path / "visits.csv")
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("01.02.2026;01:05;Südbad;12,21;;P157\n".encode(), "its first line seems to be a row"),
+        (b"day;ward;day\n", "its first line seems to be a row"),
+        ("day;ward\n".encode("utf-16"), "no text in UTF-8 or windows-1252"),
+        (b"PK\x03\x04\x14\0\x08rows.csv", "no text in UTF-8 or windows-1252"),
+    ],
+)
+def test_a_first_line_that_is_no_header_is_not_quoted(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(SourceError, match=says) as told:
+        draft(tmp_path / "x.csv")
+    assert not any(cell in str(told.value) for cell in ("Südbad", "P157"))
+
+
 def test_a_codebook_fills_in_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "visits.csv").write_bytes(HEADER.encode())
     (tmp_path / "book.json").write_text(json.dumps(BOOK))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -80,9 +80,23 @@ def of_header(path: Path) -> Codebook:
         if not any("\N{REPLACEMENT CHARACTER}" in name for name in found[encoding, ","]):
             break
     delimiter = max(_DELIMITERS, key=lambda one: len(found[encoding, one]))
+    if trouble := _no_header(found[encoding, delimiter]):
+        raise SourceError(f"{path}: {trouble}.")
     source = {"delimiter": delimiter} if delimiter != "," else {}
     source |= {"encoding": "windows-1252"} if encoding == "cp1252" else {}
     return Codebook(columns=tuple(Known(name=name) for name in found[encoding, delimiter]), source=source)
+
+
+def _no_header(names: Sequence[str]) -> str:
+    """What is wrong with a first line as names, and how to mend it; it may be a row, and is not quoted."""
+    if any("\N{REPLACEMENT CHARACTER}" in name for name in names):
+        return "its first line is no text in UTF-8 or windows-1252. Unpack it, or save it as UTF-8"
+    if len(set(names)) < len(names) or 2 * sum(any(map(str.isalpha, name)) for name in names) < len(names):
+        return (
+            "its first line seems to be a row: names are there twice, or most have no letter. Write a line with a name "
+            "for each column above it; later, header = [...] in [source] names them as well"
+        )
+    return ""
 
 
 # -- Table Schema ----------------------------------------------------------------------------------------------------

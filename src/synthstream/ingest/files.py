@@ -208,7 +208,8 @@ class FileSource:
                         if getattr(other, key) != getattr(self.dialect, key)
                     ]
                     return f" Its header has all columns with {' and '.join(keys)} in [source]."
-        return ""
+        none = set(self.columns).isdisjoint(self.names(path))
+        return " If its first line is a row, name the columns in [source]: header = [...]." if none else ""
 
     def _csv(self, path: Path, chunk_rows: int) -> Iterator[pl.DataFrame]:
         with opened(path, self.dialect.encoding) as file:
