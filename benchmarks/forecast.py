@@ -31,12 +31,11 @@ from benchmarks.environment import environment
 from synthstream.config.config import StreamConfig, load
 from synthstream.counts import Counts
 from synthstream.evaluate.wasserstein import w1_grid
-from synthstream.fit.pooling import pooled
 from synthstream.forecast.planning import Forecast, plan
 from synthstream.ingest.counting import encode
 from synthstream.partition import Partition
 from synthstream.synthesizers.assembly import synthesizer_of
-from synthstream.synthesizers.contract import RowErrors, Synthesizer
+from synthstream.synthesizers.contract import Models, RowErrors, Synthesizer
 from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation import points, tables
@@ -114,14 +113,14 @@ def _tables(name: str, delta: float) -> Case:
     return Case(data=f"{name}, delta = {delta:g}", config=config, expect=expect, at=at, batches=batches)
 
 
-def run(made: Synthesizer, batches: Iterable[Any], seed: int) -> Iterator[tuple[int, dict[int, Any], Any]]:
-    """Tick by tick: the number of ticks, all measurements so far, the model."""
+def run(made: Synthesizer, batches: Iterable[Any], seed: int) -> Iterator[tuple[int, dict[int, Any], Models, Any]]:
+    """Tick by tick: the number of ticks, all measurements so far, what was kept of them, the model."""
     state, last, models, history = made.mechanism.init(), None, dict[str, Any](), dict[int, Any]()
     for tick, codes in enumerate(batches):
         gate = SeededGate(f"{seed}/{tick}")
         state, history[tick], models = made.step(state, made.count(codes, None), gate, last, models)  # type: ignore[assignment]
         last = made.fit(tick, history.__getitem__, last, models, seed=seed * 1_000_003 + tick)
-        yield tick + 1, history, last
+        yield tick + 1, history, models, last
 
 
 def compared(case: Case) -> Iterator[dict[str, Any]]:
@@ -130,9 +129,9 @@ def compared(case: Case) -> Iterator[dict[str, Any]]:
     made = synthesizer_of(case.config)
     found: dict[int, list[dict[str, float]]] = {t: [] for t in case.at}
     for seed in range(SEEDS):
-        for ticks, history, model in run(made, case.batches, seed):
+        for ticks, history, models, model in run(made, case.batches, seed):
             if ticks in found:
-                found[ticks].append(_errors(made, case.batches[:ticks], history, model))
+                found[ticks].append(_errors(made, case.batches[:ticks], history, models, model))
     events = np.cumsum([len(codes) for codes in case.batches])
     told = {t: _told(made, case, t, int(events[t - 1])) for t in case.at}
     for ticks, errors in found.items():
@@ -178,7 +177,9 @@ def _named(rows: RowErrors) -> dict[str, float]:
     return tables_of_rows | {"rows box": rows.box, "rows W1": rows.distance or 0.0}
 
 
-def _errors(made: Synthesizer, batches: list[Any], history: dict[int, Any], model: Any) -> dict[str, float]:
+def _errors(
+    made: Synthesizer, batches: list[Any], history: dict[int, Any], models: Models, model: Any
+) -> dict[str, float]:
     """Measured errors after the newest tick."""
     codes = np.concatenate(batches)
     if isinstance(made, FromNodes):
@@ -194,8 +195,7 @@ def _errors(made: Synthesizer, batches: list[Any], history: dict[int, Any], mode
         true = np.where(small, workload.count(codes), workload.count(np.concatenate(batches[:last])))
         return _of_counts(workload, known.values - true, (1, 2)) | _of_rows(workload, codes, model)
     if isinstance(made, InEpochs):
-        ends = [t - 1 for t in made.mechanism.times.ended(len(batches)) if t != len(batches)]
-        known = pooled([*(history[t] for t in ends), history[len(batches) - 1]])
+        known = made.known(len(batches) - 1, history.__getitem__, models)
         gap = known.values - known.workload.count(codes)
         return _of_counts(known.workload, gap, (1,)) | _of_rows(made.mechanism.workload, codes, model)
     raise SystemExit(f"no errors are measured of {type(made).__name__}")
