@@ -103,6 +103,9 @@ class StreamConfig:
         Raises:
             ConfigError: all that is wrong with it.
         """
+        if not isinstance(text, str):
+            told = "Of a file: from_toml(path.read_text(), base=path.parent)"
+            raise TypeError(f"from_toml takes the text of a stream.toml, not {type(text).__name__}. {told}")
         problems = Problems(origin, text, keys_by_section(File))
         problems.find_unfilled()
         try:
@@ -326,12 +329,16 @@ class StreamConfig:
         return differences(json.loads(stored), json.loads(self.public_json()))
 
 
-def load(path: Path) -> StreamConfig:
+def load(path: str | Path) -> StreamConfig:
     """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 
     Raises:
         ConfigError: the file, or one that it goes on from, cannot be read, or is not a valid configuration.
     """
+    if not isinstance(path, str | Path):
+        told = "A StreamConfig opens as synthstream.Stream(config)"
+        raise TypeError(f"the path of a stream.toml is asked for, not {type(path).__name__}. {told}")
+    path = Path(path)
     if (path / SETTINGS).is_file():  # a folder of releases
         path = path / SETTINGS
     if path.suffix.lower() in _DATA and path.is_file():
