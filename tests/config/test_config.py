@@ -108,7 +108,17 @@ def test_a_path_in_place_of_text_is_told() -> None:
             '[[columns]]\nname = "d"\ntype = "datetime"\npart = "hour"\ntimezone = "Mars/X"\n[sink]',
             ["line 27", "timezone = 'Mars/X'", "not a known zone"],
         ),
-        ('name = "visits"', "name = visits", ["not valid TOML", "line 1", "texts in quotes"]),
+        ('name = "visits"', "name = visits", ["not valid TOML", "line 1", "Texts stand in quotes"]),
+        ('every = "1d"', "every = 1d", ["line 10", "Texts stand in quotes"]),
+        ('name = "visits"', 'name = "a"\nname = "b"', ["line 2", ". name is there before. Leave one of them"]),
+        ("[sink]", "[clock]\n[sink]", ["line 23", ". [clock] is there before"]),
+        ('name = "visits"', "name = “visits”", ['Quotation marks are straight ones, as in "visits"']),
+        ('path = "releases"', 'path = "C:\\data\\x"', ["line 25", "write / in a path, or put it in '...'"]),
+        ('path = "releases"', 'path = "C:\\users"', ["line 25", "write / in a path, or put it in '...'"]),
+        ('name = "visits"', 'name = "visits', ["line 1", "A quotation mark is not closed"]),
+        ('name = "visits"', 'name: "visits"', ["line 1", "After a key stands =, not :"]),
+        ("bins = 4", "bins = 4\nmissing = False", ["line 23", "Write true or false, in small letters"]),
+        ("start = 2026-01-01", "start = 01.01.2026", ["line 9", "Dates are written as 2026-01-31"]),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_line_and_its_fix(old: str, new: str, says: list[str]) -> None:
@@ -116,6 +126,10 @@ def test_a_mistake_is_named_with_its_line_and_its_fix(old: str, new: str, says: 
     assert text.startswith("stream.toml")
     for part in says:
         assert part in text, text
+
+
+def test_a_slip_that_is_not_known_gets_no_hint() -> None:
+    assert problem('name = "visits"', 'name "visits"').endswith("(at line 1, column 6)")
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -147,6 +161,8 @@ def test_wrong_types_do_not_hide_impossible_values() -> None:
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "nowhere.toml")
+    (tmp_path / "marked.toml").write_text(GOOD, encoding="utf-8-sig")
+    assert load(tmp_path / "marked.toml").name == "visits"
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
         load(tmp_path / "binary.toml")

@@ -112,7 +112,7 @@ class StreamConfig:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             problems.raise_if_any()  # a place that is still open is no valid TOML either
-            raise ConfigError(f"{origin}: not valid TOML: {error}. {hint_of(text, str(error))}") from None
+            raise ConfigError(f"{origin}: not valid TOML: {error}{hint_of(text, str(error))}") from None
         use_new_names(data, problems)
         folder = (base or Path.cwd()).absolute()
         try:
@@ -347,7 +347,7 @@ def load(path: str | Path) -> StreamConfig:
             f"`synthstream schema init {path} > stream.toml` drafts one"
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the first line
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:

@@ -149,17 +149,35 @@ def _split(loc: Path) -> tuple[Path, str | None]:
     return (*loc[:at], *loc[at + 1 :]), str(loc[at]) if len(loc) > at else None
 
 
+# The commonest slips: what is said of them, how the line looks, and how to mend it.
+_SLIPS = (
+    ("", r"=\s*\[?\s*[“”„‘’‚«»]", 'Quotation marks are straight ones, as in "visits"'),
+    (
+        "Unescaped|Invalid hex",
+        "",
+        "In double quotes \\ begins an escape: write / in a path, or put it in '...'",
+    ),
+    (r"Illegal character '\\n'|Expected \"'\"", "", "A quotation mark is not closed"),
+    ("Expected '='", r"^\s*[\w.-]+\s*:", "After a key stands =, not :"),
+    ("", r"=\s*(True|False)\b", "Write true or false, in small letters"),
+    ("", r"=\s*\d+([-./])\d+\1\d", "Dates are written as 2026-01-31"),
+    ("", r"=\s*\[?\s*(?!true|false)\d*[A-Za-z_]", "Texts stand in quotes"),
+)
+
+
 def hint_of(text: str, error: str) -> str:
-    """How to mend TOML that cannot be read, by its line and what is said of it."""
+    """How to mend TOML that cannot be read, by its line and what is said of it; nothing where that is not clear."""
     if text.endswith(".toml") and "\n" not in text:
-        return f"This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
+        return f". This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
     number = re.search(r"at line (\d+)", error)
     line = text.splitlines()[int(number[1]) - 1] if number and int(number[1]) <= len(text.splitlines()) else ""
     if "twice" in error and (section := re.match(r"\s*\[(columns|mirror|constraints)\]", line)):
-        return f"Begin each with [[{section[1]}]], in double brackets"
+        return f". Begin each with [[{section[1]}]], in double brackets"
+    if ("twice" in error or "overwrite" in error) and (key := re.match(r"\s*(\[*\s*[\w.-]+\s*\]*)", line)):
+        return f". {key[1].strip()} is there before. Leave one of them"
     if comma := re.search(r"=\s*([-+]?\d+),(\d+)\s*(#.*)?$", line):
-        return f"Numbers take a decimal point, as in {comma[1]}.{comma[2]}"
-    return "Dates are written as 2026-01-31, texts in quotes"
+        return f". Numbers take a decimal point, as in {comma[1]}.{comma[2]}"
+    return next((f". {hint}" for said, form, hint in _SLIPS if re.search(said, error) and re.search(form, line)), "")
 
 
 # What pydantic says of a key, or of a section in other brackets, where a section must be.
