@@ -213,6 +213,9 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     shutil.copytree(folder / "copy/private", folder / "state")
     assert status()["backup"]
     assert "releases holds releases alone" in synthstream("status", "releases", cwd=folder).stdout.replace("\n", " ")
+    for line in ("run releases --yes", "recover releases --adopt", "recover releases --republish"):
+        told = synthstream(*line.split(), cwd=folder)
+        assert (told.returncode, "releases holds releases alone" in told.stderr) == (2, True)
     assert "is a backup" in synthstream("status", "stream.toml", cwd=folder).stdout
     page = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
     for key in after:
