@@ -321,7 +321,8 @@ class StreamConfig:
         if len(cuts) >= len(self.lives):
             cut = cuts[len(self.lives) - 1]["tick"]
             raise ConfigError(
-                f"{self.name}: this stream went on with other settings at tick {cut}. Use its successor's stream.toml."
+                f"{self.name}: this stream went on with other settings at tick {cut}. Use its successor's stream.toml, "
+                "the one whose [after] names this one."
             )
 
     def differences(self, stored: str) -> list[str]:
