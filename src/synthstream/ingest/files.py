@@ -146,6 +146,8 @@ class FileSource:
             raise self._broken(path, error) from None
 
     def _broken(self, path: Path, error: Exception) -> SourceError:
+        if isinstance(error, FileNotFoundError):
+            return SourceError(f"{path}: there is no such file. Check the path. Nothing of it was counted.")
         # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
         why = getattr(error, "strerror", None)
         kind = FileDamaged if why is None else SourceError
