@@ -85,7 +85,8 @@ class Problems:
         """Note every place that a draft left open."""
         for number, line in enumerate(self._text.splitlines(), 1):
             if PUBLIC_BOUND in line.partition("#")[0]:
-                key = line.partition("=")[0].strip()
+                path = next((path for path, at in self._lines.items() if at == number), ())
+                key = self._key(path, "") if path else line.partition("=")[0].strip()
                 self._found.append(
                     (number, f"line {number}: {key} is still {PUBLIC_BOUND}; fill in what is publicly known")
                 )
