@@ -243,7 +243,7 @@ def ledger_command(
     from synthstream.forecast.ledger import NOTE, ledgers
     from synthstream.stream.opening import begun
 
-    found = ledgers([(path, begun(load(path))) for path in configs])
+    found = ledgers([(path, load(path)) for path in configs], begun)
     if as_json:
         import json
 
