@@ -213,6 +213,9 @@ def test_status_in_json_has_all_its_keys_at_every_stage(folder: Path) -> None:
     shutil.copytree(folder / "copy/private", folder / "state")
     assert status()["backup"]
     assert "releases holds releases alone" in synthstream("status", "releases", cwd=folder).stdout.replace("\n", " ")
+    for line in ("run releases --yes", "recover releases --adopt", "recover releases --republish"):
+        told = synthstream(*line.split(), cwd=folder)
+        assert (told.returncode, "releases holds releases alone" in told.stderr) == (2, True)
     assert "is a backup" in synthstream("status", "stream.toml", cwd=folder).stdout
     page = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
     for key in after:
@@ -260,11 +263,13 @@ def test_verify_tells_a_finding_from_nothing_to_check(folder: Path) -> None:
         ("rnu stream.toml", "Did you mean 'run'?"),
         ("run stream.toml --untill 2026-01-02", "--until"),
         ("run", "Missing argument"),
-        ("sample stream.toml -n many", "valid integer"),
+        ("init rows-1.parquet", "No such command 'init'. Did you mean 'schema init'? Help: synthstream --help"),
+        ("sample stream.toml -n many", "found 'many'. Input should be a valid integer"),
         ("sample stream.toml --between 2026-01-01", "requires 2 arguments. Help: synthstream sample --help"),
         ("run nowhere.toml", "No such file"),
         ("status .", "Is a directory"),
         ("plan rows-1.parquet", "these are data"),
+        ("check stream.toml nope.csv", "nope.csv: there is no such file. Check the path."),
         ("plan notes.txt", "not valid TOML"),
         ("schema init notes.txt", "only files that end in"),
         ("schema init .", "only files that end in"),

@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from synthstream.forecast import warnings as cautions
+from synthstream.publish.folder import ParquetSink
 from tests.support.command import synthstream
 from tests.support.visits import TOML, visits
 
@@ -48,6 +50,18 @@ def test_a_weak_budget_is_said_before_anything_is_published(tmp_path: Path) -> N
     first = synthstream("run", "stream.toml", "--yes", cwd=tmp_path).stdout
     assert first.index("promises next to nothing") < first.index("5 ticks are over") < first.index("new release(s)")
     assert "promises" not in synthstream("run", "stream.toml", "--yes", cwd=tmp_path).stdout
+
+
+def test_the_tick_that_an_interrupted_run_drew_is_one_of_those_that_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stream.toml").write_text(TOML)
+    visits([1, 2]).write_parquet(tmp_path / "visits-1.parquet")
+    with monkeypatch.context() as patched:
+        patched.setattr(ParquetSink, "publish", Mock(side_effect=KeyboardInterrupt))
+        assert synthstream("run", "stream.toml", "--yes", cwd=tmp_path).returncode == 130
+    again = synthstream("run", "stream.toml", "--yes", cwd=tmp_path).stdout
+    assert ("5 ticks are over" in again, "5 new release(s)" in again) == (True, True)
 
 
 def test_without_a_place_for_compiled_loops_commands_still_work(tmp_path: Path) -> None:

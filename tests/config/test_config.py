@@ -102,13 +102,30 @@ def test_a_path_in_place_of_text_is_told() -> None:
         ('name = "visits"', 'name = "\\u001b]0;x\\u0007"', ["line 1", "name"]),
         ('state = "state"', 'state = "releases/state"', ["line 25", "neither may lie in the other"]),
         ('every = "1d"', 'every = "99999999999999w"', ["line 10", "after the year 9999"]),
-        ('every = "1d"', 'every = "1d"\ntimezone = "Factory"', ["line 11", "not a known zone"]),
+        ('every = "1d"', 'every = "1d"\ntimezone = "Factory"', ["line 11", 'not a known zone; use a name']),
+        ('every = "1d"', 'every = "1d"\ntimezone = "Berlin"', ["line 11", "Did you mean 'Europe/Berlin'?"]),
+        ("bins = 4", "bins = 12.5", ["line 22: column 'age': bins = 12.5: input should be a valid integer"]),
+        ("[sink]", '[source]\nkind = "csv"\npath = "x"\ndelimiter = "tab"\n[sink]', [r'one sign, such as ";" or "\t"']),
+        ("[sink]", '[source]\nkind = "csv"\npath = "x"\nsep = ";"\n[sink]', ["Did you mean 'delimiter'?"]),
+        ("[sink]", '[source]\nkind = "csv"\npath = "x"\nepsilon = 1\n[sink]', ["It belongs in [privacy]."]),
+        ('name = "visits"', 'name = "visits"\nepsilon = 1', ["line 2", "no such key here. It belongs in [privacy]."]),
+        ('name = "visits"', 'name = "visits"\nbins = 5', ["line 2", "no such key here. It belongs in [[columns]]."]),
         (
             "[sink]",
             '[[columns]]\nname = "d"\ntype = "datetime"\npart = "hour"\ntimezone = "Mars/X"\n[sink]',
             ["line 27", "timezone = 'Mars/X'", "not a known zone"],
         ),
-        ('name = "visits"', "name = visits", ["not valid TOML", "line 1", "texts in quotes"]),
+        ('name = "visits"', "name = visits", ["not valid TOML", "line 1", "Texts stand in quotes"]),
+        ('every = "1d"', "every = 1d", ["line 10", "Texts stand in quotes"]),
+        ('name = "visits"', 'name = "a"\nname = "b"', ["line 2", ". name is there before. Leave one of them"]),
+        ("[sink]", "[clock]\n[sink]", ["line 23", ". [clock] is there before"]),
+        ('name = "visits"', "name = “visits”", ['Quotation marks are straight ones, as in "visits"']),
+        ('path = "releases"', 'path = "C:\\data\\x"', ["line 25", "write / in a path, or put it in '...'"]),
+        ('path = "releases"', 'path = "C:\\users"', ["line 25", "write / in a path, or put it in '...'"]),
+        ('name = "visits"', 'name = "visits', ["line 1", "A quotation mark is not closed"]),
+        ('name = "visits"', 'name: "visits"', ["line 1", "After a key stands =, not :"]),
+        ("bins = 4", "bins = 4\nmissing = False", ["line 23", "Write true or false, in small letters"]),
+        ("start = 2026-01-01", "start = 01.01.2026", ["line 9", "Dates are written as 2026-01-31"]),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_line_and_its_fix(old: str, new: str, says: list[str]) -> None:
@@ -116,6 +133,10 @@ def test_a_mistake_is_named_with_its_line_and_its_fix(old: str, new: str, says: 
     assert text.startswith("stream.toml")
     for part in says:
         assert part in text, text
+
+
+def test_a_slip_that_is_not_known_gets_no_hint() -> None:
+    assert problem('name = "visits"', 'name "visits"').endswith("(at line 1, column 6)")
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -147,6 +168,8 @@ def test_wrong_types_do_not_hide_impossible_values() -> None:
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load(tmp_path / "nowhere.toml")
+    (tmp_path / "marked.toml").write_text(GOOD, encoding="utf-8-sig")
+    assert load(tmp_path / "marked.toml").name == "visits"
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
         load(tmp_path / "binary.toml")
@@ -306,7 +329,7 @@ def test_a_draft_reads_types_only_and_does_not_load_until_filled_in(tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         StreamConfig.from_toml(text)
     assert "epsilon is still TODO-public" in str(caught.value)
-    assert "min is still TODO-public" in str(caught.value)
+    assert "column 'n': min is still TODO-public" in str(caught.value)
     filled = (
         text.replace("epsilon = TODO-public", "epsilon = 1.0")
         .replace("start = TODO-public", "start = 2026-01-01")

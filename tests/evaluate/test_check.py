@@ -203,8 +203,14 @@ def test_clamped_empty_and_unreadable_cells(tmp_path: Path) -> None:
     cells = found.looked.rows.columns["age"]
     assert (cells.low, cells.high, cells.unread, cells.empty) == (30, 60, 30, 120)
     assert "(60) are above max = 100, and would count in the last bin." in words(found)
-    assert "(30) cannot be read as number, such as 'old' (30)" in words(found)
+    assert "(30) cannot be read as number, such as 'old' (30). They would count as missing.\n" in words(found) + "\n"
     assert found.lines == []
+
+
+def test_other_words_than_true_and_false_are_a_category(tmp_path: Path) -> None:
+    text = toml(WARD, '[[columns]]\nname = "ok"\ntype = "boolean"\n')
+    said = words(told(tmp_path, text, rows(ok=["ja", "nein", "nein"] * 100)))
+    assert "such as 'nein' (200), 'ja' (100). They would count as missing. Other words than true and" in said
 
 
 @pytest.mark.parametrize(

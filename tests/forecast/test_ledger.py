@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 def test_sums_are_tight_and_nothing_is_added_across_units_and_relations(files: list[Path]) -> None:
-    found = ledgers([(path, load(path)) for path in files])
+    found = ledgers([(path, load(path)) for path in files], begun)
     sums = {total.streams: total for total in found.sums}
     assert set(sums) == {("a", "b"), ("pure",), ("people",), ("monthly",)}
     both = sums["a", "b"]
@@ -71,14 +71,16 @@ def test_a_stream_that_went_on_is_counted_once(tmp_path: Path) -> None:
     old = half(tmp_path, events(60))
     new = written(tmp_path, NEW, "new.toml")
     paths = [tmp_path / "stream.toml", tmp_path / "new.toml"]
-    listed = ledgers([(path, begun(load(path))) for path in paths])  # before: the plan of one
+    listed = ledgers([(path, load(path)) for path in paths], begun)  # before: the plan of one
     assert listed.left_out == (paths[0],)
     succeed(old, new, gates=exact)
-    refused = CliRunner().invoke(app, ["ledger", *map(str, paths)])
+    both = CliRunner().invoke(app, ["ledger", *map(str, paths)])
+    assert (both.exit_code, f"Not counted again: {paths[0]}" in both.output) == (0, True)
+    refused = CliRunner().invoke(app, ["ledger", str(paths[0])])
     assert refused.exit_code == 2
     assert "went on with other settings at tick 4" in " ".join(refused.output.split())
     with Stream(new, gates=exact) as stream:
         stream.release()
-    (total,) = ledgers([(paths[1], begun(load(paths[1])))] * 2).sums
+    (total,) = ledgers([(paths[1], load(paths[1]))] * 2, begun).sums
     assert total.epsilon == pytest.approx(1.0, rel=1e-6)
     assert total.streams == ("visits",)

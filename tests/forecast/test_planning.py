@@ -313,6 +313,13 @@ def test_delta_that_buys_nothing() -> None:
     assert "privacy.delta" not in warned(GOOD)
 
 
+@pytest.mark.parametrize(("more", "warns"), [("", True), ('delimiter = ";"\n', False)])
+def test_commas_between_cells_and_within_numbers(more: str, warns: bool) -> None:
+    files = f'[source]\nkind = "csv"\npath = "rows.csv"\ndecimal = ","\n{more}'
+    assert ("is read as two cells" in warned(GOOD + files).get("source.delimiter", "")) == warns
+    assert "source.delimiter" not in warned(GOOD)
+
+
 def test_what_no_end_costs() -> None:
     words = warned(endless())["clock.horizon"]
     ratio = float(re.findall(r"are ([0-9.]+) times", words)[0])
@@ -347,6 +354,7 @@ def test_the_command_says_all_of_it(stream: Path) -> None:
     assert result.exit_code == 0, result.output
     for words in ("For the person in the data", "For the statistician", "differential privacy", "Memory", "Time"):
         assert words in result.output
+    assert re.search(r"on disk up to [\d.]+ KB and [\d.]+ KB more", result.output)
     for words in ("Measured counts, exact", "Published rows, simulated", "horizon", "2026-01-09", "add up", "%)"):
         assert words in result.output
     assert "…" not in result.output, "a number that is cut off would be another number"

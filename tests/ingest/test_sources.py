@@ -209,6 +209,8 @@ def test_damage_inside_a_file_is_told_without_its_content(tmp_path: Path, place:
     with pytest.raises(SourceError, match=r"x\.parquet cannot be read as parquet: it may be truncated") as caught:
         rows(path, "parquet")
     assert "SECRET" not in str(caught.value)
+    with pytest.raises(SourceError, match=r"of another kind \(names of texts end in \.csv or \.jsonl\)"):
+        rows(path.rename(tmp_path / "x.toml"), "parquet")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -166,6 +167,16 @@ def test_verify_looks_into_the_state(made: StreamConfig, damage: str) -> None:
     assert any(f.where == "state" and what in f.what for f in verify(made).findings)
 
 
+def test_a_change_of_the_settings_is_said_and_not_what_follows_at_every_release(made: StreamConfig) -> None:
+    budget = replace(made.privacy.budget, epsilon=made.privacy.budget.epsilon * 2)
+    other = replace(made, privacy=replace(made.privacy, budget=budget))
+    state, releases = verify(other).findings
+    assert "belongs to other settings: privacy.epsilon" in state.what
+    assert (releases.where, "were made with other settings" in releases.what) == ("releases", True)
+    shutil.rmtree(made.state)
+    assert verify(other).findings == [releases]
+
+
 def test_the_newest_manifest_is_compared_at_every_start(tmp_path: Path, made: StreamConfig) -> None:
     changed_json(tmp_path / f"releases/{TICKS - 1:06d}/manifest.json", lambda m: m.update(rows=1))
     with pytest.raises(StateRolledBack, match="is not what was published"):
@@ -186,6 +197,8 @@ def test_the_command_says_it_in_words_and_for_machines(tmp_path: Path, made: Str
     assert json.loads(broken.output)["findings"] == [
         {"where": "000000", "what": "rows.parquet is not what was published"}
     ]
+    told = CliRunner().invoke(app, ["verify", config]).output
+    assert "--republish` builds releases again that are gone. Of one that is not what was published move" in told
 
 
 def test_verify_misses_the_newest_releases_too(tmp_path: Path, made: StreamConfig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -239,8 +240,17 @@ def test_other_frames_are_welcome(config: StreamConfig) -> None:
     with Stream(config, gates=exact) as stream:
         stream.update(frame.to_pandas())
         stream.update(frame.to_arrow())
-        with pytest.raises(SchemaError, match=r"found LazyFrame\. Say \.collect\(\) first"):
-            stream.update(frame.lazy())
+        for other, says in (
+            (frame.lazy(), "LazyFrame. Say .collect() first"),
+            (frame["ward"], "Series, which is one column. Give the frame"),
+            (frame["ward"].to_pandas(), "Series, which is one column"),
+            (frame["ward"].to_arrow(), "which is one column"),
+            (frame.to_dict(), "dict. Wrap it in pl.DataFrame(...)"),
+            (frame.to_dicts(), "list. Wrap it"),
+            ((part for part in [frame]), "generator. Say the same of each frame of it"),
+        ):
+            with pytest.raises(SchemaError, match=re.escape(says)):
+                stream.update(other)
         assert round(total(stream.release())) == 2
 
 
@@ -266,9 +276,18 @@ def test_new_files_are_picked_up_and_changed_ones_left_out(folder: Path, config:
         assert (stream.closed, stream.due()) == (6, 0)
 
 
-def test_a_path_is_no_configuration() -> None:
-    with pytest.raises(TypeError, match=r"StreamConfig, not str; use synthstream\.open\(path\)"):
-        Stream("stream.toml")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("take", "given", "says"),
+    [
+        (Stream, "stream.toml", "StreamConfig, not str; use synthstream.open(path)"),
+        (synthstream.plan, "stream.toml", "StreamConfig, not str; use StreamConfig.from_toml(text)"),
+        (synthstream.open, {}, "the path of a stream.toml is asked for, not dict. A StreamConfig opens as"),
+        (StreamConfig.from_toml, Path("stream.toml"), "Path. Of a file: from_toml(path.read_text(), base="),
+    ],
+)
+def test_a_path_is_no_configuration(take: Callable[..., object], given: object, says: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(says)):
+        take(given)
 
 
 def test_a_missing_column_is_named_and_nothing_is_counted(folder: Path, config: StreamConfig) -> None:
@@ -468,6 +487,7 @@ def test_drawing_rows(config: StreamConfig) -> None:
     assert len(release.rows(25)) == 25
     first = release.rows(5, rng=np.random.default_rng(1))
     assert first.equals(release.rows(5, rng=np.random.default_rng(1)))
+    assert first.equals(release.rows(5, rng=1))
     with pytest.raises(ValueError, match="n must be"):
         release.rows(-1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -80,6 +81,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 schema_app = typer.Typer(no_args_is_help=True, help="Draft a configuration: schema init.")
 
@@ -136,4 +138,12 @@ def _mistyped(error: Any) -> int:
     # An option with too few words is found before there is a context.
     typed = next((f" {word}" for word in sys.argv[1:] if word in COMMANDS), "")
     command = f"synthstream{typed}" if context is None else context.command_path
-    return fail(f"{' '.join(error.format_message().split())} Help: {command} --help")
+    words = " ".join(error.format_message().split())
+    options = getattr(getattr(error, "param", None), "opts", ())
+    value = next((value for option, value in pairwise(sys.argv) if option in options), "")
+    if words.startswith("Invalid value") and value not in words:
+        words = words.replace(":", f": found {value!r}.", 1)
+    for group in app.registered_groups:
+        for one in group.typer_instance.registered_commands if group.typer_instance else ():
+            words += f" Did you mean '{group.name} {one.name}'?" if words == f"No such command {one.name!r}." else ""
+    return fail(f"{words}{'' if words.endswith(('.', '?')) else '.'} Help: {command} --help")

@@ -101,8 +101,8 @@ def _print_cost(shown: Console, found: Plan) -> None:
         shown.print(f"Cells      at most {found.cells:,}")
     shown.print(f"Measured   {found.how}")
     shown.print(
-        f"Memory     about {found.memory_bytes / 1e6:,.0f} MB; on disk up to {found.state_bytes / 1e6:,.1f} MB and "
-        f"{found.tick_bytes / 1e3:,.1f} KB more for each tick"
+        f"Memory     about {found.memory_bytes / 1e6:,.0f} MB; on disk up to {_size(found.state_bytes)} and "
+        f"{_size(found.tick_bytes)} more for each tick"
     )
     if found.release_seconds is not None:
         shown.print(
@@ -113,6 +113,11 @@ def _print_cost(shown: Console, found: Plan) -> None:
         " (assumed; with a guess of yours, --expect 500/day, errors are told in per cent, too)" if found.assumed else ""
     )
     shown.print(f"Events     {found.expected.words}{guess}")
+
+
+def _size(count: float) -> str:
+    """Bytes, in a unit in which they are not nothing."""
+    return f"{count / 1e6:,.1f} MB" if count >= 1e5 else f"{count / 1e3:,.1f} KB"
 
 
 def _table(found: Plan, title: str, headings: Sequence[str], errors: Callable[[Forecast], Sequence[str]]) -> Table:
@@ -238,7 +243,7 @@ def ledger_command(
     from synthstream.forecast.ledger import NOTE, ledgers
     from synthstream.stream.opening import begun
 
-    found = ledgers([(path, begun(load(path))) for path in configs])
+    found = ledgers([(path, load(path)) for path in configs], begun)
     if as_json:
         import json
 

@@ -137,7 +137,7 @@ def _announced(shown: Console, stream: Stream, due: int, *, asked: bool) -> None
         from synthstream.schema.clock import written
 
         end = written(stream.config.clock.boundary(stream.closed + due))
-        shown.print(f"{due} ticks are over, the last at {end}: one release for each.")
+        shown.print(f"{due + stream.new} ticks are over, the last at {end}: one release for each.")
 
 
 def _before_the_first(shown: Console, stream: Stream, *, asked: bool) -> None:

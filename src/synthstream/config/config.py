@@ -103,13 +103,16 @@ class StreamConfig:
         Raises:
             ConfigError: all that is wrong with it.
         """
+        if not isinstance(text, str):
+            told = "Of a file: from_toml(path.read_text(), base=path.parent)"
+            raise TypeError(f"from_toml takes the text of a stream.toml, not {type(text).__name__}. {told}")
         problems = Problems(origin, text, keys_by_section(File))
         problems.find_unfilled()
         try:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             problems.raise_if_any()  # a place that is still open is no valid TOML either
-            raise ConfigError(f"{origin}: not valid TOML: {error}. {hint_of(text, str(error))}") from None
+            raise ConfigError(f"{origin}: not valid TOML: {error}{hint_of(text, str(error))}") from None
         use_new_names(data, problems)
         folder = (base or Path.cwd()).absolute()
         try:
@@ -318,7 +321,8 @@ class StreamConfig:
         if len(cuts) >= len(self.lives):
             cut = cuts[len(self.lives) - 1]["tick"]
             raise ConfigError(
-                f"{self.name}: this stream went on with other settings at tick {cut}. Use its successor's stream.toml."
+                f"{self.name}: this stream went on with other settings at tick {cut}. Use its successor's stream.toml, "
+                "the one whose [after] names this one."
             )
 
     def differences(self, stored: str) -> list[str]:
@@ -326,12 +330,16 @@ class StreamConfig:
         return differences(json.loads(stored), json.loads(self.public_json()))
 
 
-def load(path: Path) -> StreamConfig:
+def load(path: str | Path) -> StreamConfig:
     """Read ``stream.toml``, or the ``settings.toml`` of a folder of releases. Touches no data file.
 
     Raises:
         ConfigError: the file, or one that it goes on from, cannot be read, or is not a valid configuration.
     """
+    if not isinstance(path, str | Path):
+        told = "A StreamConfig opens as synthstream.Stream(config)"
+        raise TypeError(f"the path of a stream.toml is asked for, not {type(path).__name__}. {told}")
+    path = Path(path)
     if (path / SETTINGS).is_file():  # a folder of releases
         path = path / SETTINGS
     if path.suffix.lower() in _DATA and path.is_file():
@@ -340,7 +348,7 @@ def load(path: Path) -> StreamConfig:
             f"`synthstream schema init {path} > stream.toml` drafts one"
         )
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark before the first line
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not a text file in UTF-8") from None
     except OSError as error:

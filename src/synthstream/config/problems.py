@@ -31,8 +31,19 @@ _VALUES |= {"datetime_type": "a date without quotes, or the number of its part"}
 # What a key takes that takes a word or a number.
 _EITHER = {"horizon": 'a number of ticks, or "unbounded"', "rows": 'a number of rows, or "total"'}
 
-# Types of columns as other programs call them.
+# Types of columns, and keys, as other programs call them.
 _OTHERWISE = {"float": "number", "double": "number", "decimal": "number", "string": "category", "text": "category"}
+_OTHERWISE |= {"sep": "delimiter", "separator": "delimiter"}
+
+# What keys take whose value is a text of a certain form.
+_FORMS = {
+    "delimiter": r'use one sign, such as ";" or "\t"',
+    "quote": "use one sign, or an empty text for none",
+    "name": "use signs that can be printed",
+    "homepage": "use an address, as in https://example.org",
+    "licence": "use a name such as CC-BY-4.0, or the address of its text",
+}
+_PLAIN = "use letters, digits and the signs _ . -"
 
 
 class Problems:
@@ -74,7 +85,8 @@ class Problems:
         """Note every place that a draft left open."""
         for number, line in enumerate(self._text.splitlines(), 1):
             if PUBLIC_BOUND in line.partition("#")[0]:
-                key = line.partition("=")[0].strip()
+                path = next((path for path, at in self._lines.items() if at == number), ())
+                key = self._key(path, "") if path else line.partition("=")[0].strip()
                 self._found.append(
                     (number, f"line {number}: {key} is still {PUBLIC_BOUND}; fill in what is publicly known")
                 )
@@ -120,16 +132,26 @@ class Problems:
         key, top = self._key(path, detail["type"]), str(path[0]) if path else ""
         section = ".".join(str(part) for part in path[:-1] if not isinstance(part, int))
         known = self._sections.get(f"{section}.{tag}", self._sections.get(section, ()))
-        if tag is None or top not in ("source", "mirror"):
-            return _worded(detail, path, key, known)
-        every = [name for section, keys in self._sections.items() if section.startswith(f"{top}.") for name in keys]
-        if detail["type"] == "missing":
-            return f'{key}: this key is required for kind = "{tag}"'
-        if detail["type"] == "extra_forbidden" and path[-1] in every:
-            knows = ", ".join(name for name in known if name != "kind")
-            where = f"{'.'.join(map(str, path[:-1]))}: {path[-1]}"
-            return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
-        return _worded(detail, path, key, known)
+        if tag is not None and top in ("source", "mirror"):
+            every = [name for section, keys in self._sections.items() if section.startswith(f"{top}.") for name in keys]
+            if detail["type"] == "missing":
+                return f'{key}: this key is required for kind = "{tag}"'
+            if detail["type"] == "extra_forbidden" and path[-1] in every:
+                knows = ", ".join(name for name in known if name != "kind")
+                where = f"{'.'.join(map(str, path[:-1]))}: {path[-1]}"
+                return f'{where}: has no effect with kind = "{tag}", whose keys are {knows}'
+        if detail["type"] == "extra_forbidden":
+            return f"{key}: there is no such key here.{self._meant(path, known)} Allowed: {', '.join(known)}"
+        return _worded(detail, path, key)
+
+    def _meant(self, path: Path, known: Sequence[str]) -> str:
+        """Where a key that is unknown here has its place, or which one may be meant."""
+        last = str(path[-1])
+        homes = sorted({name.partition(".")[0] for name, keys in self._sections.items() if name and last in keys})
+        near = "" if len(path) == 1 and homes else like(_OTHERWISE.get(last, last), known)
+        if last == "op":
+            return " It stands at the top of the file, before the first section."
+        return near or (f" It belongs in {' or '.join(map(_heading, homes))}." if homes else "")
 
     def _key(self, path: Path, kind: str) -> str:
         """A key as a person would call it: a column by its name, where it has one."""
@@ -149,35 +171,59 @@ def _split(loc: Path) -> tuple[Path, str | None]:
     return (*loc[:at], *loc[at + 1 :]), str(loc[at]) if len(loc) > at else None
 
 
+# The commonest slips: what is said of them, how the line looks, and how to mend it.
+_SLIPS = (
+    ("", r"=\s*\[?\s*[“”„‘’‚«»]", 'Quotation marks are straight ones, as in "visits"'),
+    (
+        "Unescaped|Invalid hex",
+        "",
+        "In double quotes \\ begins an escape: write / in a path, or put it in '...'",
+    ),
+    (r"Illegal character '\\n'|Expected \"'\"", "", "A quotation mark is not closed"),
+    ("Expected '='", r"^\s*[\w.-]+\s*:", "After a key stands =, not :"),
+    ("", r"=\s*(True|False)\b", "Write true or false, in small letters"),
+    ("", r"=\s*\d+([-./])\d+\1\d", "Dates are written as 2026-01-31"),
+    ("", r"=\s*\[?\s*(?!true|false)\d*[A-Za-z_]", "Texts stand in quotes"),
+)
+
+
 def hint_of(text: str, error: str) -> str:
-    """How to mend TOML that cannot be read, by its line and what is said of it."""
+    """How to mend TOML that cannot be read, by its line and what is said of it; nothing where that is not clear."""
     if text.endswith(".toml") and "\n" not in text:
-        return f"This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
+        return f". This is a path, and here its text is asked for. A stream of a file is synthstream.open({text!r})"
     number = re.search(r"at line (\d+)", error)
     line = text.splitlines()[int(number[1]) - 1] if number and int(number[1]) <= len(text.splitlines()) else ""
-    if "twice" in error and (section := re.match(r"\s*\[(columns|mirror|constraints)\]", line)):
-        return f"Begin each with [[{section[1]}]], in double brackets"
+    if "twice" in error and (section := re.match(r"\s*\[(\w+)\]", line)) and section[1] in _ARRAYS:
+        return f". Begin each with {_heading(section[1])}, in double brackets"
+    if ("twice" in error or "overwrite" in error) and (key := re.match(r"\s*(\[*\s*[\w.-]+\s*\]*)", line)):
+        return f". {key[1].strip()} is there before. Leave one of them"
     if comma := re.search(r"=\s*([-+]?\d+),(\d+)\s*(#.*)?$", line):
-        return f"Numbers take a decimal point, as in {comma[1]}.{comma[2]}"
-    return "Dates are written as 2026-01-31, texts in quotes"
+        return f". Numbers take a decimal point, as in {comma[1]}.{comma[2]}"
+    return next((f". {hint}" for said, form, hint in _SLIPS if re.search(said, error) and re.search(form, line)), "")
 
 
 # What pydantic says of a key, or of a section in other brackets, where a section must be.
 _NO_SECTION = ("model_type", "model_attributes_type", "dict_type", "tuple_type")
 
+# Sections that there may be several of.
+_ARRAYS = ("mirror", "columns", "constraints")
 
-def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
+
+def _heading(section: str) -> str:
+    return f"[[{section}]]" if section in _ARRAYS else f"[{section}]"
+
+
+def _worded(detail: Any, path: Path, key: str) -> str:
     kind = detail["type"]
     last = str(path[-1]) if path else ""
     found = detail.get("input")
-    if kind == "extra_forbidden":
-        top = " It stands at the top of the file, before the first section." if last == "op" else ""
-        return f"{key}: there is no such key here.{top or like(last, known)} Allowed: {', '.join(known)}"
+    if kind == "string_pattern_mismatch":
+        return f"{key} = {found!r}: {_FORMS.get(last, _PLAIN)}"
     if kind in ("missing", "union_tag_not_found"):
         return f"{key}: this key is required{_why(last)}"
     if len(path) == 1 and (kind in _NO_SECTION or last == "columns"):
-        heading = f"[[{last}]], in double brackets" if last in ("mirror", "columns", "constraints") else f"[{last}]"
-        return f"{key}: must be a section. Begin it with {heading}, and write its keys below"
+        brackets = ", in double brackets" if last in _ARRAYS else ""
+        return f"{key}: must be a section. Begin it with {_heading(last)}{brackets}, and write its keys below"
     if last == "bounds" and kind != "missing":
         return f"{key}: give each coordinate a list of its lower and upper end, as in [[32, 37], [-122, -114]]"
     if last == "missing" and path[0] == "columns":
@@ -193,7 +239,7 @@ def _worded(detail: Any, path: Path, key: str, known: Sequence[str]) -> str:
     hint = {"datetime_type": "; write dates as 2026-01-31, without quotes", "string_type": "; write it in quotes"}.get(
         kind, ""
     )
-    if kind in ("float_type", "int_type") and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", str(found)):
+    if kind in ("float_type", "int_type") and re.fullmatch(r"'[-+]?[\d.]+(e[-+]?\d+)?'", repr(found)):
         hint = "; write it without quotes"
     elif last == "every":
         hint += f', as in "{found}d"'

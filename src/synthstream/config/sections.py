@@ -19,7 +19,7 @@ from synthstream.config.synthesis import SynthesizerConfig
 from synthstream.errors import ConfigError
 from synthstream.privacy import EVENT, Budget, Neighbours, Unit
 from synthstream.schema.binned import Datetime, Integer, Number, Part
-from synthstream.schema.clock import Clock, known_zone
+from synthstream.schema.clock import Clock, known_zone, no_zone
 from synthstream.schema.columns import Boolean, Category, Column, Words
 from synthstream.schema.coordinates import Coordinate
 
@@ -224,7 +224,7 @@ def column_of(section: AnyColumn, timezone: str) -> Column:
     if section.type == "datetime" and section.timezone is None:
         settings["timezone"] = timezone
     elif section.type == "datetime" and not known_zone(settings["timezone"]):
-        raise ConfigError(f'timezone = {section.timezone!r}: not a known zone; use a name such as "UTC"')
+        raise ConfigError(f"timezone = {section.timezone!r}: {no_zone(settings['timezone'])}")
     return _MADE[section.type](words=section.words, **settings)
 
 

@@ -19,6 +19,9 @@ from synthstream.config.constraints import inlined
 # Its name among the releases.
 SETTINGS = "settings.toml"
 
+# What they call the state: every stream.toml names one, and nothing reads this one.
+NO_STATE = "../no-state"
+
 _HEAD = """# Public settings of the stream, for readers of these releases: a stream.toml without state and source.
 # Made by synthstream; the hash chain of the releases begins with what stands here.
 """
@@ -45,8 +48,7 @@ def settings_text(
     kept = {key: data[key] for key in _KEPT if key in data}
     kept["clock"] = {key: value for key, value in data["clock"].items() if key != "until"}
     sink = {key: value for key, value in data.get("sink", {}).items() if key in ("rows", "keep")}
-    # Nothing reads the state; it stands elsewhere, because every stream.toml names one.
-    kept |= {"state": "../no-state", "sink": {"kind": "parquet", "path": ".", **sink}}
+    kept |= {"state": NO_STATE, "sink": {"kind": "parquet", "path": ".", **sink}}
     if data.get("source", {}).get("multiline"):  # the claim says so
         kept["source"] = {"kind": "csv", "path": "../no-source.csv", "multiline": True}
     elif data.get("source", {}).get("format") == "debezium":  # the chain says so

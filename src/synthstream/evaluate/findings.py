@@ -296,12 +296,13 @@ def _column(column: Column, cells: Cells, count: int) -> Iterator[Finding]:
     yield from _alike(column, cells)
     if cells.unread:
         words, lines = _reading(column, cells)
-        said = f"{texts_of(cells.odd, 3)} ({', '.join(sorted(cells.kinds))})"
+        types = sorted(cells.kinds - {"String"})
+        said = texts_of(cells.odd, 3) + (f"; the file says {', '.join(types)}" if types else "")
         yield Finding(
             level=max(Level.LOOK, _level(cells.unread, count, _UNREAD)),
             about=name,
             words=f"{percent(cells.unread, count)} of the rows ({cells.unread:,}) cannot be read as {column.type}, "
-            f"such as {said}. They would count as missing. {words}",
+            f"such as {said}. They would count as missing. {words}".rstrip(),
             lines=lines,
         )
     if cells.empty == count:
@@ -319,6 +320,8 @@ def _reading(column: Column, cells: Cells) -> tuple[str, tuple[Line, ...]]:
     """What unreadable cells look like, and the key that would say so."""
     if isinstance(column, Datetime):
         return lines_of_times(column.name, cells.odd)
+    if column.type == "boolean":
+        return 'Other words than true and false, yes and no, are values of type = "category".', ()
     if isinstance(column, Binned) or column.type == "number":
         keys = numbers_of(cells.odd)
         if keys is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -62,11 +62,12 @@ NOTE = (
 )
 
 
-def ledgers(configs: Sequence[tuple[Path, StreamConfig]]) -> Ledgers:
+def ledgers(configs: Sequence[tuple[Path, StreamConfig]], begun: Callable[[StreamConfig], StreamConfig]) -> Ledgers:
     """Promises and their sums.
 
     Args:
-        configs: files and what stands in them, with the cuts of their streams.
+        configs: files and what stands in them.
+        begun: gives a configuration the cuts of its stream; one that another goes on from is not asked for.
     """
     before = {_life(life, config) for _, config in configs for life in config.lives[:-1]}
     kept, left_out, seen = list[Line](), list[Path](), set[tuple[str, Path]]()
@@ -77,6 +78,7 @@ def ledgers(configs: Sequence[tuple[Path, StreamConfig]]) -> Ledgers:
             left_out.append(path)
             continue
         seen.add(life)
+        config = begun(config)
         line = Line(path, config.name, promise_of(config))
         kept.append(line)
         claim, clock = line.promise.claim, config.clock

@@ -238,6 +238,8 @@ def plan(
         >>> round(found.forecasts[-1].stderr[1], 1)
         23.1
     """
+    if not isinstance(config, StreamConfig):
+        raise TypeError(f"plan takes a StreamConfig, not {type(config).__name__}; use StreamConfig.from_toml(text)")
     rate = Rate.parse(expect) if isinstance(expect, str) else expect or _rate_of(config)
     made, clock = synthesizer_of(config), config.own_clock
     moments, per_tick = moments_of(clock, at_ticks), rate.per_tick(clock)

@@ -75,6 +75,7 @@ def cautions_of(
         *_person_columns(config),
         *_dear_persons(config),
         *_unused_delta(config, claim),
+        *_commas(config),
         *([] if assumed else _short_ticks(config, forecasts[0], rate)),
         *_large_columns(config, forecasts[-1]),
     )
@@ -152,6 +153,18 @@ def _unused_delta(config: StreamConfig, claim: Claim) -> list[Caution]:
         "another measure or kind in [synthesizer]."
     )
     return [Caution("privacy.delta", words)]
+
+
+def _commas(config: StreamConfig) -> list[Caution]:
+    """A comma between cells and within numbers: right where all numbers stand in quotation marks."""
+    dialect = None if config.source is None else config.source.dialect
+    if dialect is None or dialect.delimiter not in (dialect.decimal, dialect.thousands):
+        return []
+    words = (
+        f"delimiter = {dialect.delimiter!r} stands in numbers, too: one without quotation marks is read as two cells. "
+        'Files with decimal commas mostly have delimiter = ";".'
+    )
+    return [Caution("source.delimiter", words)]
 
 
 def _short_ticks(config: StreamConfig, first: Foreseen, rate: Rate) -> list[Caution]:

@@ -146,10 +146,13 @@ class FileSource:
             raise self._broken(path, error) from None
 
     def _broken(self, path: Path, error: Exception) -> SourceError:
+        if isinstance(error, FileNotFoundError):
+            return SourceError(f"{path}: there is no such file. Check the path. Nothing of it was counted.")
         # For a damaged file pyarrow raises OSError too, without an errno; its own text may quote the file.
         why = getattr(error, "strerror", None)
         kind = FileDamaged if why is None else SourceError
-        why = why or "it may be truncated or of another kind"
+        named = "" if self.kind != "parquet" or path.suffix == ".parquet" else " (names of texts end in .csv or .jsonl)"
+        why = why or f"it may be truncated or of another kind{named}"
         return kind(
             f"{path} cannot be read as {self.kind}: {why}. Nothing of it was counted; replace it and run again."
         )

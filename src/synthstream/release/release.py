@@ -98,7 +98,7 @@ class Release(ABC):
         return str(self.facts["chain"]["head"])
 
     def rows(
-        self, n: int | None = None, *, where: str | None = None, rng: np.random.Generator | None = None
+        self, n: int | None = None, *, where: str | None = None, rng: np.random.Generator | int | None = None
     ) -> pl.DataFrame:
         """Synthetic rows.
 
@@ -108,7 +108,7 @@ class Release(ABC):
                 points, new ones are drawn as long as there is neither ``where`` nor a file to read. If there are none
                 to draw from, the answer is empty.
             where: a condition on their columns: see :func:`synthstream.schema.conditions.condition`.
-            rng: public randomness; left out: derived from the chain head, so that the rows are always the same.
+            rng: public randomness, or a seed; left out: from the chain head, so that the rows are always the same.
 
         Raises:
             SchemaError: the condition cannot be read, or compares a column with what it cannot hold, or is of none.
@@ -121,7 +121,7 @@ class Release(ABC):
             raise TypeError(f"rows: n must be a whole number of rows, not {n!r}; a condition goes to where=...")
         if n is not None and n < 0:
             raise ValueError(f"n must be at least 0, not {n}")
-        rng = rng or self._rng()
+        rng = self._rng() if rng is None else np.random.default_rng(rng)
         if where is None and self.files is None and self.model_weights is None:
             return self._made(n, rng)
         rows, weights = self.listed

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from functools import cached_property
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import polars as pl
@@ -33,6 +34,19 @@ def known_zone(name: str) -> bool:
     except (KeyError, OSError, ValueError, pl.exceptions.PolarsError):
         return False
     return True
+
+
+def no_zone(name: str) -> str:
+    """What to say of a time zone that is not known: the zone that is meant, if it names its place.
+
+    Example:
+        >>> no_zone("new york"), no_zone("Mars/X")
+        ("not a known zone. Did you mean 'America/New_York'?", 'not a known zone; use a name such as "UTC"')
+    """
+    zones = {zone.rpartition("/")[2].casefold(): zone for zone in sorted(available_timezones())}
+    near = difflib.get_close_matches(name.rpartition("/")[2].replace(" ", "_").casefold(), zones, n=1, cutoff=0.8)
+    meant = zones[near[0]] if near else name
+    return "not a known zone" + (f". Did you mean {meant!r}?" if known_zone(meant) else '; use a name such as "UTC"')
 
 
 def written(moment: datetime) -> str:
@@ -85,7 +99,7 @@ class Clock:
         if not EVERY.fullmatch(self.every):
             raise ConfigError(f'clock.every = {self.every!r}: use a number and m, h, d, w, mo, q or y, as in "1w"')
         if not known_zone(self.timezone):
-            raise ConfigError(f'clock.timezone = {self.timezone!r}: not a known zone; use a name such as "UTC"')
+            raise ConfigError(f"clock.timezone = {self.timezone!r}: {no_zone(self.timezone)}")
         if self._months and self._origin.day > 28:
             raise ConfigError("clock.start: months, quarters and years must start on a day up to the 28th")
         if self.horizon is not None and self.horizon < 1:

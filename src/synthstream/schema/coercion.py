@@ -42,14 +42,22 @@ def polars_frame(frame: Frame, columns: Sequence[str]) -> pl.DataFrame:
         require(columns, frame.columns)
         return pl.DataFrame([frame[name] for name in columns])  # select would read some names as patterns
     kind = type(frame).__module__.partition(".")[0]
-    if kind == "pyarrow":
+    if kind == "pyarrow" and hasattr(frame, "column"):
         require(columns, frame.schema.names)
         return pl.DataFrame([_arrow_column(name, frame.column(name)) for name in columns])
-    if kind == "pandas":
+    if kind == "pandas" and hasattr(frame, "columns"):
         found = [str(name) for name in frame.columns]  # a name may be a number there
         require(columns, found)
         return pl.DataFrame([_pandas_column(name, frame.iloc[:, found.index(name)]) for name in columns])
-    hint = ". Say .collect() first" if isinstance(frame, pl.LazyFrame) else ""
+    hint = ""
+    if isinstance(frame, pl.LazyFrame):
+        hint = ". Say .collect() first"
+    elif isinstance(frame, dict | list):
+        hint = ". Wrap it in pl.DataFrame(...)"
+    elif isinstance(frame, Iterator):
+        hint = ". Say the same of each frame of it"
+    elif type(frame).__name__.endswith(("Series", "Array")):
+        hint = ", which is one column. Give the frame"
     raise SchemaError(f"rows must be a polars, pandas or pyarrow frame, or a path; found {type(frame).__name__}{hint}")
 
 

@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from synthstream.config.config import StreamConfig
+from synthstream.config.settings import NO_STATE
 from synthstream.errors import StateCorrupt, StateError, StateMismatch, StateRolledBack
 from synthstream.kernel.gate import Gate, SystemGate
 from synthstream.privacy import Ledger
@@ -141,6 +142,7 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
     refuse_uncut(config)
     if is_state(config.state):
         return
+    refuse_releases_alone(config)
     last = sink.last()
     if last is None:
         copies.open(lambda _: None)
@@ -150,6 +152,15 @@ def refuse_lost_state(config: StreamConfig, sink: Sink, copies: Copies) -> None:
             f"There is no state in {config.state}, but releases up to tick {last.tick} are published. "
             "Starting again would draw noise twice for the same events. Put the state back, or check 'state' and "
             f"[sink] path. {if_lost(config)} No noise was drawn."
+        )
+
+
+def refuse_releases_alone(config: StreamConfig) -> None:
+    """Raise ``StateError`` if a configuration is that of a folder of releases, which has no state of its own."""
+    if config.state == config.base / NO_STATE:
+        raise StateError(
+            f"{config.base} holds releases alone, which can be read without a state. To go on with the stream, name "
+            "its own stream.toml, which says where its state is. Nothing was changed."
         )
 
 

@@ -40,6 +40,7 @@ from synthstream.stream.opening import (
     if_lost,
     key_of,
     marks_of,
+    refuse_releases_alone,
     refuse_uncut,
     system_gate,
 )
@@ -125,6 +126,7 @@ def adopt(
 
 def _at_one(config: StreamConfig) -> StreamConfig:
     """A configuration with the cuts that both the state and the releases know."""
+    refuse_releases_alone(config)
     config, told = begun(config), as_begun(config)
     if told.cuts != config.cuts and config.cuts == told.cuts[: len(config.cuts)]:
         raise RecoveryRefused(
@@ -300,6 +302,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         RecoveryRefused: there is no state, or nothing is missing.
         SinkError: another release stands in the way.
     """
+    refuse_releases_alone(config)
     config = begun(config)
     if config.sink is None:
         raise RecoveryRefused("This stream has no [sink] to put releases back into.")
@@ -315,9 +318,9 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
         if marked is None or not missing:
             raise RecoveryRefused(
-                "Nothing is missing: every release of this state is where it should be. If "
-                "`synthstream verify stream.toml` names one that was changed, move its folder out of the place of "
-                "publication, and run this command again."
+                "Every release of this state has its folder where it should be. If `synthstream verify stream.toml` "
+                "names one that was changed, or lacks a file, move its folder out of the place of publication, and run "
+                "this command again."
             )
         secure = store.meta("secure") == "True"
         builder = builder_from(config, store, secure=secure)

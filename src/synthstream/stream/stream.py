@@ -66,7 +66,7 @@ def open(path: str | Path, *, simulate: int | None = None, unchecked: bool = Fal
     Raises:
         ConfigError, StateError, MirrorError: the file is not a valid configuration; or as :class:`Stream`.
     """
-    config = load(Path(path))
+    config = load(path)
     if simulate is None:
         return Stream(config, unchecked=unchecked)
     config = simulated(config)

@@ -43,7 +43,7 @@ def successor_of(old: StreamConfig, new: StreamConfig, *, tick: int | None = Non
     if new.after is None:
         raise ConfigError(
             f"{new.name}: the new file must say which stream it goes on from. Add two lines at its end: [after], and "
-            'below it config = "stream.toml", the old file'
+            'below it config = "old.toml", with the path of the old file as seen from the new one'
         )
     for _, why in changed_for_ever(old.kept, new.kept):
         raise ConfigError(why)

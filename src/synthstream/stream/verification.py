@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from synthstream.errors import BudgetExceeded, SinkError, StateCorrupt, StateErr
 from synthstream.privacy import Ledger
 from synthstream.publish.building import Builder, from_releases
 from synthstream.publish.folder import FILES, SERIES, ParquetSink
-from synthstream.publish.outlets import sink_of
+from synthstream.publish.outlets import refuse_other_releases, sink_of
 from synthstream.state.folder import is_state
 from synthstream.state.store import Store
 from synthstream.stream.opening import begun, builder_from, encodes_otherwise, refuse_uncut
@@ -156,6 +157,9 @@ def _check_sink(
     try:
         last = sink.last()
         builder = None if last is None else builder_of(config, sink)
+        if store is None:
+            with suppress(SinkError):  # what cannot be read is told below
+                refuse_other_releases(config, sink)  # all that is wrong with each would follow from that
     except (SynthstreamError, LookupError, ValueError, TypeError) as error:
         findings.append(Fault("releases", str(error)))
         return 0, []
