@@ -162,6 +162,14 @@ def flags(seed: int) -> Batches:
     return _batches(found.astype(np.int32), (2,) * 20, 25)
 
 
+def grades(seed: int) -> Batches:
+    """6,000 answers to 30 questions in five grades, 100 a tick, which go along with three hidden variables."""
+    rng, rows = np.random.default_rng(seed), 6_000
+    loadings = 0.8 * np.random.default_rng(6).normal(size=(3, 30))
+    answers = rng.normal(size=(rows, 3)) @ loadings + rng.normal(size=(rows, 30))
+    return _batches(np.clip(np.floor(answers + 2.5), 0, 4).astype(np.int32), (5,) * 30, 100)
+
+
 def lookup(seed: int) -> Batches:
     """50,000 rows of six columns, 500 a tick: a code of 250 values, and what a table of another 180 values says of it.
 
@@ -287,6 +295,7 @@ STREAMS: dict[str, Callable[[int], Batches]] = {
     "associations": associations,
     "dependent": dependent,
     "flags": flags,
+    "grades": grades,
     "evictions-weekly": lambda seed: evictions("1w"),
     "evictions-crosswalk": lambda seed: evictions("1w", crosswalk=True),
     "evictions-fortnightly": lambda seed: evictions("2w"),

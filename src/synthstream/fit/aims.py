@@ -8,7 +8,7 @@ each table there on its own would favour rare cells. Tables of an earlier tick a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from synthstream.constraints import Group
 from synthstream.fit.joints import Joint, estimate, possible
-from synthstream.fit.lowrank import common
+from synthstream.fit.lowrank import NOTHING, Common, common, slope
 from synthstream.fit.nested import nests_of, of_nest
 from synthstream.fit.ordered import Basis, Table, evened, in_order, shrunk
 from synthstream.fit.rare import real
@@ -42,8 +42,14 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 _POWER = 0.75
 # An association is carried in proportion to what independent columns would give, up to this factor.
 _MOST = 2.0
+# Common slopes must gain so many times as much: rows even out the noise of single tables, not what is common to all.
+_MORE = 1.1
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
+
+
+# Associations and the variance of their noise, by position in the workload.
+_Found = dict[int, tuple[FloatArray, FloatArray]]
 
 
 class Earlier(NamedTuple):
@@ -101,6 +107,7 @@ def aims(
     then: Earlier | None = None,
     groups: Sequence[Group] = (),
     ordered: bool = False,
+    sloping: bool = False,
 ) -> Targets:
     """Estimate total, margins and tables; cells of tables may be below 0.
 
@@ -110,9 +117,10 @@ def aims(
         then: see :func:`synthstream.fit.population.fit`.
         groups: public constraints. Their columns' margins, and the tables within them, are those of their joint counts.
         ordered: whether columns whose codes have an order are looked for (:mod:`synthstream.fit.ordered`).
+        sloping: whether slopes are looked for that many columns have in common (:func:`synthstream.fit.lowrank.slope`).
     """
     workload, left = measured.workload, LEFT if start is not None and len(start) else 1.0
-    known = _known(measured if then is None else then.measured, left, groups, ordered)
+    known = _known(measured if then is None else then.measured, left, groups, ordered, sloping)
     if then is not None:
         known = _carried(known, measured, then)
     rows, fresh = max(0, round(known.total)), known.margins
@@ -174,7 +182,7 @@ def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) 
             cells[part] = left * (rows / max(left.sum(), SMALLEST))
 
 
-def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bool) -> _Known:
+def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bool, sloping: bool) -> _Known:
     """What tables say that were all measured at one tick; ``left``: see :func:`shrunk`."""
     variance = np.maximum(measured.variance, SMALLEST)
     total = total_of(measured, variance)
@@ -184,8 +192,8 @@ def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bo
     margins = _possible(calm, _real(counts, variances), rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
     _use_margins(joints, calm, margins)
-    none = dict[int, tuple[FloatArray, FloatArray]](), np.zeros(len(margins))
-    news, alone = _associations(measured, variance, margins, rows, left, groups, ordered) if rows else none
+    none = _Found(), np.zeros(len(margins))
+    news, alone = _associations(measured, variance, margins, rows, left, groups, ordered, sloping) if rows else none
     return _Known(total, calm, variances, margins, news, joints, alone)
 
 
@@ -260,32 +268,30 @@ def _associations(
     left: float,
     groups: Sequence[Group],
     ordered: bool,
-) -> tuple[dict[int, tuple[FloatArray, FloatArray]], FloatArray]:
+    sloping: bool,
+) -> tuple[_Found, FloatArray]:
     """What tables hold beyond independent columns, and the variance of its noise, by position; and for each column the
     share of that which noise explains, in standard deviations.
 
-    First what stands out of a table's own noise, then what is common to many tables in the rest of them all; where
-    there is nothing of the kind, an order of codes may tell more of a table. Tables of nested grids say it together.
+    Slopes that many tables have in common are taken out first where all is known better for it. Tables of nested grids
+    say it together.
     """
-    workload, found, whole, noises = measured.workload, {}, {}, {}
-    priors = [_prior(margin / rows) for margin in margins]
-    bases = [Basis(prior) for prior in priors]
+    workload, whole, noises = measured.workload, {}, {}
     for q, (marginal, shape) in enumerate(zip(workload.marginals, workload.shapes, strict=True)):
         if len(marginal) > 1:
             own = [margins[c] for c in marginal]
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             whole[q] = with_margins(table, own) - independent_counts(own, rows)
             noises[q] = float(variance[q]) * _freedom(shape) / whole[q].size
-            found[q] = shrunk(whole[q], [bases[c] for c in marginal], noises[q], left)[:2]
-    shared = common(workload, {q: association - found[q][0] for q, association in whole.items()}, variance)
-    for q, mean in shared.means.items():
-        mine, error = found[q]
-        found[q] = mine + mean, error + shared.share * variance[q]
-    if ordered and not shared.means:
-        marginals, scales = workload.marginals, [(margin / rows) ** _POWER for margin in margins]
-        alone_counts = {q: independent_counts([margins[c] for c in marginals[q]], rows) for q in whole}
-        tables = {q: Table(marginals[q], whole[q], alone_counts[q], noises[q]) for q in whole}
-        found |= {q: best[:2] for q, best in in_order(tables, bases, scales, left).items()}
+    tables = _Tables(workload, variance, noises, margins, rows, left, ordered)
+    best = _beyond_noise(whole, tables)
+    slopes = [slope(margin) for margin in margins] if sloping else []
+    even = common(workload, whole, variance, along=slopes) if sloping else NOTHING
+    if even.means:
+        after = _beyond_noise({q: whole[q] - even.means.get(q, 0.0) for q in whole}, tables, before=even)
+        best = after if after.gain > _MORE * best.gain else best
+    found = best.found
+    priors = [_prior(margin / rows) for margin in margins]
     for nest in nests_of(workload, groups):
         for q, mean, error in of_nest(nest, workload, whole, noises, margins, priors, left):
             found[q] = mean, error
@@ -294,8 +300,62 @@ def _associations(
         squares[:, list(workload.marginals[q])] += np.array([[np.sum(error)], [np.sum(mean**2)]])
     alone = np.sqrt(np.minimum(squares[0] / np.maximum(squares[1], SMALLEST), 1.0))
     alone[squares[1] == 0] = 1.0
-    alone[[c for q in shared.means for c in workload.marginals[q]]] = 0.0
+    alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0
     return found, alone
+
+
+class _Tables(NamedTuple):
+    """What is known of tables beside their associations: see :func:`_associations`; ``noises`` are by cell."""
+
+    workload: Workload
+    variance: FloatArray
+    noises: dict[int, float]
+    margins: Sequence[FloatArray]
+    rows: int
+    left: float
+    ordered: bool
+
+
+class _Beyond(NamedTuple):
+    """What stands out of noise: see :func:`_beyond_noise`.
+
+    Args:
+        gain: how much less squares of errors are expected to be than of independent columns, in those of the noise of a
+            cell; for means that are what shrinkage leaves, see Stein 1981.
+    """
+
+    found: _Found
+    shared: Common
+    gain: float
+
+
+def _beyond_noise(whole: Mapping[int, FloatArray], known: _Tables, before: Common = NOTHING) -> _Beyond:
+    """What stands out of the noise of associations, and what they have in common.
+
+    First what stands out of a table's own noise, then what is common to many tables in the rest of them all; where
+    there is nothing of the kind, an order of codes may tell more of a table. ``before``: what was taken out first.
+    """
+    workload, margins, rows = known.workload, known.margins, known.rows
+    bases = [Basis(_prior(margin / rows)) for margin in margins]
+    each = {
+        q: shrunk(association, [bases[c] for c in workload.marginals[q]], known.noises[q], known.left)
+        for q, association in whole.items()
+    }
+    rest = {q: association - each[q].mean for q, association in whole.items()}
+    shared = common(workload, rest, known.variance)
+    if known.ordered and not shared.means:
+        scales = [(margin / rows) ** _POWER for margin in margins]
+        independent = {q: independent_counts([margins[c] for c in workload.marginals[q]], rows) for q in whole}
+        tables = {q: Table(workload.marginals[q], whole[q], independent[q], known.noises[q]) for q in whole}
+        each |= in_order(tables, bases, scales, known.left)
+    found: _Found = {q: one[:2] for q, one in each.items()}
+    # Stein's estimate of the risk; what is common was shrunk so that its own square is what it gains.
+    gains = {q: 2 * np.sum(one.mean * whole[q] - one.shared) - np.sum(one.mean**2) for q, one in each.items()}
+    for part in (shared, before):
+        for q, mean in part.means.items():
+            found[q] = found[q][0] + mean, found[q][1] + part.errors[q]
+            gains[q] += np.sum(mean**2)
+    return _Beyond(found, shared, sum(float(gain / known.variance[q]) for q, gain in gains.items()))
 
 
 def _prior(chance: FloatArray) -> FloatArray:

@@ -182,6 +182,7 @@ def fit(
     # Grids of a place tell of their neighbours by each other.
     nested = any(group.nests for group in groups)
     ordered = edition > 6 and fresh is not None and not nested
+    looked = {"ordered": ordered, "sloping": ordered and edition > 12}
     each = 1 if edition == 1 else _events_per_row(measured, most)
     if each > 1:
         measured, then = of_rows(measured, each), None if then is None else then.of_rows(each)
@@ -189,7 +190,7 @@ def fit(
     aim = (
         targets(measured, start=before, memory=memory)
         if edition == 1
-        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups, ordered=ordered)
+        else aims(measured, start=before, counts=known, memory=memory, then=then, groups=groups, **looked)
     )
     # If the number of rows has more than doubled, all new rows are drawn from the margins, as at the first release.
     first = 2 * len(before) < aim.rows

@@ -1,0 +1,105 @@
+"""Slopes that columns of grades have in common: seen where no table shows them, and left alone where there are none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from synthstream.fit.aims import aims
+from synthstream.fit.lowrank import common, slope
+from synthstream.fit.population import fit
+from synthstream.kinds import Edition
+from synthstream.measured import Measured
+from synthstream.workload import CodeArray, FloatArray, Workload
+
+COLUMNS, GRADES, NOISE = 20, 5, 150.0
+WORKLOAD = Workload.all_up_to(2, sizes=(GRADES,) * COLUMNS)
+PAIRS = [q for q, marginal in enumerate(WORKLOAD.marginals) if len(marginal) == 2]
+
+
+def answers(*, loading: float = 0.5, rows: int = 4000) -> CodeArray:
+    """Answers in five grades, which all go along with one hidden variable."""
+    rng = np.random.default_rng(0)
+    found = loading * rng.normal(size=(rows, 1)) + rng.normal(size=(rows, COLUMNS))
+    return np.clip(np.floor(found + 2.5), 0, GRADES - 1).astype(np.int32)
+
+
+def noisy(codes: CodeArray, seed: int = 0) -> Measured:
+    values = WORKLOAD.count(codes) + np.random.default_rng(seed).normal(0, NOISE, WORKLOAD.cells)
+    return Measured(tick=0, workload=WORKLOAD, values=values, variance=np.full(len(WORKLOAD.marginals), NOISE**2))
+
+
+def off_by(cells: FloatArray, codes: CodeArray) -> float:
+    """Of the tables of two columns."""
+    return float(np.abs(cells - WORKLOAD.count(codes))[int(WORKLOAD.offsets[PAIRS[0]]) :].sum())
+
+
+def centred(table: FloatArray) -> FloatArray:
+    return np.asarray(table - table.mean(0) - table.mean(1)[:, None] + table.mean())
+
+
+def associations(codes: CodeArray) -> dict[int, FloatArray]:
+    values = noisy(codes).values
+    return {q: centred(values[WORKLOAD.slice_of(WORKLOAD.marginals[q])].reshape(GRADES, GRADES)) for q in PAIRS}
+
+
+def test_what_all_grades_have_in_common_is_known_better() -> None:
+    codes = answers()
+    without, with_slopes = (aims(noisy(codes), ordered=True, sloping=sloping) for sloping in (False, True))
+    assert off_by(with_slopes.cells, codes) < 0.85 * off_by(without.cells, codes)
+
+
+def test_where_slopes_gain_little_nothing_is_taken_out_first() -> None:
+    """A hidden variable goes round in a circle: a slope is a part of it, and all of it is seen without."""
+    rng = np.random.default_rng(0)
+    codes = ((rng.integers(0, GRADES, (4000, 1)) + rng.integers(0, 2, (4000, COLUMNS))) % GRADES).astype(np.int32)
+    slopes = [slope(np.ones(GRADES))] * COLUMNS
+    assert common(WORKLOAD, associations(codes), np.full(len(WORKLOAD.marginals), NOISE**2), along=slopes).means
+    without, with_slopes = (aims(noisy(codes), ordered=True, sloping=sloping) for sloping in (False, True))
+    assert np.array_equal(without.cells, with_slopes.cells)
+
+
+def test_columns_that_say_nothing_of_each_other_stay_as_they_are() -> None:
+    rng = np.random.default_rng(1)
+    codes = np.stack([rng.permutation(column) for column in answers().T], axis=1)
+    without, with_slopes = (aims(noisy(codes), ordered=True, sloping=sloping) for sloping in (False, True))
+    assert np.array_equal(without.cells, with_slopes.cells)
+
+
+def test_noise_alone_has_no_slopes() -> None:
+    """Once in a hundred looks or so it has; of twenty, three would be so with a probability of .001."""
+    rng, slopes = np.random.default_rng(0), [slope(np.ones(GRADES))] * COLUMNS
+    variance = np.full(len(WORKLOAD.marginals), 9.0)
+    looks = [
+        common(WORKLOAD, {q: centred(rng.normal(0, 3, (GRADES, GRADES))) for q in PAIRS}, variance, along=slopes)
+        for _ in range(20)
+    ]
+    assert sum(bool(look.means) for look in looks) < 3
+
+
+def test_a_common_slope_is_found_with_its_size_and_its_error() -> None:
+    rng, direction = np.random.default_rng(0), slope(np.ones(GRADES))
+    true = 6.0 * direction @ direction.T  # two standard deviations of the noise along the slope of each table
+    seen = {q: true + centred(rng.normal(0, 3, (GRADES, GRADES))) for q in PAIRS}
+    found = common(WORKLOAD, seen, np.full(len(WORKLOAD.marginals), 9.0), along=[direction] * COLUMNS)
+    gaps = np.array([found.means[q] - true for q in PAIRS])
+    assert np.sum(np.array(list(found.means.values())) * true) / len(PAIRS) == pytest.approx(np.sum(true**2), rel=0.1)
+    assert np.mean(gaps**2) == pytest.approx(np.mean(list(found.errors.values())), rel=0.5)
+
+
+@pytest.mark.parametrize("margin", [[3.0, 1.0, 0.0, 5.0], [1.0], [0.0, 0.0], [0.0, 7.0]])
+def test_a_slope_has_length_one_unless_there_is_but_one_code(margin: list[float]) -> None:
+    found = slope(np.array(margin))
+    assert found.shape == (len(margin), 1)
+    assert found.sum() == pytest.approx(0, abs=1e-5)
+    assert np.sum(found**2) == pytest.approx(float(np.count_nonzero(margin) > 1), abs=1e-5)
+
+
+def test_streams_that_run_keep_their_fit() -> None:
+    measured = noisy(answers())
+
+    def rows(edition: Edition) -> CodeArray:
+        return fit(measured, start=None, seed=0, edition=edition, fresh=True).codes
+
+    assert np.array_equal(rows(12), rows(11))
+    assert not np.array_equal(rows(13), rows(12))
