@@ -101,6 +101,12 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
+def touching(page: str) -> list[str]:
+    """Sentences, or parts of one, with no space between them."""
+    words = re.sub(r"<style.*?</style>|</?(?:strong|b|a|code|time|span)\b[^>]*>", "", page, flags=re.DOTALL)
+    return re.findall(r".*(?:[.;:!?][A-Z]|,[A-Za-z]).*", re.sub(r"<[^>]*>", "\n", words))
+
+
 def check_self_contained(page: str) -> None:
     reader = Reader(page)
     assert not reader.all("script")
@@ -123,6 +129,7 @@ def test_every_kind_of_stream_has_a_page(made: Made, kind: str, tmp_path: Path) 
     page = public_page(config, tmp_path / "report.html", progress=quiet)
     assert page == public_page(config, tmp_path / "report.html", progress=quiet)
     check_self_contained(page)
+    assert touching(page) == []
     assert len(page) < 200_000
     manifest = history_of(config, progress=quiet).newest.manifest
     reader = Reader(page)
@@ -516,6 +523,7 @@ def test_every_kind_has_a_custodians_page(made: Made, kind: str) -> None:
     check_self_contained(page)
     assert page.count(STAMP) >= 3
     assert "@top-center" in page
+    assert touching(page) == []
     assert "</svg>measured</li>" not in page, "measured are noisy counts, and no errors"
     assert ("</svg>forecast</li>" in page) == (kind in {"points", "points-zcdp", "hypercube"}), (
         "distances beside those that plan tells"
