@@ -524,6 +524,7 @@ def test_every_kind_has_a_custodians_page(made: Made, kind: str) -> None:
     assert page.count(STAMP) >= 3
     assert "@top-center" in page
     assert touching(page) == []
+    assert ("a gap in a line" in page) == ("–</td>" in page)
     assert "</svg>measured</li>" not in page, "measured are noisy counts, and no errors"
     assert ("</svg>forecast</li>" in page) == (kind in {"points", "points-zcdp", "hypercube"}), (
         "distances beside those that plan tells"
