@@ -265,7 +265,7 @@ def test_axes_legends_and_cells_can_be_read(driver: Any, disk: str) -> None:
     assert reach < frame - 5
     assert cell >= 60
     lede = driver.execute_script("return document.querySelector('.lede').innerText")
-    assert "Bars and colours show the synthetic rows" in lede
+    assert "Bars and colours count synthetic rows" in lede
 
 
 def test_a_month_that_is_not_over_is_an_open_dot(driver: Any, root: str) -> None:
