@@ -80,7 +80,7 @@ const synthstream = (() => {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
     axis: { labelColor: colour("muted"), titleColor: colour("muted"), gridColor: colour("grid"), domainColor: colour("muted"),
       tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170, labelSeparation: 8 },
-    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 264, labelOverlap: "greedy", labelSeparation: 4 },
+    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 264, labelOverlap: "greedy", labelSeparation: 2 },
   };
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
@@ -219,7 +219,7 @@ const synthstream = (() => {
     rows.forEach(r => { r.shade = bounds.filter(bound => r[field] >= bound).length; });
     return { condition: { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, field: "shade", type: "quantitative", title: "events",
       scale: { type: "threshold", domain: [1, 2, 3, 4, 5, 6], range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) },
-      legend: legend ? { labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.2r") : ""` } : null };
+      legend: legend ? { labelFontSize: 11, labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.2r") : ""` } : null };
   }
 
   async function pairs() {
