@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,7 +23,7 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
-from synthstream.evaluate.custodian_page import custodian_page
+from synthstream.evaluate.custodian_page import _forecasts, custodian_page
 from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
 from synthstream.release.points import PointRelease
@@ -529,6 +530,14 @@ def test_every_kind_has_a_custodians_page(made: Made, kind: str) -> None:
     assert ("</svg>forecast</li>" in page) == (kind in {"points", "points-zcdp", "hypercube"}), (
         "distances beside those that plan tells"
     )
+
+
+def test_points_have_a_forecast_where_noise_made_an_older_release_the_largest(made: Made) -> None:
+    found = history_of(made["points"], progress=quiet)
+    older = replace(found.newest, tick=3, rows=3 * found.newest.rows)
+    (line,) = _forecasts(found, [older, found.newest], quiet)
+    assert line.y[0] == line.y[1]
+    assert line.y[0]
 
 
 def test_true_counts_are_those_of_the_stream(made: Made) -> None:

@@ -303,14 +303,15 @@ def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: S
 def _forecasts(found: History, ticks: Sequence[Tick], progress: Steps) -> list[Series]:
     """What ``plan`` would have said of as many events as were published; nothing where it says nothing of points.
 
-    A simulation brings events evenly, so that each release stands where its number of events is reached. Where rows may
-    take events away, noise grows with how many came and went, which no release tells.
+    A simulation brings events evenly, so that each release stands where its number of events is reached, at the end at
+    most: noise can make an older one the largest. Where rows may take events away, noise grows with how many came and
+    went, which no release tells.
     """
     newest = ticks[-1]
     if newest.rows <= 0 or found.config.op is not None:
         return []
     rate = newest.rows / (newest.tick + 1)
-    places = [max(round(tick.rows / rate), 1) if tick.rows > 0 else None for tick in ticks]
+    places = [min(max(round(tick.rows / rate), 1), newest.tick + 1) if tick.rows > 0 else None for tick in ticks]
     pieces = synthesizer_of(found.config).simulations(
         found.config.schema, ticks=sorted({p for p in places if p}), events_per_tick=rate, careful=True
     )
