@@ -230,10 +230,18 @@ def test_cells_that_noise_could_fill_are_grey_and_pairs_are_judged_as_in_the_rep
     blank = [f"#{int(a):02x}{int(b):02x}{int(c):02x}" == grey for a, b, c in (f[4:-1].split(",") for f in fills)]
     assert blank == plain
     assert 0 < sum(blank) < len(blank)
+    key = driver.execute_script(
+        "return [...document.querySelectorAll('#pairs .role-legend-label text')].map(t => t.textContent)"
+    )
+    bounds = [float(text.replace(",", "")) for text in key if text]
+    assert len(bounds) > 3
+    assert bounds == sorted(bounds)
+    assert bounds[-1] < max(float(row["rows"]) for row in found)
     history = history_of(load(folder / "stream.toml"), progress=lambda steps, _: steps)
     judged = {pair.columns: pair for pair in pairs(history, history.cells(history.newest))}
     note = driver.execute_script("return document.querySelector('#pairs [data-note]').innerText")
     assert ("could be independent" in note) == judged[0, 1].is_noise
+    assert "no cell stands out" not in note
     within = driver.execute_script(
         "return [...document.querySelectorAll('#with optgroup[label=\"within noise\"] option')].map(o => +o.value)"
     )
@@ -265,7 +273,7 @@ def test_axes_legends_and_cells_can_be_read(driver: Any, disk: str) -> None:
     assert reach < frame - 5
     assert cell >= 60
     lede = driver.execute_script("return document.querySelector('.lede').innerText")
-    assert "Bars and colours show the synthetic rows" in lede
+    assert "Bars and colours count synthetic rows" in lede
 
 
 def test_a_month_that_is_not_over_is_an_open_dot(driver: Any, root: str) -> None:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,10 +19,11 @@ from unittest import mock
 
 import polars as pl
 import pytest
+import typer
 
 from synthstream import Stream
 from synthstream.cli import runtime as manners
-from synthstream.cli.app import COMMANDS
+from synthstream.cli.app import COMMANDS, app
 from synthstream.cli.plan import plan_command
 from synthstream.cli.run import run_command
 from synthstream.config.config import load
@@ -90,6 +92,28 @@ def test_help_answers_without_heavy_modules_and_shows_examples(
     if line:
         assert "Example" in text
         assert f"synthstream {' '.join(line)} " in text.split("Example", 1)[1]
+
+
+def described(command: Any, line: str = "") -> dict[str, tuple[str, list[str]]]:
+    """Of a command and all below it: what its help is made of, its own text and those of its parameters."""
+    found = {line: (command.help or "", [getattr(p, "help", None) or "" for p in command.params])}
+    for name, below in getattr(command, "commands", {}).items():
+        found |= described(below, f"{line} {name}".strip())
+    return found
+
+
+def test_help_shows_every_word_of_its_source_also_brackets_and_breaks_lines_at_its_end(
+    helped: dict[str, tuple[str, list[str]]],
+) -> None:
+    everything = described(typer.main.get_command(app))
+    assert set(helped) <= set(everything)
+    assert any("mirror]]" in text for _, texts in everything.values() for text in texts)
+    for line, (own, texts) in everything.items():
+        shown = helped[line][0] if line in helped else synthstream(*line.split(), "--help", cwd=Path.cwd()).stdout
+        prose = [part for part in own.replace("\\[", "[").split("\n\n") if not part.startswith("Example")]
+        assert [row for part in prose for row in textwrap.wrap(part, 78) if f" {row} " not in shown] == []
+        brackets = [found for text in texts for found in re.findall(r"\[+\w+\]+", text.replace("\\[", "["))]
+        assert [found for found in brackets if found not in shown] == []
 
 
 def test_the_top_of_the_help_shows_the_usual_order_and_every_exit_status(tmp_path: Path) -> None:

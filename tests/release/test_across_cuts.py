@@ -122,7 +122,7 @@ def test_the_report_tells_one_history(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     text = " ".join(page.read_text().split())
     assert "It is the largest of its parts" in text
-    assert "On 2026-01-05 the stream went on with other settings; counts before" in text
+    assert "No tick is missing. On 2026-01-05 the stream went on with other settings; counts before" in text
     for tick, names in (("2026-01-03", ["ward", "x"]), ("2026-01-08", ["ward", "x", "paid"])):
         target = tmp_path / f"{tick}.parquet"
         command = ["sample", str(tmp_path / "new.toml"), "--at", tick, "-n", "20", "-o", str(target)]

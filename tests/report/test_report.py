@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import replace
 from datetime import datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,7 +23,7 @@ from synthstream import Releases, Stream, StreamConfig
 from synthstream.cli.app import app
 from synthstream.errors import ConfigError, SinkError
 from synthstream.evaluate.custodian import STAMP, truth_of_tables
-from synthstream.evaluate.custodian_page import custodian_page
+from synthstream.evaluate.custodian_page import _forecasts, custodian_page
 from synthstream.publish.history import History, history_of
 from synthstream.publish.outlets import simulated
 from synthstream.release.points import PointRelease
@@ -101,6 +102,12 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
+def touching(page: str) -> list[str]:
+    """Sentences, or parts of one, with no space between them."""
+    words = re.sub(r"<style.*?</style>|</?(?:strong|b|a|code|time|span)\b[^>]*>", "", page, flags=re.DOTALL)
+    return re.findall(r".*(?:[.;:!?][A-Z]|,[A-Za-z]).*", re.sub(r"<[^>]*>", "\n", words))
+
+
 def check_self_contained(page: str) -> None:
     reader = Reader(page)
     assert not reader.all("script")
@@ -123,6 +130,7 @@ def test_every_kind_of_stream_has_a_page(made: Made, kind: str, tmp_path: Path) 
     page = public_page(config, tmp_path / "report.html", progress=quiet)
     assert page == public_page(config, tmp_path / "report.html", progress=quiet)
     check_self_contained(page)
+    assert touching(page) == []
     assert len(page) < 200_000
     manifest = history_of(config, progress=quiet).newest.manifest
     reader = Reader(page)
@@ -516,10 +524,20 @@ def test_every_kind_has_a_custodians_page(made: Made, kind: str) -> None:
     check_self_contained(page)
     assert page.count(STAMP) >= 3
     assert "@top-center" in page
+    assert touching(page) == []
+    assert ("a gap in a line" in page) == ("–</td>" in page)
     assert "</svg>measured</li>" not in page, "measured are noisy counts, and no errors"
     assert ("</svg>forecast</li>" in page) == (kind in {"points", "points-zcdp", "hypercube"}), (
         "distances beside those that plan tells"
     )
+
+
+def test_points_have_a_forecast_where_noise_made_an_older_release_the_largest(made: Made) -> None:
+    found = history_of(made["points"], progress=quiet)
+    older = replace(found.newest, tick=3, rows=3 * found.newest.rows)
+    (line,) = _forecasts(found, [older, found.newest], quiet)
+    assert line.y[0] == line.y[1]
+    assert line.y[0]
 
 
 def test_true_counts_are_those_of_the_stream(made: Made) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from synthstream.cli.audit import audit_command
 from synthstream.cli.check import check_command
@@ -75,6 +77,20 @@ class _InOrder(TyperGroup):
         return [name for name in COMMANDS if name in self.commands]
 
 
+class _Command(TyperCommand):
+    """A command whose help is plain text: brackets are sections of stream.toml, and no markup of Rich; examples alone
+    keep their lines.
+    """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        parts = inspect.cleandoc(self.help or "").split("\n\n")
+        self.help = "\n\n".join(p if p.startswith("Example") else p.replace("\n", " ") for p in parts)
+        texts: list[Any] = [self, *self.params]
+        for one in texts:
+            one.help = re.sub(r"\[(?=[a-z])", r"\[", one.help or "")
+
+
 app = typer.Typer(
     cls=_InOrder,
     no_args_is_help=True,
@@ -107,13 +123,13 @@ def _global(
 
 app.add_typer(schema_app, name="schema")
 app.add_typer(source_app, name="source")
-source_app.command("list")(mannered(source_list))
-source_app.command("accept")(mannered(source_accept))
-source_app.command("retire")(mannered(source_retire))
-schema_app.command("init")(mannered(schema_init))
+source_app.command("list", cls=_Command)(mannered(source_list))
+source_app.command("accept", cls=_Command)(mannered(source_accept))
+source_app.command("retire", cls=_Command)(mannered(source_retire))
+schema_app.command("init", cls=_Command)(mannered(schema_init))
 for _name, _command in COMMANDS.items():
     if _command is not None:
-        app.command(_name)(mannered(_command))
+        app.command(_name, cls=_Command)(mannered(_command))
 
 
 def main() -> None:

@@ -38,6 +38,11 @@ from synthstream.synthesizers.contract import RowErrors
 from synthstream.workload import FloatArray, IntArray, Workload
 
 _WORST, _LISTED, _SIDE, _DISTANCES = 25, 12, 32, 20
+# Why a measured count cannot be compared with all events, by how tables are measured.
+_GAPS = {
+    "refresh": "larger tables are measured only when the stream has grown",
+    "epochs": "what an epoch measures counts its own events, not all",
+}
 
 
 def custodian_page(config: StreamConfig, *, progress: Steps) -> str:
@@ -95,7 +100,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         "worst": _worst(found, true, newest),
         "cards": [_card(found, i, true, newest) for i in range(len(workload.sizes)) if (i,) in workload.marginals],
         "maps": [],
-        "points": False,
+        "gaps": _gaps(found, [e for listed in by_order.values() for e in listed]),
     }
 
 
@@ -103,6 +108,12 @@ def _words(order: int) -> str:
     return {0: "The total", 1: "Tables of one column", 2: "Tables of two columns"}.get(
         order, f"Tables of {order} columns"
     )
+
+
+def _gaps(found: History, listed: Sequence[Errors]) -> str:
+    if all(e.measured is not None for e in listed):
+        return ""
+    return _GAPS.get(found.config.measures, "not every table is measured over all events, with a known error")
 
 
 def _yardsticks(workload: Workload, true: IntArray, newest: Cells, order: int) -> list[str]:
@@ -232,7 +243,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
         "worst": None,
         "cards": cards,
         "maps": _maps(found, columns, {"Synthetic": synthetic.reshape(shape), "True": true.reshape(shape)}),
-        "points": True,
+        "gaps": "",
     }
 
 
@@ -292,14 +303,15 @@ def _distances(found: History, truth: Truth, shape: tuple[int, ...], progress: S
 def _forecasts(found: History, ticks: Sequence[Tick], progress: Steps) -> list[Series]:
     """What ``plan`` would have said of as many events as were published; nothing where it says nothing of points.
 
-    A simulation brings events evenly, so that each release stands where its number of events is reached. Where rows may
-    take events away, noise grows with how many came and went, which no release tells.
+    A simulation brings events evenly, so that each release stands where its number of events is reached, at the end at
+    most: noise can make an older one the largest. Where rows may take events away, noise grows with how many came and
+    went, which no release tells.
     """
     newest = ticks[-1]
     if newest.rows <= 0 or found.config.op is not None:
         return []
     rate = newest.rows / (newest.tick + 1)
-    places = [max(round(tick.rows / rate), 1) if tick.rows > 0 else None for tick in ticks]
+    places = [min(max(round(tick.rows / rate), 1), newest.tick + 1) if tick.rows > 0 else None for tick in ticks]
     pieces = synthesizer_of(found.config).simulations(
         found.config.schema, ticks=sorted({p for p in places if p}), events_per_tick=rate, careful=True
     )

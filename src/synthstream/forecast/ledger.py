@@ -56,9 +56,9 @@ class Ledgers(NamedTuple):
 
 
 NOTE = (
-    "Nothing is added across lines of sums: an event, a person, and a person in one period are different changes, "
-    "periods of two clocks overlap, and one event more or less is another change than one replaced within a tick. "
-    "Only the custodian knows whether streams are about the same people."
+    "Sums are not added to each other, because each is about another change: an event, a person, or a person in one "
+    "period; one event more or less, or one replaced within a tick. Periods and ticks of two clocks overlap: those are "
+    "different changes, too. Only the custodian knows whether streams are about the same people."
 )
 
 

@@ -26,8 +26,6 @@ def environment() -> Environment:
         loader=PackageLoader("synthstream.report"),
         autoescape=True,
         undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
     )
     found.filters |= {"number": number, "moment": moment, "small": small, "span": span}
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")

@@ -79,8 +79,8 @@ const synthstream = (() => {
   const config = {
     background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
     axis: { labelColor: colour("muted"), titleColor: colour("muted"), gridColor: colour("grid"), domainColor: colour("muted"),
-      tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170 },
-    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 240, labelOverlap: "greedy", labelSeparation: 8 },
+      tickColor: colour("muted"), labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 170, labelSeparation: 8 },
+    legend: { labelColor: colour("ink"), titleColor: colour("muted"), labelFontSize: 12, titleFontWeight: "normal", orient: "bottom", gradientLength: 264, labelOverlap: "greedy", labelSeparation: 2 },
   };
   async function draw(place, spec, words) {
     const scroll = document.createElement("div"), plot = document.createElement("div");
@@ -206,7 +206,7 @@ const synthstream = (() => {
     table(section, differences(windows, drawn, r => ({ value: r.value })));
     const note = `Colours show ${windows[0].counts ? "the synthetic rows" : "what was measured in these dates"}; grey ${grid ? "cells" : "regions"} are empty, or as noise alone could fill them.${grid?.depth > 3 ? " A coarser grid shows more." : ""}${away.length ? ` Not on the map: ${away.join(", ")}.` : ""}`;
     const tooltip = tips(["value", name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const scale = shades([1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true);
+    const scale = shades(drawn.flat(), [1, 2, 3, 4, 5, 6].map(k => high ** (k / 7)), "bar", true);
     if (grid) return beside(section, note, windows, (w, room) =>
       onGrid(room, drawn[windows.indexOf(w)], grid, scale, tooltip), name);
     drawn.flat().forEach(r => { Object.assign(r, { type: "Feature", geometry: { type: "MultiPolygon", coordinates: regions[r.k] } }); });
@@ -214,8 +214,13 @@ const synthstream = (() => {
       data: { values: drawn[windows.indexOf(w)] }, mark: { type: "geoshape", stroke: colour("paper"), strokeWidth: 1 },
       encoding: { color: scale, tooltip } }), name);
   }
-  const shades = (domain, field, legend) => ({ condition: { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, field, type: "quantitative", title: "events",
-    scale: { type: "threshold", domain, range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) }, legend: legend ? { format: ",.0f" } : null });
+  // By number, so that all colours are as long in the legend.
+  function shades(rows, bounds, field, legend) {
+    rows.forEach(r => { r.shade = bounds.filter(bound => r[field] >= bound).length; });
+    return { condition: { test: `datum.noise || datum.${field} <= 0`, value: colour("m0") }, field: "shade", type: "quantitative", title: "events",
+      scale: { type: "threshold", domain: [1, 2, 3, 4, 5, 6], range: [1, 2, 3, 4, 5, 6, 7].map(k => colour(`m${k}`)) },
+      legend: legend ? { labelFontSize: 11, labelExpr: `datum.value > 0 ? format([${bounds}][datum.value - 1], ",.2r") : ""` } : null };
+  }
 
   async function pairs() {
     const section = byId("pairs"), both = [shown.column, shown.with];
@@ -234,9 +239,9 @@ const synthstream = (() => {
     const clear = all.flat().filter(r => !r.noise && r.value > 0), high = clear.reduce((most, r) => Math.max(most, r.value), 1), map = ups.edges.length && acrosses.edges.length;
     const bounds = [1, 2, 3, 4, 5, 6].map(k => map || ups.grid || acrosses.grid ? high ** (k / 7) : high * (k / 7) ** 1.5);
     table(section, differences(windows, all, r => ({ [key(ups.name)]: r.up, [key(acrosses.name)]: r.across })));
-    const color = shades(bounds, "value", clear.length);
+    const color = shades(all.flat(), bounds, "value", clear.length);
     const tooltip = tips(["up", ups.name, "nominal"], ["across", acrosses.name, "nominal"], ["rows", "synthetic rows"], ["measured", "measured"], ["stderr", "standard error"]);
-    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are empty, or as noise alone could fill them: of those with a colour 5 % at most are expected to be."
+    const note = (windows[0].counts ? "Colours show the synthetic rows" : "Colours show what was measured in these dates") + "; grey cells are empty, or as noise alone could fill them: of those with a colour 5 % at most are expected to be." + (clear.length ? "" : " Here no cell stands out by itself; the numbers below have them all.")
       + (facts.tables[place][3] ? " Tables of two columns are measured when the stream has grown: what was measured is of the nearest such moments." : "")
       + together(place);
     await beside(section, note, windows, (w, room) => {
