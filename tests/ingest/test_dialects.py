@@ -178,12 +178,20 @@ def test_no_line_takes_much_more_memory_than_it_has_bytes(tmp_path: Path, kind: 
     assert peak < _ROOM[0] * len(line.encode()) + _ROOM[1]
 
 
-@pytest.mark.parametrize("multiline", [False, True])
-def test_cells_beyond_what_is_looked_at_are_surplus(monkeypatch: pytest.MonkeyPatch, multiline: bool) -> None:
+def test_cells_beyond_what_is_looked_at_are_surplus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines_module, "_PARTS", 2)  # commas; those within quotation marks count, too
     text = 'a,b,c\nd,e,f,g\nh,"i,",j,k\nl,m,n,\n"o,p",q\n'
-    header, rows = lines_module.rows_of(io.StringIO(text), Dialect(multiline=multiline))
+    header, rows = lines_module.rows_of(io.StringIO(text), Dialect())
     assert [header, *rows] == [["a", "b", "c"], ["d", "e", "f"], ["h", "i,"], ["l", "m", "n"], ["o,p", "q"]]
+
+
+@pytest.mark.parametrize("row", ['x,y,,,,,"z\nx,y\n",,,,', '",,,,\n,,,,,",y', 'x,",,,,,,"'])
+def test_a_row_of_several_lines_is_not_cut_so_that_it_takes_others(monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+    monkeypatch.setattr(lines_module, "_PARTS", 2)
+    text = f"a,b\n1,2\n{row}\n3,4\n"
+    _, rows = lines_module.rows_of(io.StringIO(text), Dialect(multiline=True))
+    first, _, last = rows
+    assert (first, last) == (["1", "2"], ["3", "4"])
 
 
 # -- refusals --------------------------------------------------------------------------------------------------------

@@ -44,6 +44,8 @@ _POWER = 0.75
 _MOST = 2.0
 # Common slopes must gain so many times as much: rows even out the noise of single tables, not what is common to all.
 _MORE = 1.1
+# That decides, so that noise may pass for a slope in one look of twenty.
+_CAUTION = 0.5
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
 
@@ -286,7 +288,7 @@ def _associations(
     tables = _Tables(workload, variance, noises, margins, rows, left, ordered)
     best = _beyond_noise(whole, tables)
     slopes = [slope(margin) for margin in margins] if sloping else []
-    even = common(workload, whole, variance, along=slopes) if sloping else NOTHING
+    even = common(workload, whole, variance, along=slopes, caution=_CAUTION) if sloping else NOTHING
     if even.means:
         after = _beyond_noise({q: whole[q] - even.means.get(q, 0.0) for q in whole}, tables, before=even)
         best = after if after.gain > _MORE * best.gain else best

@@ -65,6 +65,7 @@ def common(
     variance: FloatArray,
     *,
     along: Sequence[FloatArray] | None = None,
+    caution: float = 2.0,
 ) -> Common:
     """Explained parts of the pairs' associations: none where nothing stands out of the noise.
 
@@ -73,6 +74,8 @@ def common(
         variance: of the noise of a cell, of each marginal.
         along: of each column, orthonormal directions that associations are looked at along, shape ``(size, number)``;
             left out: all. Noise of the fewer directions hides less.
+        caution: how far beyond the noise's edge an eigenvalue must lie. At 2 noise alone hardly ever does, at .5 in one
+            look of twenty.
     """
     pairs = {q: workload.marginals[q] for q in associations if len(workload.marginals[q]) == 2}
     columns = sorted({c for pair in pairs.values() for c in pair})
@@ -88,9 +91,9 @@ def common(
         matrix[place[a], place[b]] = seen / np.sqrt(variance[q])
         matrix[place[b], place[a]] = matrix[place[a], place[b]].T
         known[place[a], place[b]] = known[place[b], place[a]] = True
-    # The largest eigenvalue of noise alone: Wigner's edge, and a little for its own variation (Tracy and Widom 1994).
+    # The largest eigenvalue of noise alone: Wigner's edge, and something for its own variation (Tracy and Widom 1994).
     freedom = sum(number[c] - (along is None) for c in columns)  # of all of a column's codes the sum is known
-    edge = 2 * np.sqrt(freedom) * (1 + 2 * max(freedom, 1) ** (-2 / 3))
+    edge = 2 * np.sqrt(freedom) * (1 + caution * max(freedom, 1) ** (-2 / 3))
     values, vectors = _outstanding(matrix, edge, _start(len(matrix)))
     if values.size == 0:
         return NOTHING

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from sys import getsizeof
 from typing import Any, Self
 
 import polars as pl
@@ -28,7 +29,7 @@ from synthstream.schema.coercion import polars_frame, require
 from synthstream.schema.dialects import plain_numbers, times_as
 
 _CHUNK_BYTES = 64_000_000  # of a chunk, and of a batch by what its file says
-_CELL_BYTES = 64  # of a short text, and of its place in a list
+_CELL_BYTES = 16  # of a cell's place in its row and its column
 _BATCH_ROWS = 4096  # a file may say less than it holds: a value that is stored once counts once
 _DELIMITERS = (";", "\t", "|", ",")
 _ENCODINGS = {"cp1252": "windows-1252"}  # as people call it
@@ -257,7 +258,7 @@ def _chunks(rows: Iterable[_Row], chunk_rows: int) -> Iterator[list[_Row]]:
     total = 0
     for row in rows:
         chunk.append(row)
-        total += _CELL_BYTES * len(row) + sum(map(len, filter(None, row)))
+        total += _CELL_BYTES * len(row) + sum(map(getsizeof, filter(None, row)))
         if len(chunk) == chunk_rows or total >= _CHUNK_BYTES:
             yield chunk
             chunk, total = [], 0

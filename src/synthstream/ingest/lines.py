@@ -41,8 +41,8 @@ def opened(path: Path, encoding: str) -> TextIO:
 def rows_of(file: TextIO, dialect: Dialect) -> tuple[list[str] | None, Iterator[list[str]]]:
     """Names of the columns of a CSV file, and its rows after them; no names if the file ends before they come."""
     if dialect.multiline:
-        lines = (_limited(line, dialect.delimiter) for line in file)
-        rows: Iterator[list[str]] = csv.reader(lines, **_as_csv_knows(dialect))
+        # No line is cut: what lies beyond may close a quotation mark.
+        rows: Iterator[list[str]] = csv.reader(map(_without_nulls, file), **_as_csv_knows(dialect))
     else:
         rows = map(splitter(dialect), file)
     if isinstance(dialect.header, tuple):
@@ -83,6 +83,10 @@ def _limited(line: str, delimiter: str) -> str:
     """A line without null characters, and without what comes after as many delimiters as are looked at."""
     if line.count(delimiter) > _PARTS:
         line = line[: -len(line.split(delimiter, _PARTS + 1)[-1]) - 1]
+    return _without_nulls(line)
+
+
+def _without_nulls(line: str) -> str:
     return line.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
