@@ -166,6 +166,8 @@ def test_an_edited_config_shows_in_the_status(folder: Path) -> None:
     shown = synthstream("status", "stream.toml", cwd=folder)
     assert "; column" in shown.stdout, shown.stderr
     assert "events before 2026-01-06" in shown.stdout, "the dates of what was published"
+    (folder / "releases" / "settings.toml").write_text("damaged")
+    assert "8 paid for" in synthstream("status", "stream.toml", cwd=folder).stdout
 
 
 def test_where_nothing_can_be_written(folder: Path) -> None:

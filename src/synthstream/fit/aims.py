@@ -42,10 +42,9 @@ from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 _POWER = 0.75
 # An association is carried in proportion to what independent columns would give, up to this factor.
 _MOST = 2.0
-# Common slopes must gain so many times as much: rows even out the noise of single tables, not what is common to all.
-_MORE = 1.1
-# That decides, so that noise may pass for a slope in one look of twenty.
-_CAUTION = 0.5
+# Common slopes must gain so many times as much, for rows even out the noise of single tables alone. As that decides,
+# noise may pass for a slope in one look of twenty.
+_MORE, _CAUTION = 1.1, 0.5
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
 
@@ -287,11 +286,9 @@ def _associations(
             noises[q] = float(variance[q]) * _freedom(shape) / whole[q].size
     tables = _Tables(workload, variance, noises, margins, rows, left, ordered)
     best = _beyond_noise(whole, tables)
-    slopes = [slope(margin) for margin in margins] if sloping else []
-    even = common(workload, whole, variance, along=slopes, caution=_CAUTION) if sloping else NOTHING
-    if even.means:
-        after = _beyond_noise({q: whole[q] - even.means.get(q, 0.0) for q in whole}, tables, before=even)
-        best = after if after.gain > _MORE * best.gain else best
+    if sloping:
+        within = [q for q in whole if any(set(workload.marginals[q]) <= set(group.columns) for group in groups)]
+        best = _with_slopes({q: a for q, a in whole.items() if q not in within}, whole, tables, best)
     found = best.found
     priors = [_prior(margin / rows) for margin in margins]
     for nest in nests_of(workload, groups):
@@ -322,13 +319,35 @@ class _Beyond(NamedTuple):
     """What stands out of noise: see :func:`_beyond_noise`.
 
     Args:
-        gain: how much less squares of errors are expected to be than of independent columns, in those of the noise of a
-            cell; for means that are what shrinkage leaves, see Stein 1981.
+        gains: of each table, how much less squares of errors are expected to be than of independent columns, in those
+            of the noise of a cell: Stein's estimate (1981); what is common was shrunk so that its own square is its
+            gain.
     """
 
     found: _Found
     shared: Common
-    gain: float
+    gains: dict[int, float]
+
+
+def _with_slopes(
+    looked: Mapping[int, FloatArray], whole: Mapping[int, FloatArray], known: _Tables, before: _Beyond
+) -> _Beyond:
+    """What stands out once slopes that the tables of ``looked`` have in common are taken out; ``before`` if that is
+    no better. They are not taken out of tables that are clearly worse for it: those say more by themselves.
+    """
+    slopes = [slope(margin) for margin in known.margins]
+    even = common(known.workload, dict(looked), known.variance, along=slopes, caution=_CAUTION)
+    if not even.means:
+        return before
+    for last in (False, True):
+        rest = {q: association - even.means.get(q, 0.0) for q, association in whole.items()}
+        after = _beyond_noise(rest, known, even)
+        worse = {q for q in even.means if after.gains[q] < before.gains[q] - _freedom(known.workload.shapes[q])}
+        if last or not worse:
+            break
+        even = Common({q: mean for q, mean in even.means.items() if q not in worse}, even.errors)
+    totals = [sum(part.gains[q] for q in even.means) for part in (before, after)]
+    return after if totals[1] > _MORE * max(totals[0], 0.0) else before
 
 
 def _beyond_noise(whole: Mapping[int, FloatArray], known: _Tables, before: Common = NOTHING) -> _Beyond:
@@ -347,17 +366,19 @@ def _beyond_noise(whole: Mapping[int, FloatArray], known: _Tables, before: Commo
     shared = common(workload, rest, known.variance)
     if known.ordered and not shared.means:
         scales = [(margin / rows) ** _POWER for margin in margins]
-        independent = {q: independent_counts([margins[c] for c in workload.marginals[q]], rows) for q in whole}
+        independent = {
+            q: independent_counts([margins[c] for c in workload.marginals[q]], rows) + before.means.get(q, 0.0)
+            for q in whole
+        }
         tables = {q: Table(workload.marginals[q], whole[q], independent[q], known.noises[q]) for q in whole}
         each |= in_order(tables, bases, scales, known.left)
     found: _Found = {q: one[:2] for q, one in each.items()}
-    # Stein's estimate of the risk; what is common was shrunk so that its own square is what it gains.
-    gains = {q: 2 * np.sum(one.mean * whole[q] - one.shared) - np.sum(one.mean**2) for q, one in each.items()}
+    gains = {q: float(2 * np.sum(one.mean * whole[q] - one.shared) - np.sum(one.mean**2)) for q, one in each.items()}
     for part in (shared, before):
         for q, mean in part.means.items():
             found[q] = found[q][0] + mean, found[q][1] + part.errors[q]
-            gains[q] += np.sum(mean**2)
-    return _Beyond(found, shared, sum(float(gain / known.variance[q]) for q, gain in gains.items()))
+            gains[q] += float(np.sum(mean**2))
+    return _Beyond(found, shared, {q: gain / float(known.variance[q]) for q, gain in gains.items()})
 
 
 def _prior(chance: FloatArray) -> FloatArray:

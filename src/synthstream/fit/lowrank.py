@@ -22,7 +22,7 @@ _LOOK, _NEAR = 4, 0.7
 # Tables of a column with itself are not known: found directions fill them in, so many times.
 _FILLS = 3
 # Parts of a direction are rounded to so many steps.
-_STEPS_OF_ONE = 2**20
+_PRECISION = 2**20
 # At least this share of all pairs must be known.
 _KNOWN = 0.5
 
@@ -46,7 +46,7 @@ def slope(margin: FloatArray) -> FloatArray:
     """The direction along which a column's part in an association lies if it rises or falls evenly with the codes.
 
     That is what grades, bins of a number and parts of a date do that go along with a hidden variable. Shape ``(size,
-    1)``, of length 1; its sum is 0, and it is 0 if there is but one code.
+    1)``, of length 1 and with the sum 0, but for rounding; all 0 if there is but one code.
 
     Example:
         >>> slope(np.array([1.0, 1.0, 1.0])).ravel().round(3).tolist()
@@ -56,7 +56,7 @@ def slope(margin: FloatArray) -> FloatArray:
     weights = np.maximum(margin, 0.0) / max(float(np.maximum(margin, 0.0).sum()), SMALLEST)
     found = weights * (codes - float(weights @ codes))
     found /= max(float(np.sqrt(found @ found)), SMALLEST)
-    return np.asarray(np.round(found * _STEPS_OF_ONE) / _STEPS_OF_ONE)[:, None]  # for the reason below
+    return np.asarray(np.round(found * _PRECISION) / _PRECISION)[:, None]  # for the reason below
 
 
 def common(

@@ -18,9 +18,8 @@ from synthstream.kinds import COMPRESSED
 _BLOCK = 1 << 20  # bytes of a compressed file that are unpacked at once
 # Of a line, as much is looked at as fits in memory whatever it holds: an empty list takes 3 bytes there, and 64 here.
 _LARGEST = 2**24  # bytes of an object of JSON; a larger one has no cells
-_PARTS = (
-    2**18
-)  # cells of a line, the others are surplus; parts of an object of JSON, nested or not: one of more has no cells
+# Delimiters of a line, beyond which all is surplus; parts of an object of JSON, which has no cells if it has more.
+_PARTS = 2**18
 _LONGEST = 4096  # characters of a cell of JSON; of a longer one, the first
 _NOTHING: dict[str, Any] = {}
 

@@ -100,9 +100,9 @@ class Stream:
     ) -> None:
         if not isinstance(config, StreamConfig):
             raise TypeError(f"Stream takes a StreamConfig, not {type(config).__name__}; use synthstream.open(path)")
+        self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then
         self.config, self._lock = (config := begun(config)), RLock()
         self._gates, self._env, self._seed = gates, env, seed
-        self.opened, self.closed, self.new = env.now(), 0, 0  # new: releases published since then
         self._secure = is_secure(gates(0))
         identity = identity_of(config, secure=self._secure, seed=seed)  # raises before anything is made
         self._sink, self._copies = sink_of(config, env), Copies(config, env, unchecked=unchecked)
