@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from synthstream.constraints import Group
-from synthstream.fit.aims import aims
+from synthstream.fit import aims as aims_module
+from synthstream.fit.aims import Earlier, aims
 from synthstream.fit.lowrank import common, slope
 from synthstream.fit.population import fit
 from synthstream.kinds import Edition
@@ -123,3 +127,24 @@ def test_a_strong_pair_beside_hides_no_slopes(constrained: bool) -> None:
         graded = [workload.slice_of(m) for m in workload.marginals if len(m) == 2 and max(m) < COLUMNS]
         errors.append(sum(np.abs(gap[part]).sum() for part in graded))
     assert errors[1] < 0.9 * errors[0]
+
+
+def test_what_a_refresh_says_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    then, now = noisy(answers()), noisy(answers(), seed=1)
+    earlier = Earlier(measured=then, shared=np.zeros(len(WORKLOAD.marginals)), signed=False)
+    looks = list[Measured]()
+
+    def looked(measured: Measured, *rest: Any) -> Any:
+        looks.append(measured)
+        return associations_of(measured, *rest)
+
+    associations_of = aims_module._associations
+    monkeypatch.setattr(aims_module, "_associations", looked)
+    aims_module._KEPT.clear()
+    cells = [aims(replace(now, tick=tick), then=earlier).cells for tick in (1, 1, 2)]
+    assert len(looks) == 1
+    assert np.array_equal(cells[0], cells[1])
+    for other in (replace(then, values=then.values + 1), replace(then, variance=then.variance * 2)):
+        aims(now, then=earlier._replace(measured=other))
+    aims(now, then=earlier, ordered=True)
+    assert len(looks) == 4

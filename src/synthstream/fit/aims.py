@@ -8,17 +8,17 @@ each table there on its own would favour rare cells. Tables of an earlier tick a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from synthstream.constraints import Group
+from synthstream.fit.beyond import Found, Tables, beyond_noise, freedom, prior, with_slopes
 from synthstream.fit.joints import Joint, estimate, possible
-from synthstream.fit.lowrank import NOTHING, Common, common, slope
 from synthstream.fit.nested import nests_of, of_nest
-from synthstream.fit.ordered import Basis, Table, evened, in_order, shrunk
+from synthstream.fit.ordered import evened
 from synthstream.fit.rare import real
 from synthstream.fit.targets import (
     ALONE,
@@ -38,19 +38,10 @@ from synthstream.fit.targets import (
 from synthstream.measured import Measured
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
-# The prior variance of an association is taken to be in proportion to this power of its columns' shares.
-_POWER = 0.75
 # An association is carried in proportion to what independent columns would give, up to this factor.
 _MOST = 2.0
-# Common slopes must gain so many times as much, for rows even out the noise of single tables alone. As that decides,
-# noise may pass for a slope in one look of twenty.
-_MORE, _CAUTION = 1.1, 0.5
 # New events are taken to differ from those before by this share of them at most: tuned on streams that drift.
 _CHANGE = 1 / 3
-
-
-# Associations and the variance of their noise, by position in the workload.
-_Found = dict[int, tuple[FloatArray, FloatArray]]
 
 
 class Earlier(NamedTuple):
@@ -97,6 +88,10 @@ class _Known(NamedTuple):
     news: dict[int, tuple[FloatArray, FloatArray]]
     joints: list[Joint]
     alone: FloatArray
+
+
+# What was measured, how it was looked at, and what is known of it.
+_KEPT: list[tuple[Measured, tuple[object, ...], _Known]] = []
 
 
 def aims(
@@ -149,7 +144,7 @@ def aims(
             if past is not None:
                 before = past.cells[part].reshape(found.shape)
                 before = before - independent_counts([past.margins[c] for c in marginal], rows)
-                found = _blend(before, found, error, past.pull, _freedom(found.shape))
+                found = _blend(before, found, error, past.pull, freedom(found.shape))
             table = table + found
         cells[part] = table.reshape(-1)
     for joint in known.joints:
@@ -184,7 +179,15 @@ def _use_tables(joint: Joint, workload: Workload, cells: FloatArray, rows: int) 
 
 
 def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bool, sloping: bool) -> _Known:
-    """What tables say that were all measured at one tick; ``left``: see :func:`shrunk`."""
+    """What tables say that were all measured at one tick; ``left``: see :func:`synthstream.fit.ordered.shrunk`.
+
+    The newest answer is kept: until larger tables are measured again, each tick asks the same.
+    """
+    how = left, tuple(groups), ordered, sloping
+    for then, same, found in _KEPT:
+        known = np.array_equal(then.values, measured.values) and np.array_equal(then.variance, measured.variance)
+        if known and then.workload == measured.workload and same == how:
+            return found
     variance = np.maximum(measured.variance, SMALLEST)
     total = total_of(measured, variance)
     rows = max(0, round(total))
@@ -193,9 +196,11 @@ def _known(measured: Measured, left: float, groups: Sequence[Group], ordered: bo
     margins = _possible(calm, _real(counts, variances), rows)
     joints = [estimate(g, measured.workload, measured.values, variance, counts, variances, rows) for g in groups]
     _use_margins(joints, calm, margins)
-    none = _Found(), np.zeros(len(margins))
+    none = Found(), np.zeros(len(margins))
     news, alone = _associations(measured, variance, margins, rows, left, groups, ordered, sloping) if rows else none
-    return _Known(total, calm, variances, margins, news, joints, alone)
+    found = _Known(total, calm, variances, margins, news, joints, alone)
+    _KEPT[:] = [(measured, how, found)]
+    return found
 
 
 def _carried(known: _Known, measured: Measured, then: Earlier) -> _Known:
@@ -270,7 +275,7 @@ def _associations(
     groups: Sequence[Group],
     ordered: bool,
     sloping: bool,
-) -> tuple[_Found, FloatArray]:
+) -> tuple[Found, FloatArray]:
     """What tables hold beyond independent columns, and the variance of its noise, by position; and for each column the
     share of that which noise explains, in standard deviations.
 
@@ -283,14 +288,14 @@ def _associations(
             own = [margins[c] for c in marginal]
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             whole[q] = with_margins(table, own) - independent_counts(own, rows)
-            noises[q] = float(variance[q]) * _freedom(shape) / whole[q].size
-    tables = _Tables(workload, variance, noises, margins, rows, left, ordered)
-    best = _beyond_noise(whole, tables)
+            noises[q] = float(variance[q]) * freedom(shape) / whole[q].size
+    tables = Tables(workload, variance, noises, margins, rows, left, ordered)
+    best = beyond_noise(whole, tables)
     if sloping:
         within = [q for q in whole if any(set(workload.marginals[q]) <= set(group.columns) for group in groups)]
-        best = _with_slopes({q: a for q, a in whole.items() if q not in within}, whole, tables, best)
+        best = with_slopes({q: a for q, a in whole.items() if q not in within}, whole, tables, best)
     found = best.found
-    priors = [_prior(margin / rows) for margin in margins]
+    priors = [prior(margin / rows) for margin in margins]
     for nest in nests_of(workload, groups):
         for q, mean, error in of_nest(nest, workload, whole, noises, margins, priors, left):
             found[q] = mean, error
@@ -301,98 +306,6 @@ def _associations(
     alone[squares[1] == 0] = 1.0
     alone[[c for q in best.shared.means for c in workload.marginals[q]]] = 0.0
     return found, alone
-
-
-class _Tables(NamedTuple):
-    """What is known of tables beside their associations: see :func:`_associations`; ``noises`` are by cell."""
-
-    workload: Workload
-    variance: FloatArray
-    noises: dict[int, float]
-    margins: Sequence[FloatArray]
-    rows: int
-    left: float
-    ordered: bool
-
-
-class _Beyond(NamedTuple):
-    """What stands out of noise: see :func:`_beyond_noise`.
-
-    Args:
-        gains: of each table, how much less squares of errors are expected to be than of independent columns, in those
-            of the noise of a cell: Stein's estimate (1981); what is common was shrunk so that its own square is its
-            gain.
-    """
-
-    found: _Found
-    shared: Common
-    gains: dict[int, float]
-
-
-def _with_slopes(
-    looked: Mapping[int, FloatArray], whole: Mapping[int, FloatArray], known: _Tables, before: _Beyond
-) -> _Beyond:
-    """What stands out once slopes that the tables of ``looked`` have in common are taken out; ``before`` if that is
-    no better. They are not taken out of tables that are clearly worse for it: those say more by themselves.
-    """
-    slopes = [slope(margin) for margin in known.margins]
-    even = common(known.workload, dict(looked), known.variance, along=slopes, caution=_CAUTION)
-    if not even.means:
-        return before
-    for last in (False, True):
-        rest = {q: association - even.means.get(q, 0.0) for q, association in whole.items()}
-        after = _beyond_noise(rest, known, even)
-        worse = {q for q in even.means if after.gains[q] < before.gains[q] - _freedom(known.workload.shapes[q])}
-        if last or not worse:
-            break
-        even = Common({q: mean for q, mean in even.means.items() if q not in worse}, even.errors)
-    totals = [sum(part.gains[q] for q in even.means) for part in (before, after)]
-    return after if totals[1] > _MORE * max(totals[0], 0.0) else before
-
-
-def _beyond_noise(whole: Mapping[int, FloatArray], known: _Tables, before: Common = NOTHING) -> _Beyond:
-    """What stands out of the noise of associations, and what they have in common.
-
-    First what stands out of a table's own noise, then what is common to many tables in the rest of them all; where
-    there is nothing of the kind, an order of codes may tell more of a table. ``before``: what was taken out first.
-    """
-    workload, margins, rows = known.workload, known.margins, known.rows
-    bases = [Basis(_prior(margin / rows)) for margin in margins]
-    each = {
-        q: shrunk(association, [bases[c] for c in workload.marginals[q]], known.noises[q], known.left)
-        for q, association in whole.items()
-    }
-    rest = {q: association - each[q].mean for q, association in whole.items()}
-    shared = common(workload, rest, known.variance)
-    if known.ordered and not shared.means:
-        scales = [(margin / rows) ** _POWER for margin in margins]
-        independent = {
-            q: independent_counts([margins[c] for c in workload.marginals[q]], rows) + before.means.get(q, 0.0)
-            for q in whole
-        }
-        tables = {q: Table(workload.marginals[q], whole[q], independent[q], known.noises[q]) for q in whole}
-        each |= in_order(tables, bases, scales, known.left)
-    found: _Found = {q: one[:2] for q, one in each.items()}
-    gains = {q: float(2 * np.sum(one.mean * whole[q] - one.shared) - np.sum(one.mean**2)) for q, one in each.items()}
-    for part in (shared, before):
-        for q, mean in part.means.items():
-            found[q] = found[q][0] + mean, found[q][1] + part.errors[q]
-            gains[q] += float(np.sum(mean**2))
-    return _Beyond(found, shared, {q: gain / float(known.variance[q]) for q, gain in gains.items()})
-
-
-def _prior(chance: FloatArray) -> FloatArray:
-    """Prior variance of a column's part in an association, but for a factor, by code.
-
-    That of a table whose margins are known: in a table of two by two all four cells have one variance.
-    """
-    power = chance**_POWER
-    return np.asarray(power * (1 - power / max(power.sum(), SMALLEST)))
-
-
-def _freedom(shape: tuple[int, ...]) -> int:
-    """How many cells of a table are free once all smaller tables are known."""
-    return math.prod(size - 1 for size in shape)
 
 
 def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, freedom: int) -> FloatArray:

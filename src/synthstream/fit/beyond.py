@@ -1,0 +1,114 @@
+"""What stands out of the noise of tables' associations: of each table, and of what many of them have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthstream.fit.lowrank import NOTHING, Common, common, slope
+from synthstream.fit.ordered import Basis, Table, in_order, shrunk
+from synthstream.fit.targets import SMALLEST, independent_counts
+from synthstream.workload import FloatArray, Workload
+
+# The prior variance of an association is taken to be in proportion to this power of its columns' shares.
+_POWER = 0.75
+# Common slopes must gain so many times as much, for rows even out the noise of single tables alone. As that decides,
+# noise may pass for a slope in one look of twenty.
+_MORE, _CAUTION = 1.1, 0.5
+# Associations and the variance of their noise, by position in the workload.
+Found = dict[int, tuple[FloatArray, FloatArray]]
+
+
+class Tables(NamedTuple):
+    """What is known of tables beside their associations: variances of a table's cells, and of its association's."""
+
+    workload: Workload
+    variance: FloatArray
+    noises: dict[int, float]
+    margins: Sequence[FloatArray]
+    rows: int
+    left: float
+    ordered: bool
+
+
+class Beyond(NamedTuple):
+    """What stands out of noise: see :func:`beyond_noise`.
+
+    Args:
+        gains: of each table, how much less squares of errors are expected to be than of independent columns, in those
+            of the noise of a cell: Stein's estimate (1981); what is common was shrunk so that its own square is its
+            gain.
+    """
+
+    found: Found
+    shared: Common
+    gains: dict[int, float]
+
+
+def with_slopes(
+    looked: Mapping[int, FloatArray], whole: Mapping[int, FloatArray], known: Tables, before: Beyond
+) -> Beyond:
+    """What stands out once slopes that the tables of ``looked`` have in common are taken out; ``before`` if that is
+    no better. They are not taken out of tables that are clearly worse for it: those say more by themselves.
+    """
+    slopes = [slope(margin) for margin in known.margins]
+    even = common(known.workload, dict(looked), known.variance, along=slopes, caution=_CAUTION)
+    if not even.means:
+        return before
+    for last in (False, True):
+        rest = {q: association - even.means.get(q, 0.0) for q, association in whole.items()}
+        after = beyond_noise(rest, known, even)
+        worse = {q for q in even.means if after.gains[q] < before.gains[q] - freedom(known.workload.shapes[q])}
+        if last or not worse:
+            break
+        even = Common({q: mean for q, mean in even.means.items() if q not in worse}, even.errors)
+    totals = [sum(part.gains[q] for q in even.means) for part in (before, after)]
+    return after if totals[1] > _MORE * max(totals[0], 0.0) else before
+
+
+def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common = NOTHING) -> Beyond:
+    """What stands out of the noise of associations, and what they have in common.
+
+    First what stands out of a table's own noise, then what is common to many tables in the rest of them all; where
+    there is nothing of the kind, an order of codes may tell more of a table. ``before``: what was taken out first.
+    """
+    workload, margins, rows = known.workload, known.margins, known.rows
+    bases = [Basis(prior(margin / rows)) for margin in margins]
+    each = {
+        q: shrunk(association, [bases[c] for c in workload.marginals[q]], known.noises[q], known.left)
+        for q, association in whole.items()
+    }
+    rest = {q: association - each[q].mean for q, association in whole.items()}
+    shared = common(workload, rest, known.variance)
+    if known.ordered and not shared.means:
+        scales = [(margin / rows) ** _POWER for margin in margins]
+        independent = {
+            q: independent_counts([margins[c] for c in workload.marginals[q]], rows) + before.means.get(q, 0.0)
+            for q in whole
+        }
+        tables = {q: Table(workload.marginals[q], whole[q], independent[q], known.noises[q]) for q in whole}
+        each |= in_order(tables, bases, scales, known.left)
+    found: Found = {q: one[:2] for q, one in each.items()}
+    gains = {q: float(2 * np.sum(one.mean * whole[q] - one.shared) - np.sum(one.mean**2)) for q, one in each.items()}
+    for part in (shared, before):
+        for q, mean in part.means.items():
+            found[q] = found[q][0] + mean, found[q][1] + part.errors[q]
+            gains[q] += float(np.sum(mean**2))
+    return Beyond(found, shared, {q: gain / float(known.variance[q]) for q, gain in gains.items()})
+
+
+def prior(chance: FloatArray) -> FloatArray:
+    """Prior variance of a column's part in an association, but for a factor, by code.
+
+    That of a table whose margins are known: in a table of two by two all four cells have one variance.
+    """
+    power = chance**_POWER
+    return np.asarray(power * (1 - power / max(power.sum(), SMALLEST)))
+
+
+def freedom(shape: tuple[int, ...]) -> int:
+    """How many cells of a table are free once all smaller tables are known."""
+    return math.prod(size - 1 for size in shape)
