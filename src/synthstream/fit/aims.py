@@ -289,13 +289,14 @@ def _associations(
             table = measured.values[workload.offsets[q] : workload.offsets[q + 1]].reshape(shape)
             whole[q] = with_margins(table, own) - independent_counts(own, rows)
             noises[q] = float(variance[q]) * freedom(shape) / whole[q].size
-    tables = Tables(workload, variance, noises, margins, rows, left, ordered)
+    priors = [prior(margin / rows) for margin in margins]
+    tables = Tables(workload, variance, noises, margins, priors, rows, left, ordered)
     best = beyond_noise(whole, tables)
     if sloping:
-        within = [q for q in whole if any(set(workload.marginals[q]) <= set(group.columns) for group in groups)]
-        best = with_slopes({q: a for q, a in whole.items() if q not in within}, whole, tables, best)
+        joined = [set(group.columns) for group in groups]
+        looked = {q: a for q, a in whole.items() if not any(one.issuperset(workload.marginals[q]) for one in joined)}
+        best = with_slopes(looked, whole, tables, best)
     found = best.found
-    priors = [prior(margin / rows) for margin in margins]
     for nest in nests_of(workload, groups):
         for q, mean, error in of_nest(nest, workload, whole, noises, margins, priors, left):
             found[q] = mean, error
@@ -308,6 +309,6 @@ def _associations(
     return found, alone
 
 
-def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, freedom: int) -> FloatArray:
-    """As of edition 1, but a table of few degrees of freedom must stand out further: one cell is all that it is."""
-    return blend(old, new, noise, pull, TOGETHER + (ALONE**2 - TOGETHER) / max(freedom, 1))
+def _blend(old: FloatArray, new: FloatArray, noise: FloatArray | float, pull: float, free: int) -> FloatArray:
+    """As of edition 1, but a table of few ``free`` cells must stand out further: one cell is all that it is."""
+    return blend(old, new, noise, pull, TOGETHER + (ALONE**2 - TOGETHER) / max(free, 1))

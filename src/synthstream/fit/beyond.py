@@ -23,12 +23,13 @@ Found = dict[int, tuple[FloatArray, FloatArray]]
 
 
 class Tables(NamedTuple):
-    """What is known of tables beside their associations: variances of a table's cells, and of its association's."""
+    """What is known beside associations: variances of tables' cells, and of associations'; of columns, their priors."""
 
     workload: Workload
     variance: FloatArray
     noises: dict[int, float]
     margins: Sequence[FloatArray]
+    priors: Sequence[FloatArray]
     rows: int
     left: float
     ordered: bool
@@ -56,9 +57,9 @@ def with_slopes(
     """
     slopes = [slope(margin) for margin in known.margins]
     even = common(known.workload, dict(looked), known.variance, along=slopes, caution=_CAUTION)
-    if not even.means:
-        return before
     for last in (False, True):
+        if not even.means:
+            return before
         rest = {q: association - even.means.get(q, 0.0) for q, association in whole.items()}
         after = beyond_noise(rest, known, even)
         worse = {q for q in even.means if after.gains[q] < before.gains[q] - freedom(known.workload.shapes[q])}
@@ -76,7 +77,7 @@ def beyond_noise(whole: Mapping[int, FloatArray], known: Tables, before: Common 
     there is nothing of the kind, an order of codes may tell more of a table. ``before``: what was taken out first.
     """
     workload, margins, rows = known.workload, known.margins, known.rows
-    bases = [Basis(prior(margin / rows)) for margin in margins]
+    bases = [Basis(own) for own in known.priors]
     each = {
         q: shrunk(association, [bases[c] for c in workload.marginals[q]], known.noises[q], known.left)
         for q, association in whole.items()

@@ -45,8 +45,8 @@ def no_zone(name: str) -> str:
     """
     zones = {zone.rpartition("/")[2].casefold(): zone for zone in sorted(available_timezones())}
     near = difflib.get_close_matches(name.rpartition("/")[2].replace(" ", "_").casefold(), zones, n=1, cutoff=0.8)
-    meant = zones[near[0]] if near else name
-    return "not a known zone" + (f". Did you mean {meant!r}?" if known_zone(meant) else '; use a name such as "UTC"')
+    usable = [zones[one] for one in near if known_zone(zones[one])]
+    return "not a known zone" + (f". Did you mean {usable[0]!r}?" if usable else '; use a name such as "UTC"')
 
 
 def written(moment: datetime) -> str:
