@@ -24,8 +24,7 @@ from synthstream.partition import LEAST, WHOLE, Partition, Region, by_level, cou
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.state.journal import JournalGate
 from synthstream.state.store import Store
-from synthstream.strategies.levels import Schedule, joint_levels, levels_of, standing_out
-from synthstream.strategies.planning import EpochPlan, Shape
+from synthstream.strategies.levels import EpochPlan, Schedule, Shape, joint_levels, levels_of, standing_out
 from synthstream.synthesizers import clouds
 from synthstream.synthesizers.clouds import cloud
 from synthstream.synthesizers.points import FromBothSides, FromNodes

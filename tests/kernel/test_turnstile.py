@@ -24,8 +24,7 @@ from synthstream.measured import TurnstileMeasured
 from synthstream.partition import LEAST, Partition
 from synthstream.privacy import Budget, Neighbours, Unit
 from synthstream.release.points import PointRelease
-from synthstream.strategies.levels import Schedule
-from synthstream.strategies.planning import Shape
+from synthstream.strategies.levels import Schedule, Shape
 from synthstream.stream.recovery import adopt
 from synthstream.stream.stream import Stream
 from synthstream.synthesizers.assembly import synthesizer_of

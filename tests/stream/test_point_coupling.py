@@ -13,8 +13,7 @@ from synthstream.kernel.points import Points
 from synthstream.measured import TreeMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget, Neighbours
-from synthstream.strategies.levels import Schedule
-from synthstream.strategies.planning import Shape
+from synthstream.strategies.levels import Schedule, Shape
 from synthstream.synthesizers.points import FromNodes
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import IntArray

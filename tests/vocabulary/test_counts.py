@@ -16,8 +16,7 @@ from synthstream.ingest.counting import CountsByTick, PrivateRows
 from synthstream.kernel.gate import SystemGate
 from synthstream.measured import Measured
 from synthstream.partition import WHOLE
-from synthstream.strategies.levels import Schedule
-from synthstream.strategies.planning import Shape
+from synthstream.strategies.levels import Schedule, Shape
 from synthstream.workload import Workload
 from tests.support.house import SOURCE, nodes_of
 

@@ -21,7 +21,7 @@ from synthstream.kernel.spending import Mechanism
 from synthstream.measured import Block, TreeMeasured, fingerprint_of
 from synthstream.partition import LEAST, WHOLE, Partition
 from synthstream.privacy import WIDER, Claim, least_of
-from synthstream.strategies.planning import Planner, Shape
+from synthstream.strategies.levels import Schedule, Shape
 from synthstream.strategies.shares import of_points
 from synthstream.strategies.times import NumberTimes
 from synthstream.strategies.variances import variance_of
@@ -78,7 +78,7 @@ class Points(Mechanism):
     theorem: ClassVar[str] = "points"
 
     partition: Partition
-    schedule: Planner
+    schedule: Schedule
 
     def __post_init__(self) -> None:
         # Every draw must be possible, or no stream begins: a failure within a tick would reveal earlier draws.

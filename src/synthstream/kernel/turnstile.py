@@ -13,7 +13,7 @@ from synthstream.kernel.gate import Gate
 from synthstream.kernel.points import Points
 from synthstream.measured import TurnstileMeasured, fingerprint_of
 from synthstream.privacy import Budget, Claim
-from synthstream.strategies.planning import Shape
+from synthstream.strategies.levels import Shape
 
 _SIDES = ("came", "gone")
 

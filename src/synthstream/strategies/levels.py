@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numba
 import numpy as np
 
 from synthstream.kinds import NEWEST, Edition
 from synthstream.partition import DEEPEST, LEAST, WHOLE, sums
-from synthstream.strategies.planning import EpochPlan, Shape
 from synthstream.workload import FloatArray, IntArray
 
 # With an adaptive schedule no level is measured more often than this in an epoch.
@@ -46,6 +45,30 @@ _BLOCK = 128
 _FAR = 4.0
 
 
+class Shape(NamedTuple):
+    """What the newest release says of the events to come. Public.
+
+    Args:
+        masses: over the nodes of one level, in any unit, at least 0, float64, shape ``(2**level,)``.
+        moving: how far mass has moved between the two newest epochs, in widths of the cube.
+    """
+
+    masses: FloatArray
+    moving: float
+
+
+class EpochPlan(NamedTuple):
+    """What is measured while an epoch is open.
+
+    Args:
+        units: parts of the budget by level, int64, shape ``(levels,)``.
+        steps: parts of an epoch after which a level is measured, int64, shape ``(levels,)``; 1: only at the end.
+    """
+
+    units: IntArray
+    steps: IntArray
+
+
 def joint_levels(edition: Edition, *, pure: bool, bounded: bool) -> int:
     """How many levels of a tree are read together where noise is Laplace, if points may be in all of the box.
 
@@ -60,7 +83,9 @@ def joint_levels(edition: Edition, *, pure: bool, bounded: bool) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Parts of a budget by level.
+    """Parts of a budget by level, from public facts. It spends nothing: the kernel checks each plan.
+
+    Its properties are constants: the kernel asks for them again at each tick.
 
     ``adaptive`` keeps the expected misplaced mass, times its distance, small: a level with A nodes above the noise,
     each w wide, gets a part in proportion to sqrt(A w). From edition 3 on the end of an epoch is planned node by node:
@@ -95,7 +120,10 @@ class Schedule:
 
     @property
     def together(self) -> bool:
-        """Whether levels that are measured equally often share a counter; then few different numbers are planned."""
+        """Whether levels side by side that are measured equally often in an open epoch share a counter.
+
+        Then few different numbers are planned.
+        """
         return self.by_node and self.edition > 6
 
     @property
@@ -139,7 +167,7 @@ class Schedule:
         """Parts and steps while an epoch is open; levels below the deepest that is measured are left out.
 
         Of an epoch's budget they get between a tenth, where the newest epochs look alike, and nearly a half, where the
-        shape moves farther in an epoch than the noise of these readings.
+        shape moves farther in an epoch than the noise of these readings. Arguments as of :meth:`end`.
         """
         if self.kind == "fixed":
             steps = 2 ** np.arange(depth, 0, -1, dtype=np.int64)
@@ -166,15 +194,29 @@ class Schedule:
         return EpochPlan(_units(share, int(part * WHOLE)), steps)
 
     def at_once(self, events: float, scale: float) -> int:
-        """Levels that are read together at the end of an epoch: see :class:`Planner`."""
+        """Levels that are read together at the end of an epoch, at most: the parts of a node are counted.
+
+        Args:
+            events: number of events of the epoch, as it was released.
+            scale: noise of a reading that gets the whole budget.
+        """
         return self.joint if events > _FEW * scale else 1
 
     def nodes(self, mass: FloatArray, left: IntArray, depth: int, scale: float, joint: int) -> IntArray:
-        """Parts for nodes of a level, int64, shape ``(n,)``: see :class:`Planner`.
+        """Parts for nodes of a level at the end of an epoch, int64, shape ``(n,)``.
+
+        0: it is not measured; -1: nor is any node below it, none of which will be asked for.
 
         A node that holds m events can be halved about log2(m / noise) times before its parts drown in noise. What is
         left of the budget is divided among these levels, each getting 2^((1 - 1/d) / 2) times as much as the one above
         it: the square root of how the sum of the widths of all nodes grows. Levels that are read together share theirs.
+
+        Args:
+            mass: of each node, by the readings above it, shape ``(n,)``.
+            left: parts that no node above has spent, int64, shape ``(n,)``.
+            depth: number of levels from this one on, at most.
+            scale: noise of a reading that gets the whole budget.
+            joint: how many levels, from this one on, a reading is about.
         """
         worth = mass * left / (WHOLE * (_WORTH if joint == 1 else _WORTH_JOINT) * scale)
         bears = np.flatnonzero(worth * joint > 1)  # the halves of others hold half as much: they are worth less still

@@ -25,7 +25,7 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.papers.rounds import InRounds
 from synthstream.papers.selective import Selective
 from synthstream.partition import Partition
-from synthstream.strategies.planning import Shape
+from synthstream.strategies.levels import Shape
 from synthstream.synthesizers.contract import POWER, AuditTargets, CounterTarget, DrawTarget
 from synthstream.workload import FloatArray, IntArray, Workload
 

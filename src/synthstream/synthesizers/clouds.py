@@ -14,7 +14,6 @@ from synthstream.fit.tree import Estimate, NodeReading, Span, masses
 from synthstream.fit.walk import CAUTION
 from synthstream.kernel.points import Points
 from synthstream.measured import NUMBER, TreeMeasured
-from synthstream.strategies.levels import Schedule
 
 # Levels from which on two fits side by side are worth a thread.
 _WORTH = 16
@@ -166,7 +165,7 @@ def _fitted(
     unbounded = partial(masses, own, depth=depth, **where, shrink=False, bounded=False)
     # Chance makes no structure out of nodes that are read only where mass stands out of the noise.
     caution = 0.0 if by_node else CAUTION
-    if isinstance(mechanism.schedule, Schedule) and mechanism.schedule.kind == "fixed":  # as it was proved
+    if mechanism.schedule.kind == "fixed":  # as it was proved
         fit = partial(masses, own, depth=depth, **where, shrink=False)
     else:
         fit = partial(masses, spans, depth=depth, **where, caution=caution, since=since)

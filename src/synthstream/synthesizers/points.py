@@ -23,7 +23,7 @@ from synthstream.papers.hypercube import Hypercube
 from synthstream.partition import Partition
 from synthstream.release.points import PointRelease
 from synthstream.schema.schema import Schema
-from synthstream.strategies.planning import Shape
+from synthstream.strategies.levels import Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, R, Synthesizer, Windowed
