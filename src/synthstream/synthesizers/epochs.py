@@ -18,6 +18,7 @@ from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured, pack_tables, unpack_tables
+from synthstream.release.series import small
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
@@ -115,7 +116,7 @@ class InEpochs(OfTables):
         """See :class:`Synthesizer`. From edition 2 on: the tables of one column of all parts, by their last tick."""
         if self.mechanism.edition == 1 or len(measured.workload.marginals) == 1:
             return models
-        return {**models, str(measured.tick): self.pack(up_to_one(measured))}
+        return {**models, str(measured.tick): self.pack(small(measured))}
 
     def _plan(self, tick: int, last: Population | None, models: Models) -> Ahead:
         """What was released before this tick, as the mechanism asks for it."""
@@ -194,16 +195,3 @@ class InEpochs(OfTables):
 def covariance(counter: Counter, s: int, t: int, multiplier: float) -> float:
     """See :meth:`Counter.covariance`."""
     return counter.covariance(s, t, multiplier=multiplier)
-
-
-def up_to_one(measured: Measured) -> Measured:
-    """The total and the tables of one column alone."""
-    kept = np.flatnonzero(measured.workload.order < 2).tolist()
-    workload = measured.workload.only(kept)
-    return replace(
-        measured,
-        workload=workload,
-        values=np.concatenate([measured.values[measured.workload.slice_of(m)] for m in workload.marginals]),
-        variance=measured.variance[kept],
-        since=measured.since[kept],
-    )
