@@ -33,13 +33,23 @@ def of_tables(
     careful: bool,
 ) -> list[Piece]:
     """Of tables that are measured at known times, and a living population, by a function of ``simulation.tables``."""
-    return [partial(_of_tables, errors, mechanism, schema, t, events_per_tick, _runs(careful)) for t in ticks]
+
+    def after(t: int) -> dict[int, RowErrors]:
+        found = errors(mechanism, _shape(schema), tick=t - 1, events=t * events_per_tick, draws=_runs(careful))
+        return {t: found}
+
+    return [partial(after, t) for t in ticks]
 
 
 def in_epochs(made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
     """Of tables that are measured once an epoch."""
-    groups = _groups(ticks, events_per_tick)
-    return [partial(_in_epochs, made, schema, some, events_per_tick, _runs(careful)) for some in groups]
+
+    def after(some: Sequence[int]) -> dict[int, RowErrors]:
+        shape, seeds = _shape(schema), range(_runs(careful))
+        each = [tables.in_epochs(made, shape, ticks=some, events_per_tick=events_per_tick, seed=s) for s in seeds]
+        return {t: tables.mean_of([one[t] for one in each]) for t in some}
+
+    return [partial(after, some) for some in _groups(ticks, events_per_tick)]
 
 
 def of_points(made: Any, ticks: Sequence[int], events_per_tick: float, *, careful: bool) -> list[Piece]:
@@ -81,25 +91,6 @@ def _runs(careful: bool) -> int:
 
 def _shape(schema: Schema) -> LatentClasses:
     return LatentClasses.of(schema.columns, np.random.default_rng(0))
-
-
-def _of_tables(
-    errors: Callable[..., RowErrors],
-    mechanism: Marginals | Refreshed,
-    schema: Schema,
-    ticks: int,
-    events_per_tick: float,
-    runs: int,
-) -> dict[int, RowErrors]:
-    return {ticks: errors(mechanism, _shape(schema), tick=ticks - 1, events=ticks * events_per_tick, draws=runs)}
-
-
-def _in_epochs(
-    made: Any, schema: Schema, ticks: Sequence[int], events_per_tick: float, runs: int
-) -> dict[int, RowErrors]:
-    shape = _shape(schema)
-    each = [tables.in_epochs(made, shape, ticks=ticks, events_per_tick=events_per_tick, seed=s) for s in range(runs)]
-    return {t: tables.mean_of([one[t] for one in each]) for t in ticks}
 
 
 def _points(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) -> dict[int, RowErrors]:

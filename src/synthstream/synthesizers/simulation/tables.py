@@ -286,7 +286,8 @@ def seconds_per_release(
     number = max(round(min(events, _most_rows(workload))), 1)
     codes, state = shape.rows(number, rng), mechanism.init()
     counts = workload.count(codes)
-    measured = Measured(tick=0, workload=workload, values=counts.astype(np.float64), variance=_known(mechanism))
+    variance = np.maximum(mechanism.variance(0), 1e-6)
+    measured = Measured(tick=0, workload=workload, values=counts.astype(np.float64), variance=variance)
     rows = Population.of(workload, codes)
     fit(measured, start=rows, seed=0)  # compiles what there is to compile
     begin = time.perf_counter()
@@ -304,10 +305,6 @@ def seconds_per_release(
     noise = time.perf_counter() - begin
     # A fit makes at most four million proposals, four for each row (fit/population.py).
     return noise + counted * max(1.0, batch / number) + fitted * max(1.0, min(events, 1e6) / number)
-
-
-def _known(mechanism: Marginals | Refreshed | Epochs) -> FloatArray:
-    return np.maximum(mechanism.variance(0), 1e-6)
 
 
 def _most_rows(workload: Workload) -> int:
