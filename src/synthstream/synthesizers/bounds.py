@@ -138,7 +138,18 @@ def of_an_epoch(mechanism: Epochs, tick: int, *, beta: float = BETA) -> float:
 
     Earlier epochs have errors of their own, and which tables are chosen is left open.
     """
-    return bound(_in_epoch(mechanism, tick), beta=beta)
+    alike = [noise_of(mechanism.counter, tick, mechanism.total_multiplier, 1)]
+    lengths = mechanism.workload.lengths
+    larger = np.sort(lengths[mechanism.order == 2])[::-1][: mechanism.measured_larger]
+    found = [(float(mechanism.scales[q]), int(lengths[q])) for q in np.flatnonzero(mechanism.order == 1)]
+    if larger.size:
+        # Which tables are chosen is open; they all have the same scale, and at most the cells of the largest.
+        found.append((float(mechanism.scales[mechanism.order == 2].max()), int(larger.sum())))
+    alike += [
+        CellNoise(cells=cells, variance=laplace_variance(scale), widest=scale, noise="laplace")
+        for scale, cells in found
+    ]
+    return bound(alike, beta=beta)
 
 
 def bound(alike: Sequence[CellNoise], *, beta: float) -> float:
@@ -235,18 +246,3 @@ def noise_of(counter: Counter, tick: int, multiplier: float, cells: int, slack: 
     elif counter.noise == "gaussian" and variance > 0:
         variance *= widest**2 / gaussian_variance(widest)
     return CellNoise(cells=cells, variance=variance, widest=widest, noise=counter.noise, slack=slack, excess=excess)
-
-
-def _in_epoch(mechanism: Epochs, tick: int) -> list[CellNoise]:
-    """Noise of the total, and of the tables that an epoch measures if it ends with this tick."""
-    alike = [noise_of(mechanism.counter, tick, mechanism.total_multiplier, 1)]
-    lengths = mechanism.workload.lengths
-    larger = np.sort(lengths[mechanism.order == 2])[::-1][: mechanism.measured_larger]
-    found = [(float(mechanism.scales[q]), int(lengths[q])) for q in np.flatnonzero(mechanism.order == 1)]
-    if larger.size:
-        # Which tables are chosen is open; they all have the same scale, and at most the cells of the largest.
-        found.append((float(mechanism.scales[mechanism.order == 2].max()), int(larger.sum())))
-    return alike + [
-        CellNoise(cells=cells, variance=laplace_variance(scale), widest=scale, noise="laplace")
-        for scale, cells in found
-    ]
