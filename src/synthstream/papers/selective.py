@@ -14,6 +14,7 @@ from synthstream.kernel.counters.base import inner, outer
 from synthstream.kernel.gate import Gate
 from synthstream.measured import Measured
 from synthstream.papers.rounds import RESOLUTION, Fitting, InRounds, shares
+from synthstream.strategies.variances import of_difference
 from synthstream.workload import FloatArray, IntArray
 
 
@@ -137,7 +138,7 @@ class Selective(InRounds):
         """
         calls = [int(state.get(f"{position}.t", 0)) for position in range(len(self.candidates))]
         unique, inverse = np.unique(calls, return_inverse=True)
-        added = np.array([_added(self.counter, int(t), self.multiplier) for t in unique])
+        added = np.array([_added(self.counter, int(t) - 1, int(t), multiplier=self.multiplier) for t in unique])
         return np.sqrt(2 / np.pi * added / ticks)[inverse]
 
     @override
@@ -145,11 +146,4 @@ class Selective(InRounds):
         return 0
 
 
-@lru_cache(maxsize=100_000)
-def _added(own: Counter, t: int, multiplier: float) -> float:
-    """Variance of the difference between the values after call ``t`` and the one before."""
-    variance = own.variance(t, multiplier=multiplier)
-    if t == 0:
-        return variance
-    before = own.variance(t - 1, multiplier=multiplier)
-    return variance + before - 2 * own.covariance(t - 1, t, multiplier=multiplier)
+_added = lru_cache(maxsize=100_000)(of_difference)
