@@ -345,6 +345,17 @@ class NodeCounts:
         """By level: noisy counts of its nodes; NaN for a standard error."""
         return {j: (values.astype(np.float64), np.nan) for j, values in enumerate(self.levels, 1)}
 
+    def pack(self) -> IntArray:
+        """All of it as int64, shape ``(n,)``."""
+        return np.concatenate([[self.time], *self.levels]).astype(np.int64)
+
+    @classmethod
+    def unpack(cls, tick: int, released: IntArray) -> NodeCounts:
+        """The counts that :meth:`pack` was called on."""
+        levels = (released.size + 1).bit_length() - 2
+        counts = np.split(released[1:], 2 ** np.arange(2, levels + 1) - 2) if levels else []
+        return cls(tick=tick, time=int(released[0]), levels=tuple(counts))
+
 
 def _bits(values: FloatArray) -> IntArray:
     return np.ascontiguousarray(values, dtype=np.float64).view(np.int64)

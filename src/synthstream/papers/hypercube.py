@@ -265,16 +265,6 @@ class Hypercube:
             tick=int(state["t"]) - 1, time=time, levels=tuple(np.split(counts, 2 ** np.arange(2, deepest + 1) - 2))
         )
 
-    def pack(self, measured: NodeCounts) -> IntArray:
-        """What passed the gate at one tick as integers, for the store."""
-        return np.concatenate([[measured.time], *measured.levels]).astype(np.int64)
-
-    def unpack(self, tick: int, released: IntArray) -> NodeCounts:
-        """The counts that :meth:`pack` was given."""
-        levels = (released.size + 1).bit_length() - 2
-        counts = np.split(released[1:], 2 ** np.arange(2, levels + 1) - 2) if levels else []
-        return NodeCounts(tick=tick, time=int(released[0]), levels=tuple(counts))
-
 
 def _spread(values: NDArray[Any]) -> NDArray[Any]:
     """One value for each level of nodes, from 1 on, to one for each node."""

@@ -26,17 +26,18 @@ from synthstream.schema.schema import Schema
 from synthstream.strategies.levels import Shape
 from synthstream.synthesizers import audit_targets
 from synthstream.synthesizers.clouds import cloud, cloud_between, upper_cloud
-from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, R, Synthesizer, Windowed
+from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Synthesizer, Windowed
 from synthstream.synthesizers.simulation import simulate
 from synthstream.workload import CodeArray, IntArray
 
-E = TypeVar("E", TreeMeasured, TurnstileMeasured)
+E = TypeVar("E", TreeMeasured, TurnstileMeasured, NodeCounts)
 Fitted = Callable[[Sequence[TreeMeasured], Points], Cloud]
 
 
-class _OfPoints(Synthesizer[R, Cloud]):
+class _OfPoints(Synthesizer[E, Cloud]):
     """What synthesizers of points have in common."""
 
+    reading: type[E]
     # Whether a simulation may leave out ticks: what is drawn at one depends on how many events have come, not on time.
     skips_ticks = False
 
@@ -44,6 +45,12 @@ class _OfPoints(Synthesizer[R, Cloud]):
     @abstractmethod
     def partition(self) -> Partition:
         """Of the box."""
+
+    def pack(self, measured: E) -> IntArray:
+        return measured.pack()
+
+    def unpack(self, tick: int, released: IntArray) -> E:
+        return self.reading.unpack(tick, released)
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         return self.counted(self.partition.cells(codes), weights)
@@ -86,19 +93,12 @@ class _OfEpochs(_OfPoints[E]):
     """What points that come, and points that also go, have in common."""
 
     mechanism: Points | Turnstile
-    reading: type[E]
     skips_ticks = True
 
     @staticmethod
     def shape(last: Cloud | None) -> Shape:
         """What the newest release says of the events to come."""
         return Shape(np.ones(1), 0.1) if last is None else Shape(last.held, last.moving)
-
-    def pack(self, measured: E) -> IntArray:
-        return measured.pack()
-
-    def unpack(self, tick: int, released: IntArray) -> E:
-        return self.reading.unpack(tick, released)
 
     @abstractmethod
     def between(self, before: int, tick: int, history: History[E]) -> Windowed[E, Cloud]:
@@ -232,14 +232,9 @@ class FromSparseCounts(_OfPoints[NodeCounts]):
     """Paper 1: counts of nodes, made consistent. All points of a tick arrive at its first step; it has one for each."""
 
     mechanism: Hypercube
+    reading = NodeCounts
 
     no_window = "what it publishes are counts of nodes above a noisy threshold, whose error is not known"
-
-    def pack(self, measured: NodeCounts) -> IntArray:
-        return self.mechanism.pack(measured)
-
-    def unpack(self, tick: int, released: IntArray) -> NodeCounts:
-        return self.mechanism.unpack(tick, released)
 
     def describe(self) -> str:
         levels = self.mechanism.depth
