@@ -9,31 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from typing import Any, Protocol
+from typing import Any
 
 from synthstream.errors import StateCorrupt, StateError
 
 FIRST = 32  # bytes of a sealed piece that tell it from all others: its checksum, or its nonce and tag
 _NONCE, _TAG = 12, 16
 _VERSION = "synthstream seal 1"
-
-
-class Seal(Protocol):
-    """Closes pieces, and opens them where they were closed for."""
-
-    name: str
-
-    def seal(self, piece: bytes, place: str) -> bytes:
-        """The piece as it is stored at a place."""
-        ...
-
-    def open(self, sealed: bytes, place: str) -> bytes:
-        """The piece that was stored at a place.
-
-        Raises:
-            StateCorrupt: it is not what was sealed there.
-        """
-        ...
 
 
 class Plain:
@@ -49,9 +31,11 @@ class Plain:
         self._store = store
 
     def seal(self, piece: bytes, place: str) -> bytes:
+        """The piece as it is stored at a place."""
         return self._checksum(piece, place) + piece
 
     def open(self, sealed: bytes, place: str) -> bytes:
+        """The piece that was stored at a place. Raises ``StateCorrupt`` if it is not what was sealed there."""
         checksum, piece = sealed[:32], sealed[32:]
         if checksum != self._checksum(piece, place):
             raise damaged(place)
@@ -99,6 +83,10 @@ class Cipher:
             return bytes(self._aead.decrypt(sealed[:_NONCE], closed, bound(self._store, place)))
         except InvalidTag:
             raise damaged(place) from None
+
+
+# Closes pieces, and opens them where they were closed for.
+Seal = Plain | Cipher
 
 
 def _library() -> Any:
