@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,6 @@ from synthstream.errors import (
     SinkError,
     StateCorrupt,
     StateError,
-    StateLocked,
     StateMismatch,
     StateRolledBack,
 )
@@ -101,7 +100,7 @@ def adopt(
             "`synthstream verify stream.toml` lists all that is wrong. Nothing was changed."
         )
     store = _old(config, env)
-    try:
+    with nullcontext() if store is None else closing(store):
         if store is not None:
             _refuse_lost_releases(store, last.tick)
         held = _refuse_forgotten(Copies(config, env, unchecked=unchecked), store, sink, last)
@@ -118,9 +117,6 @@ def adopt(
             env.do("put old state aside", lambda: config.state.rename(aside))
         env.do("put new state in place", lambda: fresh.rename(config.state))
         env.do("sync state's name", partial(sync_parent, config.state))
-    finally:
-        if store is not None:
-            store.close()
     return Adopted(last.tick + 1, True, aside)
 
 
@@ -141,12 +137,9 @@ def _whole_or_refused(config: StreamConfig, env: Env) -> Adopted:
     """A stream without a sink goes on from a state that is as new as its anchor, or not at all."""
     anchor = sink_of(config, env)
     store, last = _old(config, env), anchor.last()
-    try:
+    with nullcontext() if store is None else closing(store):
         if store is not None and last is not None and _as_new(config, store, anchor, last):
             return Adopted(last.tick + 1, False, None)
-    finally:
-        if store is not None:
-            store.close()
     raise RecoveryRefused(
         "This stream has no [sink]: what it released was kept in its state alone, and nothing is left to go on from. "
         "Restore the newest state; an older one would draw noise twice."
@@ -170,8 +163,6 @@ def _old(config: StreamConfig, env: Env) -> Store | None:
         return None
     try:
         store = Store(config.state, copies=True, key=key_of(config), env=env)
-    except StateLocked:
-        raise
     except StateCorrupt:
         return None
     if store.meta("config") is not None and (changed := config.differences(store.meta("config") or "{}")):
@@ -312,8 +303,7 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
             f"There is no state in {config.state} to build releases from. Put it back, or check 'state'. "
             f"{if_lost(config)} Nothing was changed."
         )
-    store = Store(config.state, copies=True, key=key_of(config), env=env)
-    try:
+    with closing(Store(config.state, copies=True, key=key_of(config), env=env)) as store:
         marked = store.population()
         missing = [] if marked is None else [t for t in range(marked[0] + 1) if not sink.place(t).exists()]
         if marked is None or not missing:
@@ -327,8 +317,6 @@ def republish(config: StreamConfig, *, env: Env = REAL, progress: Progress = ite
         for tick, (_, release, _) in zip(progress(range(marked[0] + 1)), builder.again(marked[0] + 1), strict=True):
             if tick in missing:
                 sink.publish(release, key=store.secret)
-    finally:
-        store.close()
     return len(missing)
 
 

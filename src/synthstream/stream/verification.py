@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,7 +64,7 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
             _check_store(config, store, heads, findings)
     except StateError as error:
         findings.append(Fault("state", str(error)))
-    try:
+    with nullcontext() if store is None else closing(store):
         sink, releases, unchecked = sink_of(config), 0, list[int]()
         if isinstance(sink, ParquetSink):
             trusted = None if findings else store  # a state that is wrong says nothing about releases
@@ -75,9 +75,6 @@ def verify(config: StreamConfig, *, rebuild: bool = False, progress: Progress = 
             last = sink.last()
             if last is not None and heads.get(last.tick) != last.head:
                 findings.append(Fault("anchor", "stands at a release that this state did not make"))
-    finally:
-        if store is not None:
-            store.close()
     return Verified(len(heads), releases, findings, unchecked)
 
 
