@@ -6,6 +6,7 @@ table has it at all, is the last of that too, and one step along it is one step 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -144,10 +145,7 @@ class Junction:
 
 def cells_of(sizes: Sequence[int], clique: Clique) -> int:
     """Number of cells of a table."""
-    out = 1
-    for column in clique:
-        out *= sizes[column]
-    return out
+    return math.prod(sizes[column] for column in clique)
 
 
 def steps_of(sizes: Sequence[int], columns: Clique, smaller: Clique) -> list[int]:

@@ -14,7 +14,7 @@ from synthstream.kinds import FitKind
 from synthstream.papers.fit.graphical import Graphical
 from synthstream.papers.fit.junction import model_megabytes
 from synthstream.papers.fit.mirror_descent import towards
-from synthstream.papers.fit.weights import Weights, domain, fit_weights
+from synthstream.papers.fit.weights import Weights, fit_weights
 from synthstream.workload import CodeArray, FloatArray, IntArray, Workload
 
 RoundModel = Graphical | Weights
@@ -90,7 +90,8 @@ class Rounds:
 
     def __init__(self, workload: Workload, kind: FitKind, start: Mixture | None = None) -> None:
         self._workload, self._kind = workload, kind
-        self._model: RoundModel = _uniform(workload.sizes, kind) if start is None else start.last
+        uniform = Graphical.uniform if kind == "pgm" else Weights.uniform
+        self._model: RoundModel = uniform(workload.sizes, 0.0) if start is None else start.last
         self._models: list[RoundModel] = []
         self._tables: list[int] = []
         self._values: list[FloatArray] = []
@@ -153,10 +154,3 @@ class Rounds:
     def result(self) -> Mixture:
         """The mean of all rounds; without rounds, what the tick began with."""
         return Mixture(tuple(self._models) or (self._model,))
-
-
-def _uniform(sizes: tuple[int, ...], kind: FitKind) -> RoundModel:
-    if kind == "pgm":
-        return Graphical.uniform(sizes, 0.0)
-    domain(sizes)  # refuses what is too large
-    return Weights.uniform(sizes, 0.0)
