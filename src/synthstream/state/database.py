@@ -175,8 +175,7 @@ def version(database: Database) -> int:
 
 def take(database: Database) -> None:
     """Make a copy an ordinary store."""
-    version = abs(database.execute("PRAGMA user_version").fetchone()[0])
-    database.execute(f"PRAGMA user_version = {version}")
+    database.execute(f"PRAGMA user_version = {version(database)}")
 
 
 def copy(database: Database, path: Path) -> None:
@@ -185,7 +184,7 @@ def copy(database: Database, path: Path) -> None:
     with closing(_connected(path, str(path), uri=False)) as made:
         _told(path.parent, lambda: database.backup(made))
         made.execute("PRAGMA journal_mode = DELETE")
-        made.execute(f"PRAGMA user_version = {-abs(made.execute('PRAGMA user_version').fetchone()[0])}")
+        made.execute(f"PRAGMA user_version = {-version(made)}")
 
 
 def _check(database: Database, path: Path, schema: str, version: int, *, copies: bool) -> None:
