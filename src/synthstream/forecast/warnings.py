@@ -6,7 +6,7 @@ What shows in releases, once there are some, says :mod:`synthstream.forecast.not
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
@@ -81,106 +81,90 @@ def cautions_of(
     )
 
 
-def weak_budget(config: StreamConfig) -> list[Caution]:
+def weak_budget(config: StreamConfig) -> Iterator[Caution]:
     """Warnings of a budget that protects little, whatever is measured."""
-    budget, found = config.privacy.budget, list[Caution]()
+    budget = config.privacy.budget
     if budget.epsilon > _WEAK:
         what = "next to nothing" if budget.epsilon > _NOTHING else "little"
-        found.append(
-            Caution(
-                "privacy.epsilon",
-                f"epsilon = {budget.epsilon:g} promises {what}: one row may make a conclusion e^{budget.epsilon:g} "
-                "times as likely. Most publications stay at 1 or below; above 4 think twice.",
-            )
+        yield Caution(
+            "privacy.epsilon",
+            f"epsilon = {budget.epsilon:g} promises {what}: one row may make a conclusion e^{budget.epsilon:g} "
+            "times as likely. Most publications stay at 1 or below; above 4 think twice.",
         )
     if budget.delta > _LIKELY:
-        found.append(
-            Caution(
-                "privacy.delta",
-                f"delta = {budget.delta:g} allows the promise to fail altogether with a chance of one in "
-                f"{1 / budget.delta:,.0f}. It should be far below one in the number of people; 1e-9 is common.",
-            )
+        yield Caution(
+            "privacy.delta",
+            f"delta = {budget.delta:g} allows the promise to fail altogether with a chance of one in "
+            f"{1 / budget.delta:,.0f}. It should be far below one in the number of people; 1e-9 is common.",
         )
-    return found
 
 
-def _of_edition(config: StreamConfig) -> list[Caution]:
-    if not config.older_grids:
-        return []
-    grids = ", ".join(config.older_grids)
-    words = (
-        f"The settings name {grids}, which edition {NEWEST} of the rule for places does not give. So this is a stream "
-    )
-    return [Caution("columns", f"{words}of edition {config.edition}, and stays one. A new stream does better without.")]
+def _of_edition(config: StreamConfig) -> Iterator[Caution]:
+    if config.older_grids:
+        yield Caution(
+            "columns",
+            f"The settings name {', '.join(config.older_grids)}, which edition {NEWEST} of the rule for places does "
+            f"not give. So this is a stream of edition {config.edition}, and stays one. A new stream does better "
+            "without.",
+        )
 
 
-def _person_columns(config: StreamConfig) -> list[Caution]:
+def _person_columns(config: StreamConfig) -> Iterator[Caution]:
     if config.privacy.unit.of_persons:
-        return []
+        return
     # A key has many values: flags and short lists say what sort of person it is.
     listed = (Category, Boolean)
     many = [column for column in config.schema.columns if not isinstance(column, listed) or column.size >= _FEW_VALUES]
-    found = [column.name for column in many if names_a_person(column.name)]
-    return [
-        Caution(
+    for name in [column.name for column in many if names_a_person(column.name)]:
+        yield Caution(
             "privacy.unit",
             f'The column {name!r} sounds like a person or another key. unit = "event" protects single rows: somebody '
             f"with many rows is protected less. To protect people, take it out of [[columns]] and say "
             f'unit = {{ person = "{name}", max_events = 20 }}.',
         )
-        for name in found
-    ]
 
 
-def _dear_persons(config: StreamConfig) -> list[Caution]:
-    if not config.privacy.unit.of_persons or group_factor(config) == 1:
-        return []
-    return [
-        Caution(
+def _dear_persons(config: StreamConfig) -> Iterator[Caution]:
+    if config.privacy.unit.of_persons and (factor := group_factor(config)) != 1:
+        yield Caution(
             "privacy.unit.max_events",
-            f"Protecting persons makes errors about {float(group_factor(config)):.3g} times as large as with "
+            f"Protecting persons makes errors about {float(factor):.3g} times as large as with "
             'unit = "event". A smaller max_events makes them smaller, and leaves out more rows of people with many.',
         )
-    ]
 
 
-def _unused_delta(config: StreamConfig, claim: Claim) -> list[Caution]:
+def _unused_delta(config: StreamConfig, claim: Claim) -> Iterator[Caution]:
     budget = config.privacy.budget
-    if budget.pure or claim.pure is None:
-        return []
-    words = (
-        f"delta = {budget.delta:g} has no effect here: the promise is pure epsilon-DP. Say delta = 0, or choose "
-        "another measure or kind in [synthesizer]."
-    )
-    return [Caution("privacy.delta", words)]
+    if not budget.pure and claim.pure is not None:
+        yield Caution(
+            "privacy.delta",
+            f"delta = {budget.delta:g} has no effect here: the promise is pure epsilon-DP. Say delta = 0, or choose "
+            "another measure or kind in [synthesizer].",
+        )
 
 
-def _commas(config: StreamConfig) -> list[Caution]:
+def _commas(config: StreamConfig) -> Iterator[Caution]:
     """A comma between cells and within numbers: right where all numbers stand in quotation marks."""
     dialect = None if config.source is None else config.source.dialect
-    if dialect is None or dialect.delimiter not in (dialect.decimal, dialect.thousands):
-        return []
-    words = (
-        f"delimiter = {dialect.delimiter!r} stands in numbers, too: one without quotation marks is read as two cells. "
-        'Files with decimal commas mostly have delimiter = ";".'
-    )
-    return [Caution("source.delimiter", words)]
+    if dialect is not None and dialect.delimiter in (dialect.decimal, dialect.thousands):
+        yield Caution(
+            "source.delimiter",
+            f"delimiter = {dialect.delimiter!r} stands in numbers, too: one without quotation marks is read as two "
+            'cells. Files with decimal commas mostly have delimiter = ";".',
+        )
 
 
-def _short_ticks(config: StreamConfig, first: Foreseen, rate: Rate) -> list[Caution]:
+def _short_ticks(config: StreamConfig, first: Foreseen, rate: Rate) -> Iterator[Caution]:
     """A tick in which fewer events come than one count is off by."""
     orders = [k for k in first.stderr if k]
     events = rate.per_tick(config.clock)
-    if not orders or events >= _LOST * first.stderr[min(orders)]:
-        return []
-    return [
-        Caution(
+    if orders and events < _LOST * first.stderr[min(orders)]:
+        yield Caution(
             "clock.every",
             f"A tick of {config.clock.every} brings about {events:,.3g} events, and a single count is off by "
             f"{first.stderr[min(orders)]:,.3g} after the first: one release differs from the next mostly by noise. "
             "Longer ticks cost nothing and make errors a little smaller.",
         )
-    ]
 
 
 def off_by(config: StreamConfig, ticks: int) -> float:
@@ -192,11 +176,11 @@ def off_by(config: StreamConfig, ticks: int) -> float:
     return math.sqrt(min(variance[~np.isnan(variance)], default=0.0))
 
 
-def _large_columns(config: StreamConfig, last: Foreseen) -> list[Caution]:
+def _large_columns(config: StreamConfig, last: Foreseen) -> Iterator[Caution]:
     """Columns whose largest table has cells that are lost in noise at the last forecast."""
     workload, schema = config.workload, config.schema
     if workload is None:
-        return []
+        return
     grids = {c for views in schema.places.values() for c in views}  # whose cells are known together with coarser ones
     large = [c for c, size in enumerate(schema.sizes) if size >= _FEW_VALUES and c not in grids]
     tables = {_largest_table(workload, c, grids) for c in large} - {None}
@@ -205,18 +189,15 @@ def _large_columns(config: StreamConfig, last: Foreseen) -> list[Caution]:
         stderr = last.stderr.get(len(workload.marginals[q]), math.inf)
         if last.events / int(workload.lengths[q]) < stderr < math.inf:
             lost.append((q, stderr))
-    cautions = []
     for q, stderr in lost[:_NAMED]:
         named = sorted(workload.marginals[q], key=lambda c: -schema.sizes[c])
         cells = int(workload.lengths[q])
         sizes = [f"{schema.names[c]!r} ({schema.sizes[c]} values)" for c in named]
-        cautions.append(
-            Caution(
-                f"columns.{schema.names[named[0]]}",
-                f"{' by '.join(sizes)} is a table of {cells:,} cells. After tick {last.ticks:,} a cell holds "
-                f"{last.events / cells:,.2g} events on average, and is off by {stderr:,.3g}: most cells are lost in "
-                "noise. Fewer values or wider bins keep more.",
-            )
+        yield Caution(
+            f"columns.{schema.names[named[0]]}",
+            f"{' by '.join(sizes)} is a table of {cells:,} cells. After tick {last.ticks:,} a cell holds "
+            f"{last.events / cells:,.2g} events on average, and is off by {stderr:,.3g}: most cells are lost in "
+            "noise. Fewer values or wider bins keep more.",
         )
     named_already = {c for q, _ in lost[:_NAMED] for c in workload.marginals[q]}
     rest = [
@@ -226,8 +207,7 @@ def _large_columns(config: StreamConfig, last: Foreseen) -> list[Caution]:
         if c in large and c not in named_already
     ]
     if rest:
-        cautions.append(Caution("columns", f"The same holds for {', '.join(map(repr, dict.fromkeys(rest)))}."))
-    return cautions
+        yield Caution("columns", f"The same holds for {', '.join(map(repr, dict.fromkeys(rest)))}.")
 
 
 def _largest_table(workload: Workload, column: int, without: set[int]) -> int | None:
@@ -236,24 +216,21 @@ def _largest_table(workload: Workload, column: int, without: set[int]) -> int | 
     return max(holders, key=lambda q: int(workload.lengths[q]), default=None)
 
 
-def no_end(config: StreamConfig, ticks: int) -> list[Caution]:
+def no_end(config: StreamConfig, ticks: int) -> Iterator[Caution]:
     """What an unbounded horizon costs, compared with one of ``ticks`` ticks."""
     if config.clock.horizon is not None or config.workload is None:
-        return []
+        return
     endless = synthesizer_of(config)
     ending = synthesizer_of(replace(config, clock=replace(config.clock, horizon=ticks, until=None)))
     if not (endless.exact_forecast and ending.exact_forecast):
-        return []
+        return
     ratio = math.sqrt(float(endless.expected_variance(ticks - 1)[-1] / ending.expected_variance(ticks - 1)[-1]))
-    if ratio < _DEARER:
-        return []
-    return [
-        Caution(
+    if ratio >= _DEARER:
+        yield Caution(
             "clock.horizon",
             f"An unbounded horizon costs accuracy: after {ticks:,} ticks, errors are {ratio:.2f} times those of a "
             f"stream with horizon = {ticks}, which would end there.",
         )
-    ]
 
 
 def notes_of(config: StreamConfig, moments: Mapping[int, str]) -> tuple[str, ...]:
