@@ -55,7 +55,18 @@ class Comparisons(Question):
     starts: IntArray
 
     def __post_init__(self) -> None:
-        checked_paths(self.value, self.repeats, self.starts)
+        margins, repeats, starts = self.value, self.repeats, self.starts
+        for name, array in (("margins", margins), ("repeats", repeats), ("starts", starts)):
+            if array.dtype != np.int64:
+                raise TypeError(f"{name}: the gate takes int64, not {array.dtype}")
+            if array.ndim != 1:
+                raise ValueError(f"{name}: the gate takes a vector, not shape {array.shape}")
+        if margins.size != repeats.size:
+            raise ValueError(f"repeats: one for each of {margins.size} margins, not {repeats.size}")
+        if not starts.size or starts[0] != 0 or starts[-1] != margins.size or np.any(starts[1:] < starts[:-1]):
+            raise ValueError(f"starts: must go from 0 to {margins.size} and never down")
+        if np.any(repeats < 0) or not repeats.sum(dtype=np.float64) < LARGEST_TOTAL:
+            raise ValueError("repeats: must be at least 0, and fewer than 2^62 together")
 
     @property
     def size(self) -> int:
@@ -109,21 +120,6 @@ def passes(
         runs = list(zip(margins[path].tolist(), repeats[path].tolist(), strict=True))
         out[i] = _exact_passes(runs, Fraction(float(scales[i * step])), int(words[i]), entropy)
     return out
-
-
-def checked_paths(margins: IntArray, repeats: IntArray, starts: IntArray) -> None:
-    """Refuse paths that :func:`passes` cannot read: ``TypeError`` or ``ValueError``."""
-    for name, array in (("margins", margins), ("repeats", repeats), ("starts", starts)):
-        if array.dtype != np.int64:
-            raise TypeError(f"{name}: the gate takes int64, not {array.dtype}")
-        if array.ndim != 1:
-            raise ValueError(f"{name}: the gate takes a vector, not shape {array.shape}")
-    if margins.size != repeats.size:
-        raise ValueError(f"repeats: one for each of {margins.size} margins, not {repeats.size}")
-    if not starts.size or starts[0] != 0 or starts[-1] != margins.size or np.any(starts[1:] < starts[:-1]):
-        raise ValueError(f"starts: must go from 0 to {margins.size} and never down")
-    if np.any(repeats < 0) or not repeats.sum(dtype=np.float64) < LARGEST_TOTAL:
-        raise ValueError("repeats: must be at least 0, and fewer than 2^62 together")
 
 
 # -- by floats -----------------------------------------------------------------------------------------------
