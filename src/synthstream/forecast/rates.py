@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from synthstream.errors import ConfigError
-from synthstream.schema.clock import Clock
+from synthstream.schema.clock import EVERY, Clock
 
 _DAY = 86_400.0
 _SECONDS = {
@@ -83,7 +83,5 @@ class Rate:
 
 def seconds_of(clock: Clock) -> float:
     """Mean length of a clock's ticks, in seconds."""
-    found = re.fullmatch(r"([0-9]+)(mo|m|h|d|w|q|y)", clock.every)
-    number, unit = (found[1], found[2]) if found else ("1", "d")
-    quarter = 3 * _SECONDS["month"]
-    return float(number) * (quarter if unit == "q" else _SECONDS[_SHORT[unit]])
+    number, unit = EVERY.fullmatch(clock.every).groups()  # type: ignore[union-attr]
+    return float(number) * (3 * _SECONDS["month"] if unit == "q" else _SECONDS[_SHORT[unit]])
