@@ -34,6 +34,7 @@ from synthstream.synthesizers.epochs import InEpochs
 from synthstream.synthesizers.papers import FromBatches, FromSelection
 from synthstream.synthesizers.points import FromBothSides, FromNodes, FromSparseCounts
 from synthstream.synthesizers.tables import AtRefreshes, Continual
+from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import Workload
 
 Make = Callable[[StreamConfig, Budget], Synthesizer]
@@ -200,16 +201,16 @@ def synthesizer_for(
     if settings.kind == "table":
         how = settings.measures(budget, workload, edition)
         most = settings.population or (MOST_ROWS if edition > 1 else None)
-        rows: dict[str, Any] = {"edition": edition, "groups": groups, "most": most}
+        rows = Fitting(edition, groups, most)
         if how == "always":
             tables = Marginals(**common, weights=weights, split=settings.shares, kind=settings.counter)
-            return Continual(mechanism=tables, **rows)
+            return Continual(mechanism=tables, how=rows)
         if how == "refresh":
             early = _EARLY if edition > 8 else 0
             refreshed = Refreshed(**common, weights=weights, growth=settings.refresh_growth, early=early)
-            return AtRefreshes(mechanism=refreshed, **rows)
+            return AtRefreshes(mechanism=refreshed, how=rows)
         epochs = Epochs(**common, picks=settings.picks, growth=settings.growth)
-        return InEpochs(mechanism=epochs, **rows)
+        return InEpochs(mechanism=epochs, how=rows)
     if settings.fit == "mw":
         domain(workload.sizes)  # refuses what is too large
     common |= {"queries": settings.queries, "score": settings.score}

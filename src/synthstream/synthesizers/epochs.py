@@ -17,6 +17,7 @@ from synthstream.fit.population import Population, fit
 from synthstream.kernel.counters import Counter, State
 from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.gate import Gate
+from synthstream.kinds import NEWEST
 from synthstream.measured import Measured, pack_tables, unpack_tables
 from synthstream.release.series import small
 from synthstream.schema.schema import Schema
@@ -24,7 +25,6 @@ from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
 from synthstream.synthesizers.simulation import simulate
 from synthstream.synthesizers.tables import OfTables
-from synthstream.synthesizers.windowing import Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 # A fit shrinks tables by the size of their noise; those whose variances are scaled by this are taken as they are.
@@ -179,7 +179,7 @@ class InEpochs(OfTables):
 
     def window(self, past: Past, first: int, last: int, *, newest: int, seed: int) -> Windowed:
         """See :class:`Synthesizer`: whole epochs of one segment."""
-        how = Fitting(groups=self.groups, most=self.most)
+        how = self.how._replace(edition=NEWEST)
         return windowing.of_epochs(self.mechanism, past, first, last, newest=newest, seed=seed, how=how)
 
     def simulations(

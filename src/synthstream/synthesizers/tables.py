@@ -9,14 +9,12 @@ from typing import Any, cast
 import numpy as np
 from typing_extensions import override
 
-from synthstream.constraints import Group
 from synthstream.counts import Counts
 from synthstream.fit.aims import Earlier
 from synthstream.fit.population import Population, fit
 from synthstream.kernel.counters import State
 from synthstream.kernel.gate import Gate
 from synthstream.kernel.tables import Marginals, Refreshed
-from synthstream.kinds import NEWEST, Edition
 from synthstream.measured import Measured, Reading, pack_tables, unpack_tables
 from synthstream.release.models import RowModel
 from synthstream.release.release import TableRelease
@@ -34,7 +32,7 @@ from synthstream.synthesizers.contract import (
     Windowed,
 )
 from synthstream.synthesizers.simulation import simulate, tables
-from synthstream.synthesizers.windowing import Fitting
+from synthstream.synthesizers.windowing import PLAIN, Fitting
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
 
@@ -43,19 +41,11 @@ class OfTables(Synthesizer[Measured, Population]):
     """What synthesizers of tables have in common.
 
     Args:
-        groups: public constraints, which published rows satisfy; what is measured does not depend on them.
-        most: rows at most, which stand for more events each where there are more; ``None``: a row for each event.
+        how: rows are fitted.
     """
 
     mechanism: TableMechanism
-    edition: Edition = NEWEST
-    groups: tuple[Group, ...] = ()
-    most: int | None = None
-
-    @property
-    def how(self) -> Fitting:
-        """How rows are fitted."""
-        return Fitting(self.edition, self.groups, self.most)
+    how: Fitting = PLAIN
 
     @property
     def cells(self) -> int:

@@ -34,19 +34,22 @@ _NAMED = 12
 
 
 class Fitting(NamedTuple):
-    """How rows are fitted: see :func:`synthstream.fit.population.fit`."""
+    """How rows are fitted: see :func:`synthstream.fit.population.fit`.
+
+    Args:
+        groups: public constraints, which published rows satisfy; what is measured does not depend on them.
+        most: rows at most, which stand for more events each where there are more; ``None``: a row for each event.
+    """
 
     edition: Edition = NEWEST
     groups: tuple[Group, ...] = ()
     most: int | None = None
 
 
-_NEWEST = Fitting()
+PLAIN = Fitting()
 
 
-def of_running_counts(
-    past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST
-) -> Windowed[Measured, RowModel]:
+def of_running_counts(past: Past, first: int, last: int, *, seed: int, how: Fitting) -> Windowed[Measured, RowModel]:
     """Of tables that are all measured at every tick: the difference of running counts."""
     if first < past.cut:
         return _across_a_cut(past, first, last, seed=seed, how=how)
@@ -87,7 +90,7 @@ def _running(measured: Measured, among: tuple[tuple[int, ...], ...] | None) -> M
 
 
 def between_refreshes(
-    mechanism: Refreshed, came: Refreshes, past: Past, first: int, last: int, *, seed: int, how: Fitting = _NEWEST
+    mechanism: Refreshed, came: Refreshes, past: Past, first: int, last: int, *, seed: int, how: Fitting
 ) -> Windowed[Measured, RowModel]:
     """Of tables of which larger ones are measured at refreshes: these are counted between the nearest ones.
 
@@ -130,7 +133,7 @@ def between_refreshes(
 
 
 def of_epochs(
-    mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting = _NEWEST
+    mechanism: Epochs, past: Past, first: int, last: int, *, newest: int, seed: int, how: Fitting
 ) -> Windowed[Measured, RowModel]:
     """Of tables that are measured once an epoch: exact sums of whole epochs, and rows for their pooled estimate.
 
