@@ -22,15 +22,6 @@ Clique = tuple[int, ...]
 _BYTES = 8
 
 
-class ModelTooLarge(ValueError):
-    """The tables of a model's junction tree would be larger than the caller allows."""
-
-    def __init__(self, megabytes: float, cap: float, cliques: Sequence[Clique]) -> None:
-        super().__init__(
-            f"a model of cliques {list(cliques)} takes {megabytes:.1f} MB, more than the cap of {cap:g} MB"
-        )
-
-
 class Layout(NamedTuple):
     """Where cells lie, for the loops; tables are numbered so that a parent comes before its children.
 

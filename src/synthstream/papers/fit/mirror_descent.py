@@ -8,7 +8,7 @@ import numpy as np
 
 from synthstream.papers.fit.belief_propagation import Calibrated
 from synthstream.papers.fit.graphical import Graphical
-from synthstream.papers.fit.junction import Clique, Junction, ModelTooLarge, junction, model_megabytes
+from synthstream.papers.fit.junction import Clique, Junction, junction, model_megabytes
 from synthstream.workload import FloatArray
 
 # A step is as long as promises this share of what the gradient says (Armijo).
@@ -41,8 +41,8 @@ def towards(
         cap_mb: largest size of the junction tree's tables in MB of float64.
 
     Raises:
-        ModelTooLarge: the measured cliques alone need larger tables than ``cap_mb``.
-        ValueError: shapes, columns or numbers that do not fit or are not finite.
+        ValueError: shapes, columns or numbers that do not fit or are not finite; or the measured cliques alone need
+            larger tables than ``cap_mb``.
 
     Source: McKenna, Sheldon, Miklau 2019, "Graphical-model based estimation and inference for differential privacy",
     algorithm 1; the kept part is ours.
@@ -76,7 +76,9 @@ def _carried(
     """Old potentials: summed over each measured clique that holds theirs, and those that are kept as they are."""
     megabytes = model_megabytes(sizes, cliques)
     if megabytes > cap_mb:
-        raise ModelTooLarge(megabytes, cap_mb, cliques)
+        raise ValueError(
+            f"a model of cliques {list(cliques)} takes {megabytes:.1f} MB, more than the cap of {cap_mb:g} MB"
+        )
     held = [np.zeros([sizes[c] for c in clique]) for clique in cliques]
     kept: dict[Clique, FloatArray] = {}
     for clique, potential in old.items():

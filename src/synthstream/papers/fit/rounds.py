@@ -85,7 +85,7 @@ class Rounds:
         start: synthetic data to begin with; left out: uniform.
 
     Raises:
-        DomainTooLarge: ``mw``, and too many combinations of codes.
+        ValueError: ``mw``, and too many combinations of codes.
     """
 
     def __init__(self, workload: Workload, kind: FitKind, start: Mixture | None = None) -> None:

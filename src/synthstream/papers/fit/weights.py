@@ -19,10 +19,6 @@ LARGEST_DOMAIN = 2**22
 _FLOOR = 1e-12
 
 
-class DomainTooLarge(ValueError):
-    """The columns have more combinations of codes than weights can be kept for."""
-
-
 # Updates between two normalisations: each changes a share by a factor of e at most, so that none leaves the range, or
 # the sum the precision, of a float.
 _TOGETHER = 16
@@ -38,8 +34,8 @@ class Weights:
         shares: share of each combination, float64, shape ``(cells,)`` in C order, none negative; they add up to 1.
 
     Raises:
-        DomainTooLarge: more than ``LARGEST_DOMAIN`` combinations.
-        ValueError: shares are not of the domain's shape, or a number is not finite.
+        ValueError: more than ``LARGEST_DOMAIN`` combinations; shares are not of the domain's shape, or a number is not
+            finite.
 
     Example:
         >>> weights = Weights.uniform((2, 3), 12.0)
@@ -147,8 +143,8 @@ def fit_weights(
             ``None`` for the whole marginal; left out: whole marginals.
 
     Raises:
-        DomainTooLarge: more than ``LARGEST_DOMAIN`` combinations of codes.
-        ValueError: arguments do not fit together, the rate is out of range, or a number is not finite.
+        ValueError: more than ``LARGEST_DOMAIN`` combinations of codes; arguments do not fit together, the rate is out
+            of range, or a number is not finite.
 
     Cost: two passes over the domain for each measurement and iteration, about 2 ns a combination; deterministic.
     Source: Hardt, Ligett, McSherry 2012, "A Simple and Practical Algorithm for Differentially Private Data Release",
@@ -185,10 +181,10 @@ def _pass(shares: FloatArray, measurements: Sequence[_Measurement], rate: float)
 
 
 def domain(sizes: Sequence[int]) -> int:
-    """Number of combinations of codes. Raises :class:`DomainTooLarge` above ``LARGEST_DOMAIN``."""
+    """Number of combinations of codes. Raises ``ValueError`` above ``LARGEST_DOMAIN``."""
     cells = math.prod(int(size) for size in sizes)
     if cells > LARGEST_DOMAIN:
-        raise DomainTooLarge(
+        raise ValueError(
             f"{cells:,} combinations of codes are too many for weights over all of them: at most {LARGEST_DOMAIN:,}. "
             'Use fit = "pgm", fewer columns, or fewer bins and values'
         )
