@@ -101,7 +101,7 @@ class Batchwise(InRounds):
         first = uniform, np.zeros_like(uniform)
         measured, _ = self._rounds(sign * exact, first, noise, gate, fitting, measure)
         signed = {position: sign * values for position, values in measured.items()}
-        return {"t": np.array(tick + 1)}, self._measured(tick, signed, total, since=tick)
+        return {"t": np.array(tick + 1)}, self._measured(tick, signed, total)
 
     def _sign(self, total: float) -> int:
         return -1 if total < 0 else 1

@@ -202,14 +202,14 @@ class InRounds(TableMechanism, ABC):
         one = GRID if self.score == "corrected" else -(-GRID // int(self.candidates.lengths.min()))
         return self.changed * one
 
-    def _measured(self, tick: int, values: dict[int, FloatArray], total: float, *, since: int) -> Measured:
+    def _measured(self, tick: int, values: dict[int, FloatArray], total: float) -> Measured:
         """What passed the gate: the total and the selected candidates; NaN in cells of their tables that were not."""
         tables = {self.workload.marginals.index(()): np.array([total])}
         for position, part in values.items():
             table, first = self._place(position)
             whole = tables.setdefault(table, np.full(self.workload.lengths[table], np.nan))
             whole[first : first + len(part)] = part
-        found = self._unpacked(tick, list(tables), np.concatenate(list(tables.values())), since=since)
+        found = self._unpacked(tick, list(tables), np.concatenate(list(tables.values())))
         return replace(found, order=np.array(list(values), dtype=np.int64)) if self.queries == "single" else found
 
     def replay(self, measured: Measured, fitting: Fitting) -> None:
@@ -234,8 +234,8 @@ class InRounds(TableMechanism, ABC):
         """-1 if what is fitted is the opposite of what was measured."""
         return 1
 
-    def _unpacked(self, tick: int, positions: list[int], values: FloatArray, *, since: int) -> Measured:
-        return self.measured(tick, positions, values, since=np.full(len(positions), since, dtype=np.int64))
+    def _unpacked(self, tick: int, positions: list[int], values: FloatArray) -> Measured:
+        return self.measured(tick, positions, values, since=np.full(len(positions), self._since(tick), dtype=np.int64))
 
     def pack(self, measured: Measured) -> IntArray:
         """What passed the gate at one tick as integers, for the store."""
@@ -249,7 +249,7 @@ class InRounds(TableMechanism, ABC):
             number = 1 + int(released[0])
             order, released = released[1:number], released[number:]
         positions, values = unpack_tables(released, resolution=RESOLUTION)
-        return replace(self._unpacked(tick, positions, values, since=self._since(tick)), order=order)
+        return replace(self._unpacked(tick, positions, values), order=order)
 
     @abstractmethod
     def _since(self, tick: int) -> int:

@@ -128,7 +128,7 @@ class Selective(InRounds):
         for position, values in measured.items():
             estimate[self.candidates.cells(position)] = values
         after |= {"t": np.array(tick + 1), "fitted": fitted, "estimate": estimate}
-        return after, self._measured(tick, measured, total, since=0)
+        return after, self._measured(tick, measured, total)
 
     def _noise(self, state: State, ticks: int) -> FloatArray:
         """Mean size of the noise that one more call of each candidate's counter adds, shape ``(candidates,)``.
