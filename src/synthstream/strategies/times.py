@@ -142,13 +142,7 @@ class RefreshTimes:
 
     def last(self, tick: int) -> tuple[int, int]:
         """The newest refresh up to a tick: its tick, and its number from 0 on."""
-        if self.horizon is not None:
-            number = bisect_right(self.ages, tick + 1) - 1
-            return self.ages[number] - 1, number
-        age, number = 1, 0
-        while (after := grown(age, self.growth)) <= tick + 1:
-            age, number = after, number + 1
-        return age - 1, number
+        return self.up_to(tick).last(tick)
 
     def up_to(self, tick: int) -> Refreshes:
         """Refreshes up to a tick, if none comes early."""
