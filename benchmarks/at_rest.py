@@ -69,7 +69,7 @@ def _tick(store: Store, tick: int) -> tuple[float, float, float]:
         store.append_measurement(Committed(tick, noisy, f"{tick:064x}"))
         store.put_counter(state)
         store.drop_pending(tick)
-        store.drop_answers(tick)
+        store.forget("answer", tick)
     committed = time.perf_counter()
     store.wipe()
     return counted - begun, committed - counted, time.perf_counter() - committed

@@ -109,7 +109,7 @@ def test_exchanged_and_older_pieces_are_refused(tmp_path: Path, table: str) -> N
     with store.transaction("newer"):
         store.add_pending(3, Counts(np.arange(5), np.arange(5)))
         store.put_counter({"t": np.array(3)})
-        store.drop_answers(3)
+        store.forget("answer", 3)
         store.put_answer(3, 0, "question", np.arange(3))
     store.close()
     for folder in folders:  # an older piece at its own place, and another store's

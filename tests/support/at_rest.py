@@ -71,7 +71,7 @@ def close_tick(store: Store, tick: int) -> None:
     with store.transaction("measurement"):
         store.put_counter({"t": np.array(tick + 1), "sums": np.zeros(1000, np.int64)})
         store.drop_pending(tick)
-        store.drop_answers(tick)
+        store.forget("answer", tick)
     store.wipe()
 
 

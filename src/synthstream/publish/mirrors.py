@@ -10,7 +10,6 @@ import polars as pl
 
 from synthstream.errors import SinkError, StateRolledBack
 from synthstream.kinds import Content
-from synthstream.measured import Committed
 from synthstream.publish.folder import ParquetSink
 
 
@@ -65,16 +64,6 @@ class OfFrames:
 
 # Chain heads by tick, of what a state or a sink has; ``None`` where it has nothing.
 Heads = Callable[[int], str | None]
-
-
-def heads_of(committed: Callable[[int], Committed | None]) -> Callable[[int], str | None]:
-    """Chain heads by tick, from what looks up all that was committed; ``None`` where nothing was."""
-
-    def head(tick: int) -> str | None:
-        found = committed(tick)
-        return None if found is None else found.head
-
-    return head
 
 
 def refuse_fork(mirror: Mirror, known: Copied | None, heads: Heads) -> None:

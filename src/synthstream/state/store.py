@@ -239,6 +239,10 @@ class Store:
         """The measurement of a tick."""
         return self._committed("WHERE tick = ?", tick)
 
+    def head(self, tick: int) -> str | None:
+        """The chain head after a tick; ``None`` if it was not measured."""
+        return None if (found := self.measurement(tick)) is None else found.head
+
     def append_measurement(self, committed: Committed) -> None:
         """Write down what passed the gate; it can never be changed."""
         blob = self._public.seal(packed_ints(committed.released), _place(committed.tick, committed.head))
@@ -314,7 +318,7 @@ class Store:
         return [str(row[0]) for row in self._db.execute(found, (len(prefix), prefix))]
 
     def forget(self, table: str, key: str | int) -> None:
-        """Take one of the rows away."""
+        """Take the rows away whose key is, or begins with, this one."""
         self._rows.drop(table, key)
 
     def sound(self) -> bool:
@@ -363,10 +367,6 @@ class Store:
         """Write down what the gate answered; it can never be drawn again. Not compressed: its size tells nothing."""
         blob = np.ascontiguousarray(drawn, dtype="<i8").tobytes()
         self._rows.add("answer", tick, call, question, self.seal(blob, f"answer {tick} {call}"))
-
-    def drop_answers(self, tick: int) -> None:
-        """Forget the single answers of a tick that has been closed."""
-        self._rows.drop("answer", tick)
 
     def pending(self, tick: int) -> Counts:
         """Exact counts that wait for a tick to close. Private."""

@@ -256,8 +256,7 @@ def compare_with_sink(config: StreamConfig, store: Store, sink: Sink) -> None:
             f"The state has published releases up to tick {marked[0]}, but the newest one there is tick {last.tick}. "
             "Restore the missing ones, or say `synthstream recover stream.toml --republish`. No noise was drawn."
         )
-    own = store.measurement(last.tick)
-    if own is None or own.head != last.head:
+    if store.head(last.tick) != last.head:
         _refuse_another(config, last)
         raise StateRolledBack(
             f"Releases up to tick {last.tick} are published that this state did not make: it is an old copy, or "

@@ -25,7 +25,6 @@ from synthstream.errors import (
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies, Marks
 from synthstream.publish.folder import Newest, ParquetSink, Sink
-from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import as_begun, parquet_sink, sink_of
 from synthstream.state.folder import STORE, is_state
 from synthstream.state.store import Store
@@ -186,10 +185,10 @@ def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, la
     """Raise if a mirror holds what neither the releases nor a state as new as they know; returns the marks of the
     mirrors that hold the stream now, or have held it, as far as the old state remembers.
     """
-    whole, found = store is not None and heads_of(store.measurement)(last.tick) == last.head, set[str]()
+    whole, found = store is not None and store.head(last.tick) == last.head, set[str]()
     marks = Marks(lambda mark: mark in found or (store is not None and store.meta(mark) is not None), found.add)
     try:
-        copies.open(heads_of(store.measurement) if whole and store is not None else sink.head, marks)
+        copies.open(store.head if whole and store is not None else sink.head, marks)
     except StateRolledBack as error:
         raise RecoveryRefused(str(error)) from None
     return copies.held
@@ -197,8 +196,7 @@ def _refuse_forgotten(copies: Copies, store: Store | None, sink: ParquetSink, la
 
 def _as_new(config: StreamConfig, store: Store, sink: Sink, last: Newest, held: Iterable[str] = ()) -> bool:
     """Whether the state may go on as it is; it is then no copy any more."""
-    own = store.measurement(last.tick)
-    if own is None or own.head != last.head:
+    if store.head(last.tick) != last.head:
         return False
     if not store.is_copy:
         raise RecoveryRefused(

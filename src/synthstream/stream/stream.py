@@ -23,7 +23,6 @@ from synthstream.kernel.counters.base import refuse_beyond
 from synthstream.kernel.gate import Gate, is_secure
 from synthstream.publish.copies import Copies
 from synthstream.publish.folder import ParquetSink
-from synthstream.publish.mirrors import heads_of
 from synthstream.publish.outlets import simulated, sink_of
 from synthstream.publish.windows import window
 from synthstream.release.display import card_of_stream
@@ -145,7 +144,7 @@ class Stream:
         refuse_unsound(self.config, self._store, self._builder, self.closed)
         self._counter = self._store.counter()
         compare_with_sink(self.config, self._store, self._sink)
-        self._copies.open(heads_of(self._store.measurement), marks_of(self._store))
+        self._copies.open(self._store.head, marks_of(self._store))
         self._model, self._published = self._rebuilt()
         self._publish_committed()
         self._open_tick()  # if it was half drawn, the next one
@@ -292,7 +291,7 @@ class Stream:
 
     def _commit(self, gate: Gate) -> None:
         """Draw, and write down what was drawn, in one transaction, before anyone can see it."""
-        tick, unchecked = self.closed, self._copies.ask(heads_of(self._store.measurement))
+        tick, unchecked = self.closed, self._copies.ask(self._store.head)
         if is_secure(gate) != self._secure:
             raise StateError("The source of noise changed between ticks; what was opened as real stays real.")
         state, self._counter = self._counter or self._store.counter(), None  # dead until the commit has happened
@@ -310,7 +309,7 @@ class Stream:
                 self._intake.drop_pending(tick)
                 if models:
                     self._store.put_models(tick, dict(models))
-                self._store.drop_answers(tick)
+                self._store.forget("answer", tick)
             self._counter, self.closed = after, tick + 1
             self._store.wipe()
         except BaseException as error:

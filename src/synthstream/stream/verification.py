@@ -181,7 +181,7 @@ def _check_sink(
         problems = [*_files(config.at(tick), sink, tick, manifest, kept=_kept(config, tick, last.tick))]
         problems += _facts(config, builder, tick, manifest, previous)
         head = str(manifest["chain"]["head"])
-        if store is not None and _own(store, heads, tick) != head:
+        if store is not None and (heads.get(tick) or store.head(tick)) != head:  # maybe measured since
             problems.append("the state did not make it")
         known = None if store is None else store.published(tick)
         if known is not None and known != sink.fingerprint(tick):
@@ -189,12 +189,6 @@ def _check_sink(
         findings += [Fault(where, problem) for problem in problems]
         previous = head
     return there, unchecked
-
-
-def _own(store: Store, heads: dict[int, str], tick: int) -> str | None:
-    """The state's own head; of a tick that was measured after ``heads`` were read, it is read now."""
-    kept = None if tick in heads else store.measurement(tick)
-    return heads.get(tick) if kept is None else kept.head
 
 
 def _kept(config: StreamConfig, tick: int, last: int) -> bool:
