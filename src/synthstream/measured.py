@@ -33,11 +33,6 @@ class Reading(Protocol):
         """How many events there are up to this tick, and the standard error; ``None`` if that was not measured."""
 
 
-def circumstances(unchecked: Sequence[str], wait: str | None) -> dict[str, Any]:
-    """What chain and manifest tell of how a tick was drawn: see :class:`Committed`. Empty, as a rule."""
-    return {key: value for key, value in {"unchecked": list(unchecked), "wait": wait}.items() if value}
-
-
 class Committed(NamedTuple):
     """One row of the public history: a tick, its released integers and the chain head after it.
 
@@ -53,8 +48,8 @@ class Committed(NamedTuple):
 
     @property
     def circumstances(self) -> dict[str, Any]:
-        """What chain and manifest tell of how it was drawn, where there is something to tell."""
-        return circumstances(self.unchecked, self.wait)
+        """What chain and manifest tell of how it was drawn, where there is something to tell. Empty, as a rule."""
+        return {key: value for key, value in {"unchecked": list(self.unchecked), "wait": self.wait}.items() if value}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -14,7 +14,7 @@ import polars as pl
 
 from synthstream.config.config import StreamConfig
 from synthstream.errors import SinkError, StateCorrupt
-from synthstream.measured import Committed, Measured, Reading, circumstances
+from synthstream.measured import Committed, Measured, Reading
 from synthstream.publish.folder import ParquetSink
 from synthstream.release.models import Model, RowModel
 from synthstream.release.release import Release, chain_head, seed_of
@@ -243,9 +243,9 @@ class Builder:
 
     def drawn(self, measured: Reading, *, unchecked: tuple[str, ...]) -> Committed:
         """What is to be committed for a tick of the newest segment: secret until it is published."""
-        released, wait = self.newest.pack(measured), self._config.clock.wait
-        head = self._head(measured, circumstances(unchecked, wait))
-        return Committed(measured.tick, released, head, unchecked, wait)
+        wait = self._config.clock.wait
+        committed = Committed(measured.tick, self.newest.pack(measured), "", unchecked, wait)
+        return committed._replace(head=self._head(measured, committed.circumstances))
 
     def build(self, tick: int, last: Model | None, models: Models) -> tuple[Model, Release]:
         """The model of a tick, and its release.
