@@ -72,8 +72,7 @@ class Selective(InRounds):
 
     def variance(self, tick: int) -> FloatArray:
         """Noise variance of the total, shape ``(marginals,)``; NaN for all others. Public."""
-        known = self.total_counter.variance(tick, multiplier=self.total_multiplier)
-        return np.array([np.nan if marginal else known for marginal in self.workload.marginals])
+        return self.covariance(tick, tick)
 
     def covariance(self, s: int, t: int) -> FloatArray:
         """Covariance of the noise in the total after ticks ``s`` and ``t``; NaN for all other tables. Public."""
