@@ -44,22 +44,19 @@ def w1(mass_a: FloatArray, mass_b: FloatArray) -> float:
         return 0.0
     if dimension == 1:
         return float(np.abs(np.cumsum(gap)[:-1]).sum() / side)
-    return float(_flow(gap / size, side, dimension) * size / side)
-
-
-def _flow(gap: FloatArray, side: int, dimension: int) -> float:
-    """Cost of the cheapest flow that leaves ``gap``, in moves."""
+    gap /= size
     tails, heads = moves(side, dimension)
     step = 0.99 / np.sqrt(2.0 * (3**dimension - 1))
     balance = _BALANCE * side / float(np.linalg.norm(gap))
-    return float(_iterate(gap, tails, heads, step / balance, step * balance, _ROUNDS, _LOOK, _EXACT))
+    return float(_flow(gap, tails, heads, step / balance, step * balance) * size / side)
 
 
 @numba.njit(cache=True, nogil=True)
-def _iterate(gap, tails, heads, flow_step, price_step, rounds, look, exact):  # type: ignore[no-untyped-def]
+def _flow(gap, tails, heads, flow_step, price_step):  # type: ignore[no-untyped-def]
+    """Cost of the cheapest flow that leaves ``gap``, in moves."""
     prices, flow = np.zeros(gap.size), np.zeros(tails.size)
     asked = 0.0
-    for done in range(1, rounds + 1):
+    for done in range(1, _ROUNDS + 1):
         leaving = -gap
         cost = 0.0
         for m in range(tails.size):
@@ -72,9 +69,9 @@ def _iterate(gap, tails, heads, flow_step, price_step, rounds, look, exact):  # 
             cost += abs(moved)
         prices += price_step * leaving
         # What the flow costs comes from below, and what the prices ask for it from above.
-        if done % look == 0:
+        if done % _LOOK == 0:
             asked = -(prices * gap).sum()
-            if abs(cost - asked) < exact * asked:
+            if abs(cost - asked) < _EXACT * asked:
                 break
     return asked
 
