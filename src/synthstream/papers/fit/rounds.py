@@ -105,11 +105,9 @@ class Rounds:
     def allows(self, tables: IntArray) -> NDArray[np.bool_]:
         if self._kind == "mw":
             return np.ones(len(tables), dtype=np.bool_)
-        now = self._cliques()
-        return np.array([self._fits((*now, self._workload.marginals[q])) for q in tables], dtype=np.bool_)
-
-    def _fits(self, cliques: tuple[tuple[int, ...], ...]) -> bool:
-        return model_megabytes(self._workload.sizes, cliques) <= self._cap
+        now, sizes = self._cliques(), self._workload.sizes
+        megabytes = [model_megabytes(sizes, (*now, self._workload.marginals[q])) for q in tables]
+        return np.array(megabytes, dtype=np.float64) <= self._cap
 
     def add(self, table: int, first: int, values: FloatArray) -> FloatArray:
         """See :class:`synthstream.papers.rounds.Fitting`. A fit that fails leaves the model as it was."""
