@@ -201,7 +201,8 @@ def test_a_row_that_stands_for_many_varies_like_many() -> None:
 
 
 def test_seconds_are_measured() -> None:
-    assert 0 < tables.seconds_per_release(always(), shape(), events=3000, batch=10) < 20
+    config = StreamConfig.from_toml(text_of("always"))
+    assert 0 < (synthesizer_of(config).seconds(config.schema, ticks=300, events_per_tick=10) or 0) < 20
 
 
 def made_of(kind: str, depth: int = 12) -> FromNodes:

@@ -23,7 +23,7 @@ from synthstream.release.series import small
 from synthstream.schema.schema import Schema
 from synthstream.synthesizers import audit_targets, bounds, windowing
 from synthstream.synthesizers.contract import AuditTargets, History, Models, Past, Piece, Windowed
-from synthstream.synthesizers.simulation import simulate
+from synthstream.synthesizers.simulation import simulate, tables
 from synthstream.synthesizers.tables import OfTables
 from synthstream.workload import CodeArray, FloatArray, IntArray
 
@@ -188,7 +188,7 @@ class InEpochs(OfTables):
         return simulate.in_epochs(self, schema, ticks, events_per_tick, careful=careful)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+        return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)
 
 
 @lru_cache(2**14)

@@ -91,7 +91,7 @@ class Running(OfTables):
         return self.mechanism.variance(tick)
 
     def seconds(self, schema: Schema, *, ticks: int, events_per_tick: float) -> float:
-        return simulate.seconds_of_tables(self.mechanism, schema, ticks, events_per_tick)
+        return tables.seconds_per_release(self.mechanism, schema, ticks, events_per_tick)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.partition import Partition
 from synthstream.schema.schema import Schema
@@ -66,14 +65,6 @@ def unforeseen_of_points(partition: Partition) -> str:
     if points.digits_of(partition.dimension):
         return ""
     return "The error of points in so many columns is not forecast: no grid over them is fine enough to compare on."
-
-
-def seconds_of_tables(
-    mechanism: Marginals | Refreshed | Epochs, schema: Schema, ticks: int, events_per_tick: float
-) -> float:
-    """Seconds of one release of tables."""
-    events = ticks * events_per_tick
-    return tables.seconds_per_release(mechanism, _shape(schema), events=events, batch=events_per_tick)
 
 
 def seconds_of_points(made: Any, ticks: int, events_per_tick: float) -> float | None:

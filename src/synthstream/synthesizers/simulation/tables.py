@@ -18,6 +18,7 @@ from synthstream.kernel.epochs import Epochs
 from synthstream.kernel.tables import Marginals, Refreshed
 from synthstream.measured import Measured
 from synthstream.privacy import Budget
+from synthstream.schema.schema import Schema
 from synthstream.synthesizers.contract import Models, RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import LatentClasses
@@ -276,35 +277,35 @@ def _stepped(mechanism: Epochs, ticks: int) -> list[int]:
 
 
 def seconds_per_release(
-    mechanism: Marginals | Refreshed | Epochs, shape: LatentClasses, *, events: float, batch: float
+    mechanism: Marginals | Refreshed | Epochs, schema: Schema, ticks: int, events_per_tick: float
 ) -> float:
     """Seconds of one release on this machine: counting a batch, noise, and nudging rows of the release before.
 
     Measured on simulated rows, at most as many as are simulated; a fit takes time in proportion to its rows.
     """
-    workload, rng = mechanism.workload, np.random.default_rng(0)
+
+    def seconds(work: Callable[[], object]) -> float:
+        begin = time.perf_counter()
+        work()
+        return time.perf_counter() - begin
+
+    workload, events, rng = mechanism.workload, ticks * events_per_tick, np.random.default_rng(0)
     number = max(round(min(events, _most_rows(workload))), 1)
-    codes, state = shape.rows(number, rng), mechanism.init()
+    codes, state = LatentClasses.of(schema.columns, np.random.default_rng(0)).rows(number, rng), mechanism.init()
     counts = workload.count(codes)
     variance = np.maximum(mechanism.variance(0), 1e-6)
     measured = Measured(tick=0, workload=workload, values=counts.astype(np.float64), variance=variance)
     rows = Population.of(workload, codes)
     fit(measured, start=rows, seed=0)  # compiles what there is to compile
-    begin = time.perf_counter()
-    fit(measured, start=rows, seed=0)
-    fitted = time.perf_counter() - begin
-    begin = time.perf_counter()
-    workload.count(codes[: max(round(min(batch, number)), 1)])
-    counted = time.perf_counter() - begin
-    begin = time.perf_counter()
-    if not isinstance(mechanism, Epochs):
-        mechanism.step(state, counts, SeededGate(0))
-    else:
+    fitted = seconds(lambda: fit(measured, start=rows, seed=0))
+    counted = seconds(lambda: workload.count(codes[: max(round(min(events_per_tick, number)), 1)]))
+    if isinstance(mechanism, Epochs):
         counts = np.append(counts, number) if mechanism.counts_rows else counts
-        mechanism.step(state, counts, SeededGate(0), Ahead(workload=workload))
-    noise = time.perf_counter() - begin
+        noise = seconds(lambda: mechanism.step(state, counts, SeededGate(0), Ahead(workload=workload)))
+    else:
+        noise = seconds(lambda: mechanism.step(state, counts, SeededGate(0)))
     # A fit makes at most four million proposals, four for each row (fit/population.py).
-    return noise + counted * max(1.0, batch / number) + fitted * max(1.0, min(events, 1e6) / number)
+    return noise + counted * max(1.0, events_per_tick / number) + fitted * max(1.0, min(events, 1e6) / number)
 
 
 def _most_rows(workload: Workload) -> int:
