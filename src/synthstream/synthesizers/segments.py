@@ -102,11 +102,9 @@ class ResumedMechanism:
 
     Args:
         inner: of the stream's first segment.
-        start: first tick of this one.
     """
 
     inner: Mechanism
-    start: int
 
     def claim(self) -> Claim:
         """That of the first segment: each event counts in one segment alone (theorem ``segments``)."""
@@ -142,7 +140,7 @@ class Resumed(Synthesizer):
 
     @property
     def mechanism(self) -> ResumedMechanism:
-        return ResumedMechanism(inner=self.inner.mechanism, start=self.segment.start)
+        return ResumedMechanism(inner=self.inner.mechanism)
 
     def count(self, codes: CodeArray, weights: IntArray | None) -> Counts:
         return self.inner.count(codes, weights)

@@ -40,7 +40,7 @@ def promise_of(config: StreamConfig, *, resumed: bool = False, written: Sequence
     parts, lives = list[tuple[Budget, Claim]](), config.lives
     for life in lives:
         mechanism: Mechanism = synthesizer_of(life).mechanism
-        mechanism = ResumedMechanism(inner=mechanism, start=0) if resumed else mechanism
+        mechanism = ResumedMechanism(inner=mechanism) if resumed else mechanism
         parts.append((life.privacy.budget, claim_of(life, mechanism)))
     if len(parts) == 1:
         budget, claim = parts[0]
