@@ -19,7 +19,7 @@ from synthstream.measured import NodeCounts
 from synthstream.papers.counters import sparse
 from synthstream.papers.counters.sparse import Arrivals, Sparse
 from synthstream.papers.hypercube import Hypercube
-from synthstream.privacy import Budget, Unit
+from synthstream.privacy import Budget
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.workload import FloatArray, IntArray
 from tests.support.gates import ExactGate, ReplayingGate, TracingGate, path_cost
@@ -305,8 +305,6 @@ def test_a_step_changes_nothing_that_it_was_given() -> None:
         ({"depth": 31}, "depth"),
         ({"most_points": 0}, "most_points"),
         ({"most_points": 2**41}, "most_points"),
-        ({"neighbours": "add-remove"}, "number of points"),
-        ({"unit": Unit(signed=True)}, "number of points"),
         ({"threshold_factor": -1.0}, "threshold_factor"),
         ({"threshold_factor": math.nan}, "threshold_factor"),
         ({"dimension": 1, "depth": 26, "epsilon": 1e-6}, "too small"),

@@ -18,7 +18,7 @@ from synthstream.kernel.sampling import LARGEST_SCALE
 from synthstream.measured import NodeCounts, fingerprint_of
 from synthstream.papers.counters.sparse import Sparse, arrivals_at
 from synthstream.partition import DEEPEST
-from synthstream.privacy import EVENT, WIDER, Budget, Claim, Neighbours, Unit
+from synthstream.privacy import EVENT, WIDER, Budget, Claim
 from synthstream.workload import FloatArray, IntArray
 
 # A stream without another limit ends here: noise scales grow with time, and there is a largest one that can be drawn.
@@ -70,8 +70,6 @@ class Hypercube:
     budget: Budget
     horizon: int | None = None
     most_points: int | None = None
-    neighbours: Neighbours = "replace-one"
-    unit: Unit = EVENT
     threshold_factor: float = 9.0
 
     def __post_init__(self) -> None:
@@ -81,8 +79,6 @@ class Hypercube:
             raise ValueError(f"depth must be from 1 to {DEEPEST}, not {self.depth}")
         if self.most_points is not None and not 1 <= self.most_points <= LONGEST:
             raise ValueError(f"most_points must be from 1 to 2^40, not {self.most_points}")
-        if self.neighbours != "replace-one" or self.unit.signed:
-            raise ValueError("this mechanism tells the number of points: a point may be replaced, not added or removed")
         if not 0 <= self.threshold_factor < 2**20:
             raise ValueError(f"threshold_factor must be at least 0 and below 2^20, not {self.threshold_factor}")
         for level in filter(self.deepest, self.levels):
@@ -150,8 +146,8 @@ class Hypercube:
         scales = [self.closing_scales(level).tolist() for level in self.levels]
         pure = max((2 * sum((2 / Fraction(c) for c in level), Fraction(0)) for level in scales), default=Fraction(0))
         return Claim(
-            unit=self.unit,
-            neighbours=self.neighbours,
+            unit=EVENT,
+            neighbours="replace-one",
             rho=pure * pure / 2,
             pure=pure,
             horizon=self.horizon,
