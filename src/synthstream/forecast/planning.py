@@ -247,6 +247,7 @@ def plan(
     forecasts = mine.forecasts
     middle = forecasts[max(len(forecasts) - 2, 0)]  # not the end: most of the releases come before
     claim, promise = claim_of(config, made.mechanism), promise_of(config).facts
+    stderr = {f.ticks: f.stderr for f in forecasts}
     return Plan(
         name=config.name,
         kind=config.synthesizer.kind,
@@ -269,7 +270,7 @@ def plan(
         forecasts=forecasts,
         neighbours=tuple(neighbours),
         largest_words=_largest_words(forecasts, made.bound_covers),
-        cautions=(*cautions_of(config, claim, forecasts, rate, assumed=expect is None), *no_end(config, max(moments))),
+        cautions=(*cautions_of(config, claim, stderr, rate, assumed=expect is None), *no_end(config, max(moments))),
         notes=(*notes_of(config, moments), *_of_the_cut(config)),
         proposal=proposed(config, ticks=middle.ticks, events=middle.events, asked=middle.asked),
     )

@@ -6,9 +6,9 @@ What shows in releases, once there are some, says :mod:`synthstream.forecast.not
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,6 +35,10 @@ _LOST = 0.5
 _DEARER = 1.05
 
 
+# Order of a table (number of its columns) -> standard error of one measured cell.
+Errors = Mapping[int, float]
+
+
 class Caution(NamedTuple):
     """A warning.
 
@@ -49,26 +53,15 @@ class Caution(NamedTuple):
     chance: float | None = None
 
 
-class Foreseen(Protocol):
-    """What is needed of a forecast: see :class:`synthstream.forecast.planning.Forecast`."""
-
-    @property
-    def ticks(self) -> int:
-        """After how many ticks."""
-
-    @property
-    def events(self) -> float:
-        """Expected by then."""
-
-    @property
-    def stderr(self) -> dict[int, float]:
-        """By order of a table."""
-
-
 def cautions_of(
-    config: StreamConfig, claim: Claim, forecasts: Sequence[Foreseen], rate: Rate, *, assumed: bool
+    config: StreamConfig, claim: Claim, stderr: Mapping[int, Errors], rate: Rate, *, assumed: bool
 ) -> tuple[Caution, ...]:
-    """All warnings but that of :func:`no_end`."""
+    """All warnings but that of :func:`no_end`.
+
+    Args:
+        stderr: number of ticks, increasing -> what is foreseen.
+    """
+    ticks = [*stderr]
     return (
         *weak_budget(config),
         *_of_edition(config),
@@ -76,8 +69,8 @@ def cautions_of(
         *_dear_persons(config),
         *_unused_delta(config, claim),
         *_commas(config),
-        *([] if assumed else _short_ticks(config, forecasts[0], rate)),
-        *_large_columns(config, forecasts[-1]),
+        *([] if assumed else _short_ticks(config, stderr[ticks[0]], rate)),
+        *_large_columns(config, ticks[-1], stderr[ticks[-1]], rate),
     )
 
 
@@ -154,15 +147,15 @@ def _commas(config: StreamConfig) -> Iterator[Caution]:
         )
 
 
-def _short_ticks(config: StreamConfig, first: Foreseen, rate: Rate) -> Iterator[Caution]:
+def _short_ticks(config: StreamConfig, stderr: Errors, rate: Rate) -> Iterator[Caution]:
     """A tick in which fewer events come than one count is off by."""
-    orders = [k for k in first.stderr if k]
+    orders = [k for k in stderr if k]
     events = rate.per_tick(config.clock)
-    if orders and events < _LOST * first.stderr[min(orders)]:
+    if orders and events < _LOST * stderr[min(orders)]:
         yield Caution(
             "clock.every",
             f"A tick of {config.clock.every} brings about {events:,.3g} events, and a single count is off by "
-            f"{first.stderr[min(orders)]:,.3g} after the first: one release differs from the next mostly by noise. "
+            f"{stderr[min(orders)]:,.3g} after the first: one release differs from the next mostly by noise. "
             "Longer ticks cost nothing and make errors a little smaller.",
         )
 
@@ -176,9 +169,9 @@ def off_by(config: StreamConfig, ticks: int) -> float:
     return math.sqrt(min(variance[~np.isnan(variance)], default=0.0))
 
 
-def _large_columns(config: StreamConfig, last: Foreseen) -> Iterator[Caution]:
+def _large_columns(config: StreamConfig, ticks: int, errors: Errors, rate: Rate) -> Iterator[Caution]:
     """Columns whose largest table has cells that are lost in noise at the last forecast."""
-    workload, schema = config.workload, config.schema
+    workload, schema, events = config.workload, config.schema, ticks * rate.per_tick(config.own_clock)
     if workload is None:
         return
     grids = {c for views in schema.places.values() for c in views}  # whose cells are known together with coarser ones
@@ -186,8 +179,8 @@ def _large_columns(config: StreamConfig, last: Foreseen) -> Iterator[Caution]:
     tables = {_largest_table(workload, c, grids) for c in large} - {None}
     lost = []
     for q in sorted((q for q in tables if q is not None), key=lambda q: -int(workload.lengths[q])):
-        stderr = last.stderr.get(len(workload.marginals[q]), math.inf)
-        if last.events / int(workload.lengths[q]) < stderr < math.inf:
+        stderr = errors.get(len(workload.marginals[q]), math.inf)
+        if events / int(workload.lengths[q]) < stderr < math.inf:
             lost.append((q, stderr))
     for q, stderr in lost[:_NAMED]:
         named = sorted(workload.marginals[q], key=lambda c: -schema.sizes[c])
@@ -195,8 +188,8 @@ def _large_columns(config: StreamConfig, last: Foreseen) -> Iterator[Caution]:
         sizes = [f"{schema.names[c]!r} ({schema.sizes[c]} values)" for c in named]
         yield Caution(
             f"columns.{schema.names[named[0]]}",
-            f"{' by '.join(sizes)} is a table of {cells:,} cells. After tick {last.ticks:,} a cell holds "
-            f"{last.events / cells:,.2g} events on average, and is off by {stderr:,.3g}: most cells are lost in "
+            f"{' by '.join(sizes)} is a table of {cells:,} cells. After tick {ticks:,} a cell holds "
+            f"{events / cells:,.2g} events on average, and is off by {stderr:,.3g}: most cells are lost in "
             "noise. Fewer values or wider bins keep more.",
         )
     named_already = {c for q, _ in lost[:_NAMED] for c in workload.marginals[q]}
