@@ -385,6 +385,3 @@ def _facts_of(budgeted: Budgeted, configured: bool) -> dict[str, Any]:
 
 def _by_order(values: dict[int, Any]) -> dict[str, Any]:
     return {str(k): value for k, value in values.items()}
-
-
-__all__ = ["Budgeted", "Caution", "Forecast", "Plan", "plan"]
