@@ -143,7 +143,7 @@ class Private:
         self._history.append(measured)
         if isinstance(self.made.mechanism, Batchwise):
             sign = np.sign(float(measured.marginal(())[0]))
-            self._batches += sign * Mixture.from_arrays(self._pairs.sizes, models).answers(self._pairs)
+            self._batches += sign * self._answers(models)
         elif not isinstance(self.made.mechanism, Selective):
             self.last = self._fitted(tick, models)
 
@@ -157,8 +157,13 @@ class Private:
         if isinstance(self.made.mechanism, Batchwise):
             return self._batches
         if self.last is None:
-            return Mixture.from_arrays(self._pairs.sizes, self._models).answers(self._pairs)
+            return self._answers(self._models)
         return self.last.counts(self._pairs).astype(np.float64)
+
+    def _answers(self, models: Models) -> FloatArray:
+        """Expected counts: the mean of all rounds."""
+        mixture = Mixture.from_arrays(self._pairs.sizes, models)
+        return np.asarray(np.mean([model.answers(self._pairs) for model in mixture.models], axis=0))
 
 
 class Independent:

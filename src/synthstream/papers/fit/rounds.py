@@ -49,10 +49,6 @@ class Mixture:
         shares = [model.shares for model in self.models if isinstance(model, Weights)]
         return Weights(sizes=first.sizes, total=first.total, shares=np.mean(shares, axis=0))
 
-    def answers(self, workload: Workload) -> FloatArray:
-        """Expected counts over all cells of a workload, shape ``(cells,)``."""
-        return np.asarray(np.mean([model.answers(workload) for model in self.models], axis=0))
-
     def rows(self, n: int, rng: np.random.Generator) -> CodeArray:
         """``n`` rows, int32, shape ``(n, columns)``: the same number from each model, give or take one."""
         parts = [n // len(self.models) + (i < n % len(self.models)) for i in range(len(self.models))]
