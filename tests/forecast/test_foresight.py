@@ -227,7 +227,7 @@ def test_grids_keep_mass_and_place() -> None:
 def test_points_in_proportion_agree_with_points_in_full(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def mean() -> float:
         runs = [points.Run(made_of(kind), ticks=[100], events_per_tick=200, seed=s) for s in range(4)]
-        return float(np.mean([run.errors()[100].distance for run in runs]))
+        return float(np.mean([run.errors()[100].distance or 0.0 for run in runs]))
 
     full = mean()
     monkeypatch.setattr(points, "_MOST_EVENTS", 5_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from synthstream.kernel.turnstile import Turnstile
 from synthstream.measured import NodeCounts, TreeMeasured, TurnstileMeasured
 from synthstream.partition import Partition
 from synthstream.privacy import Budget
+from synthstream.synthesizers.contract import RowErrors
 from synthstream.synthesizers.simulation.seeded import SeededGate
 from synthstream.synthesizers.simulation.shapes import Clusters
 from synthstream.synthesizers.simulation.transport import w1
@@ -37,20 +38,7 @@ _BOXES = 200
 _MANY_CELLS = 3.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PointErrors:
-    """Expected errors of published points.
-
-    Args:
-        distance: Wasserstein distance W1 to the true events, in widths of the box.
-        box: error of the number of events in a box of half of each side, in events: root mean square over boxes.
-    """
-
-    distance: float
-    box: float
-
-
-def errors_of(true: FloatArray, estimated: FloatArray) -> PointErrors:
+def errors_of(true: FloatArray, estimated: FloatArray) -> RowErrors:
     """Errors of masses on a grid over the box, both in events, shape ``(side,) * dimension``.
 
     Boxes have half of each side; they lie anywhere.
@@ -64,7 +52,8 @@ def errors_of(true: FloatArray, estimated: FloatArray) -> PointErrors:
     squares = []
     for begins in rng.integers(0, side // 2 + 1, size=(_BOXES, true.ndim)):
         squares.append(float(gap[tuple(slice(b, b + max(side // 2, 1)) for b in begins)].sum()) ** 2)
-    return PointErrors(distance=_distance(true, np.maximum(estimated, 0.0)), box=float(np.sqrt(np.mean(squares))))
+    distance, box = _distance(true, np.maximum(estimated, 0.0)), float(np.sqrt(np.mean(squares)))
+    return RowErrors(table_error={}, box=box, distance=distance)
 
 
 def _distance(a: FloatArray, b: FloatArray) -> float:
@@ -140,13 +129,13 @@ class Run:
             return replace(made, mechanism=replace(made.mechanism, budget=budget, partition=partition))
         return replace(made, mechanism=Turnstile(side=replace(made.mechanism.side, budget=budget, partition=partition)))
 
-    def errors(self) -> dict[int, PointErrors]:
+    def errors(self) -> dict[int, RowErrors]:
         """By number of ticks."""
         made, dimension = self._made, self._partition.dimension
         rng, gate = np.random.default_rng(self._seed), SeededGate(f"forecast {self._seed}")
         shape, state, last = Clusters(dimension, rng), made.mechanism.init(), None
         true = np.zeros(self._partition.cells_number, dtype=np.int64)
-        history, found = dict[int, Any](), dict[int, PointErrors]()
+        history, found = dict[int, Any](), dict[int, RowErrors]()
         for before, tick in pairwise([0, *self._stops()]):
             shape.wander(float(np.log2(tick / before)) if before else 1.0)
             cells, weights = self._rows(shape, self._number(tick) - self._number(before), true, rng)

@@ -99,7 +99,7 @@ def _points(made: Any, ticks: Sequence[int], events_per_tick: float, runs: int) 
         t: RowErrors(
             table_error={},
             box=math.sqrt(float(np.mean([one[t].box ** 2 for one in each]))),
-            distance=math.exp(float(np.mean(np.log([max(one[t].distance, 1e-12) for one in each])))),
+            distance=math.exp(float(np.mean(np.log([max(one[t].distance or 0.0, 1e-12) for one in each])))),
         )
         for t in ticks
     }
