@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from synthstream.errors import StateCorrupt, StateError, StateRolledBack, StateUnbegun
 from synthstream.state.disk import told
@@ -36,12 +36,8 @@ OLDER = (3,)
 
 T = TypeVar("T")
 
-
-class Do(Protocol):
-    """Does a side effect under its name: see :meth:`synthstream.environment.Env.do`."""
-
-    def __call__(self, name: str, effect: Callable[[], T]) -> T:
-        """Do it."""
+# Does a side effect under its name: see :meth:`synthstream.environment.Env.do`.
+Do = Callable[[str, Callable[[], object]], object]
 
 
 class Database(sqlite3.Connection):
