@@ -8,7 +8,7 @@ counter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -60,8 +60,6 @@ class Sparse:
         scale: of the noise of thresholds and comparisons, and multiplier of the tree; float64, shape ``(nodes,)``.
         threshold: of a segment's count, before noise; int64, shape ``(nodes,)``.
     """
-
-    theorem: ClassVar[str] = "hypercube"
 
     horizon: int
     scale: FloatArray
