@@ -89,9 +89,8 @@ class Rounds:
         uniform = Graphical.uniform if kind == "pgm" else Weights.uniform
         self._model: RoundModel = uniform(workload.sizes, 0.0) if start is None else start.last
         self._models: list[RoundModel] = []
-        self._tables: list[int] = []
-        self._values: list[FloatArray] = []
-        self._cells: list[int | None] = []
+        # Tables, the cell of each that was measured (``None``: all), and what was measured.
+        self._added: list[tuple[int, int | None, FloatArray]] = []
         self._cap = max(_MODEL_MB, 1.5 * 8e-6 * int(workload.lengths.max()))
 
     def begin(self, total: float) -> None:
@@ -107,9 +106,7 @@ class Rounds:
 
     def add(self, table: int, first: int, values: FloatArray) -> FloatArray:
         """See :class:`synthstream.papers.rounds.Fitting`. A fit that fails leaves the model as it was."""
-        self._tables.append(table)
-        self._values.append(values)
-        self._cells.append(None if len(values) == self._workload.lengths[table] else first)
+        self._added.append((table, None if len(values) == self._workload.lengths[table] else first, values))
         answers = None
         # What was drawn stays drawn, whether a fit succeeds or not.
         with suppress(ArithmeticError, MemoryError, ValueError, np.linalg.LinAlgError):
@@ -123,22 +120,22 @@ class Rounds:
         return self._model.answers(self._workload) if answers is None else answers
 
     def _cliques(self) -> tuple[tuple[int, ...], ...]:
-        return tuple(self._workload.marginals[q] for q in self._tables)
+        return tuple(self._workload.marginals[q] for q, _, _ in self._added)
 
     def _fitted(self) -> RoundModel:
         if isinstance(self._model, Weights):
             return fit_weights(
                 self._workload.sizes,
                 self._cliques(),
-                self._values,
+                [values for _, _, values in self._added],
                 self._total,
                 start=self._model,
                 iterations=_PASSES,
                 rate=_RATE,
-                cells=self._cells,
+                cells=[cell for _, cell, _ in self._added],
             )
         tables: dict[int, FloatArray] = {}
-        for q, cell, part in zip(self._tables, self._cells, self._values, strict=True):
+        for q, cell, part in self._added:
             whole = tables.setdefault(q, np.full(self._workload.lengths[q], np.nan))
             whole[slice(None) if cell is None else cell] = part if cell is None else part[0]
         cliques = [self._workload.marginals[q] for q in tables]
