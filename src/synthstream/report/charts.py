@@ -141,15 +141,13 @@ def bar_chart(
     bars: Sequence[Bar],
     *,
     title: str,
-    high: float | None = None,
     more: Sequence[Bar] = (),
     headings: tuple[str, str] = ("Value", "Events"),
 ) -> Markup:
     """Horizontal bars with error bars, as a table: labels and numbers are text.
 
     Args:
-        bars: from top to bottom.
-        high: where the scale ends; left out: at the longest bar or error bar. It starts at 0.
+        bars: from top to bottom. The scale starts at 0, and ends at the longest bar or error bar.
         more: further bars, under a fold.
         headings: of labels and of numbers, for those who cannot see the bars.
 
@@ -159,7 +157,7 @@ def bar_chart(
         (True, False)
     """
     ends = [v for b in (*bars, *more) for v in (b.value, b.at, b.high) if v is not None and math.isfinite(v)]
-    top = high or max([*ends, 0.0]) or 1.0
+    top = max([*ends, 0.0]) or 1.0
     longest = max((len(b.label) for b in (*bars, *more)), default=0)
     return macro(
         "bars",

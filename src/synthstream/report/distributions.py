@@ -158,7 +158,7 @@ def _bars(column: Column, now: ColumnCounts) -> Markup:
     if not natural:
         bars = sorted(bars, key=lambda bar: -bar.value)
     head = bars if natural or len(bars) <= _SHOWN + 2 else bars[:_SHOWN]
-    return bar_chart(head, more=bars[len(head) :], title="Now", high=_top(bars))
+    return bar_chart(head, more=bars[len(head) :], title="Now")
 
 
 def _bar(label: str, now: ColumnCounts, codes: list[int], *, muted: bool) -> Bar:
@@ -176,12 +176,6 @@ def _bar(label: str, now: ColumnCounts, codes: list[int], *, muted: bool) -> Bar
         muted=muted,
         note=f"{label}: {number(count)} rows; {said}, standard error {number(stderr)}",
     )
-
-
-def _top(bars: Sequence[Bar]) -> float | None:
-    """Where the scale ends, so that one long error bar does not squeeze all others."""
-    ends = [max(bar.value, bar.high or 0.0) for bar in bars]
-    return max(ends) if ends and max(ends) > 0 else None
 
 
 def _span(column: Column, labels: Sequence[str], codes: list[int]) -> str:
