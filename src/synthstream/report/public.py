@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -46,20 +46,6 @@ FILES = {
     "measured.parquet": "Noisy counts as they were measured, for machines",
     "manifest.json": "The promise, and hashes of all files",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Total:
-    """How many events there are.
-
-    Args:
-        rows: synthetic rows of the newest release.
-        measured, stderr: as they passed the gate; ``None`` where that is not published.
-    """
-
-    rows: int
-    measured: float | None = None
-    stderr: float | None = None
 
 
 def public_page(
@@ -153,7 +139,7 @@ def _of_tables(found: History, progress: Steps) -> dict[str, Any]:
         here = found.workload.slice_of(())
         totals = [running(cells, here) for _, cells in history]
     return {
-        "total": _total(found.newest, totals[-1]),
+        "total": _total(totals[-1]),
         "growth": _growth(ticks, totals),
         "recent": recent(found),
         "cards": [c for c in cards if c is not None],
@@ -196,7 +182,7 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     newest = Releases(found.config, sink=found.sink).at(found.newest.tick)
     grid = grid_of_nodes(found, found.nodes(found.newest), newest.model)
     return {
-        "total": Total(rows=found.newest.rows),
+        "total": None,
         "growth": _growth(found.sampled(), [_UNKNOWN] * len(found.sampled())),
         "recent": None,
         "cards": point_cards(found, progress=progress),
@@ -210,10 +196,10 @@ def _of_points(found: History, progress: Steps) -> dict[str, Any]:
     }
 
 
-def _total(newest: Tick, total: ColumnCounts) -> Total:
-    if not np.isfinite([total.measured[0], total.stderr[0]]).all():
-        return Total(rows=newest.rows)
-    return Total(rows=newest.rows, measured=float(total.measured[0]), stderr=float(total.stderr[0]))
+def _total(total: ColumnCounts) -> tuple[float, float] | None:
+    """The total as it passed the gate, and its standard error; ``None`` where that is not published."""
+    found = float(total.measured[0]), float(total.stderr[0])
+    return found if np.isfinite(found).all() else None
 
 
 def _growth(ticks: Sequence[Tick], totals: Sequence[ColumnCounts]) -> Markup:
