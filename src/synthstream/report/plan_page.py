@@ -94,14 +94,10 @@ def _rows(found: Plan) -> list[tuple[str, str, Error]]:
     for k in sorted(first.table_error):
         note = "Sum of absolute errors over all cells, mean over tables."
         charts.append((f"A {_table_of(k)}", note, partial(_table_error, k)))
-    box = (
-        "A box is half of the range of each column."
-        if not found.tables
-        else "A box is half of the values of each of two columns; counted in the rows."
-    )
-    charts.append(
-        (_BOX if found.tables else "A box: half of each column", box, lambda f: None if f.rows is None else f.rows.box)
-    )
+    title, note = "A box: half of each column", "A box is half of the range of each column."
+    if found.tables:
+        title, note = _BOX, "A box is half of the values of each of two columns; counted in the rows."
+    charts.append((title, note, lambda f: None if f.rows is None else f.rows.box))
     if first.distance is not None:
         note = "How far points are off on average, as a part of a column's range (Wasserstein distance). 0.05: by 5%."
         charts.append(("Distance", note, lambda f: None if f.rows is None else f.rows.distance))
@@ -127,23 +123,21 @@ def _chart(found: Plan, title: str, note: str, error: Error) -> Markup:
     values = [[error(f) for f in budgeted.forecasts] for budgeted in found.budgets]
     positive = [v for line in values for v in line if v is not None and v > 0]
     ticks = [float(f.ticks) for f in found.forecasts]
-    distance = title == "Distance"
-    percent = not found.assumed and not distance and "cell" not in title
     series = [
         Series(name=_budget(found, b.epsilon), x=ticks, y=[v if v else None for v in line])
         for b, line in zip(found.budgets, values, strict=True)
     ]
-    rows = [[_when(f), *(_said(f, line[i], percent=percent) for line in values)] for i, f in enumerate(found.forecasts)]
-    mine = [error(f) for f in found.forecasts]
+    rows = [[_when(f), *(_said(found, title, f, line[i]) for line in values)] for i, f in enumerate(found.forecasts)]
+    begin, end = (_said(found, title, f, error(f)) for f in (found.forecasts[0], found.forecasts[-1]))
     return line_chart(
         series,
         title=title,
-        description=f"{title}: {_said(found.forecasts[0], mine[0], percent=percent)} after {ticks[0]:,.0f} ticks, "
-        f"{_said(found.forecasts[-1], mine[-1], percent=percent)} after {ticks[-1]:,.0f}, at the configured budget.",
+        description=f"{title}: {begin} after {ticks[0]:,.0f} ticks, {end} after {ticks[-1]:,.0f}, at the configured "
+        "budget.",
         x=logarithmic(ticks[0], ticks[-1]),
         y=logarithmic(min(positive, default=1.0), max(positive, default=1.0)),
         x_label="ticks",
-        y_label="parts of the range" if distance else "error in events",
+        y_label="parts of the range" if title == "Distance" else "error in events",
         table=Table(headings=["After", *(_budget(found, b.epsilon) for b in found.budgets)], rows=rows),
         note=note,
     )
@@ -158,9 +152,9 @@ def _when(forecast: Forecast) -> str:
     return f"{forecast.asked}{tick}" + ("" if forecast.until is None else f" ({moment(forecast.until)})")
 
 
-def _said(forecast: Forecast, value: float | None, *, percent: bool) -> str:
-    """An error, and what part of all events that is, as the command prints it."""
-    if value is None or not percent:
+def _said(found: Plan, title: str, forecast: Forecast, value: float | None) -> str:
+    """An error, and what part of all events that is, as the command prints it; not of cells, nor of distances."""
+    if value is None or found.assumed or title == "Distance" or "cell" in title:
         return number(value)
     return f"{number(value)} ({forecast.percent(value)})"
 
@@ -171,9 +165,6 @@ def _table(found: Plan) -> Table:
     headings = ["After", "Events", *(f"{title}, {of}" for of, (title, _, _) in charts)]
     rows = []
     for forecast in found.forecasts:
-        errors = [
-            _said(forecast, error(forecast), percent=not found.assumed and title != "Distance" and "cell" not in title)
-            for _, (title, _, error) in charts
-        ]
+        errors = [_said(found, title, forecast, error(forecast)) for _, (title, _, error) in charts]
         rows.append([_when(forecast), number(round(forecast.events)), *errors])
     return Table(headings=headings, rows=rows)
