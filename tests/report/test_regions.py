@@ -153,7 +153,7 @@ def test_a_grid_shows_districts_above_its_cells_and_greys_those_within_noise(tmp
     columns = StreamConfig.from_toml(stream_toml(PLACE), base=tmp_path).schema.columns
     (named,) = (column for column in columns if isinstance(column, Districts))
     counts = np.array([[0, 7, 9, 0], [9, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 80.0]])
-    axes, (across, up, degrees) = axes_of_view(named.finest)
+    axes, (across, up, degrees) = named.finest.axes, axes_of_view(named.finest)
     grid = Grid(across=axes[across], up=axes[up], counts=counts, degrees=degrees, noise=counts == 9)
     outlines = outlines_of([named], grid)
     corners = [tuple(map(float, at.split())) for at in re.findall(r"[-\d.]+ [-\d.]+", outlines)]

@@ -151,13 +151,9 @@ def _by_value(
         yield f"{columns[chosen].title} {labels_of(columns[chosen])[k]}", _of_cells(view, table[k], clear[k])
 
 
-def axes_of_view(view: View) -> tuple[list[Coordinate], tuple[int, int, bool]]:
-    """Both coordinates of a place, and which is drawn across and which up: see :func:`axes_of`."""
-    axes = [
-        Coordinate(name=name, min=low, max=high, missing=low, bits=view.depth)
-        for name, (low, high) in zip(view.coordinates, view.bounds, strict=True)
-    ]
-    return axes, axes_of(axes, any_pair=True) or (0, 1, False)
+def axes_of_view(view: View) -> tuple[int, int, bool]:
+    """Which coordinate of a place is drawn across and which up: see :func:`axes_of`."""
+    return axes_of(view.axes, any_pair=True) or (0, 1, False)
 
 
 def in_series(columns: Sequence[Column], held: Sequence[int]) -> bool:
@@ -172,7 +168,7 @@ def facts_of(column: Column) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {} if in_series([column], [0]) else {"series": False}
     if len(column.bounds) == 2:
-        axes, (across, up, degrees) = axes_of_view(column)
+        axes, (across, up, degrees) = column.axes, axes_of_view(column)
         sides = [[axes[k].title, axes[k].min, axes[k].max] for k in (across, up)]
         found["grid"] = {"depth": column.depth, "sides": sides, "across": across, "degrees": degrees}
         found |= {"labels": column.own_cells, "values": len(column.values)}
@@ -196,7 +192,7 @@ def outlines_of(named: Sequence[Districts], grid: Grid) -> str:
 
 def _of_cells(view: View, counts: FloatArray, clear: NDArray[np.bool_]) -> Grid:
     """A map of a grid; latitude and longitude are told by their names."""
-    axes, (across, up, degrees) = axes_of_view(view)
+    axes, (across, up, degrees) = view.axes, axes_of_view(view)
     steps = view.steps(np.arange(len(view.values), dtype=np.int32))
     table = np.zeros((2**view.depth, 2**view.depth))
     noise = np.zeros(table.shape, dtype=np.bool_)
