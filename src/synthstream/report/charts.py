@@ -25,8 +25,6 @@ SHADES = 7
 # Series that can be told apart: classes s1 to s6, each with its own dashes.
 MOST_SERIES = 6
 _WIDTH, _HEIGHT = 1000.0, 500.0
-# Of a caption, what may be left out.
-_PLAIN: dict[str, Any] = {"table": None, "note": ""}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +131,7 @@ def line_chart(
         y_label=y_label,
         small=small,
         wide=max((len(label) for _, label in y.marks), default=0) > 6,
-        **(_PLAIN | caption),
+        **caption,
     )
 
 
@@ -218,7 +216,7 @@ def heat_map(
         top=f"{high:.2f}",
         scale=scale,
         grey="within noise, or with a column of one value alone" if lonely else "within noise",
-        **(_PLAIN | caption),
+        **caption,
     )
 
 
@@ -271,7 +269,7 @@ def density_map(
         x_label=x_label,
         y_label=y_label,
         scale=scale,
-        **(_PLAIN | caption),
+        **caption,
     )
 
 
@@ -296,7 +294,7 @@ def region_map(
         >>> '<path class="m1" d="M0 0h9v9z"><title>A: 3</title>' in html
         True
     """
-    return macro("regions", regions=regions, size=size, bounds=bounds, top=top, **(_PLAIN | caption))
+    return macro("regions", regions=regions, size=size, bounds=bounds, top=top, **caption)
 
 
 def _stripes(grid: NDArray[Any], bounds: Sequence[float]) -> list[str]:
