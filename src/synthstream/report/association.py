@@ -165,11 +165,9 @@ def _margin(workload: Workload, column: int, cells: Cells, *, since: float) -> F
     if (column,) not in workload.marginals:
         return None
     here = workload.slice_of((column,))
+    measured = cells.measured[here]
     if since == 0:
-        found = np.maximum(cells.count[here], 0)
-    elif np.isfinite(cells.measured[here]).all() and cells.since[here][0] == since:
-        measured = cells.measured[here]
-        found = simplex(measured, max(float(measured.sum()), 0.0))
-    else:
-        return None
-    return found
+        return np.maximum(cells.count[here], 0)
+    if np.isfinite(measured).all() and cells.since[here][0] == since:
+        return simplex(measured, max(float(measured.sum()), 0.0))
+    return None

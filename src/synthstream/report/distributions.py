@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -92,18 +92,16 @@ def counts_over_time(
 def latest(found: History, marginal: tuple[int, ...], newest: Cells) -> tuple[ColumnCounts, str]:
     """Counts of a table in the newest release with the newest measurement of all ticks before, and a remark on it."""
     here = found.workload.slice_of(marginal)
-    nothing = np.full(here.stop - here.start, np.nan)
     now = running(newest, here)
     if np.isfinite(now.measured).all() and np.isfinite(now.stderr).all():
         return now, ""
     chain = found.measured_chain(marginal)
     if not chain:
-        return ColumnCounts(
-            count=newest.count[here], measured=nothing, stderr=nothing
-        ), "No error is known for this table."
+        nothing = np.full(now.count.size, np.nan)
+        return replace(now, measured=nothing, stderr=nothing), "No error is known for this table."
     at, together = added_up(chain)
     note = "" if at.tick == found.newest.tick else f"Last measured with the release of {at.end:%Y-%m-%d}."
-    return ColumnCounts(count=newest.count[here], measured=together.measured[here], stderr=together.stderr[here]), note
+    return replace(now, measured=together.measured[here], stderr=together.stderr[here]), note
 
 
 def running(cells: Cells, here: slice, *, known: NDArray[np.bool_] | bool = True) -> ColumnCounts:

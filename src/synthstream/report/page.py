@@ -29,7 +29,8 @@ def environment() -> Environment:
     )
     found.filters |= {"number": number, "moment": moment, "small": small, "span": span}
     source, _, _ = PackageLoader("synthstream.report").get_source(found, "style.css")
-    found.globals["style"] = Markup(_smaller(source))  # noqa: S704 - our own style sheet
+    style = re.sub(r"/\*.*?\*/", "", source, flags=re.DOTALL)  # without comments and indentation
+    found.globals["style"] = Markup(re.sub(r"\s*\n\s*", "\n", style).strip())  # noqa: S704 - our own style sheet
     return found
 
 
@@ -116,8 +117,3 @@ def write_page(path: Path, text: str, *, private: bool = False) -> None:
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
-
-
-def _smaller(style: str) -> str:
-    """A style sheet without comments and indentation."""
-    return re.sub(r"\s*\n\s*", "\n", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)).strip()
