@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from synthstream.config.config import StreamConfig
 from synthstream.config.secrecy import apart
@@ -71,12 +70,9 @@ def check_place(config: StreamConfig, folder: Path) -> None:
     """Raise ``ConfigError`` unless a site may lie there: apart from state, sources, key and releases."""
     sink, site = config.sink, folder.resolve()
     apart(config.base, config.state.resolve(), site)
-    secret = [] if config.source is None else [config.source.path]
-    secret += [
-        getattr(config.log, key) for key in ("config_file", "path") if getattr(config.log, key, None) is not None
-    ]
-    secret += [] if config.encryption is None or config.encryption.key_file is None else [config.encryption.key_file]
-    for path in secret:
+    log, source, encryption = config.log, config.source, config.encryption
+    secret = [source and source.path, getattr(log, "config_file", None), getattr(log, "path", None)]
+    for path in filter(None, [*secret, encryption and encryption.key_file]):
         if path.resolve().is_relative_to(site):
             raise ConfigError(f"{folder}: holds {path}, which is private. Name a folder of the site's own.")
     if sink is not None:
@@ -207,28 +203,35 @@ class _Site:
         before = {name: _read(self._latest / name) for name in (script, "facts.js")}
         content = found.sink.files(found.newest.tick)
         content |= _texts_of(content)
-        links = [_link(name, content[name], what) for name, what in FILES.items() if name in content]
-        page = partial(public_page, found.config, self._latest / "index.html", progress=_silent, found=found)
-        described = descriptions(found.config, beside=True)
+        links = [
+            {"name": file, "href": file, "what": what, "size": size_of(len(content[file]))}
+            for file, what in FILES.items()
+            if file in content
+        ]
+        name = found.config.publication.title or found.config.name
         texts = {
-            **described,
-            "index.html": page(links=links, explorer="explorer.html"),
-            "explorer.html": render("explorer.html", **self._page(script)),
+            **descriptions(found.config, beside=True),
+            "index.html": public_page(
+                found.config,
+                self._latest / "index.html",
+                progress=lambda steps, _: steps,
+                found=found,
+                links=links,
+                explorer="explorer.html",
+            ),
+            "explorer.html": render(
+                "explorer.html",
+                title=f"Explore: {name}",
+                name=name,
+                stamp=found.warning,
+                library=script,
+                newest=found.newest,
+                claim=found.newest.manifest["claim"],
+            ),
             "explorer.js": files("synthstream.report").joinpath("templates", "explorer.js").read_text(encoding="utf-8"),
             "facts.js": self._explorer.facts((before["facts.js"] or b"").decode()),
         }
         return content | {name: text.encode() for name, text in texts.items()} | {script: before[script] or library()}
-
-    def _page(self, script: str) -> dict[str, Any]:
-        config = self._found.config
-        return {
-            "title": f"Explore: {config.publication.title or config.name}",
-            "name": config.publication.title or config.name,
-            "stamp": self._found.warning,
-            "library": script,
-            "newest": self._found.newest,
-            "claim": self._found.newest.manifest["claim"],
-        }
 
     def _put_root(self) -> None:
         root, aside = self._folder / "index.html", self._folder / ".writing-index.html"
@@ -245,17 +248,9 @@ def _texts_of(content: dict[str, bytes]) -> dict[str, bytes]:
     return {f"{name.removesuffix('parquet')}csv": csv_of(content[name]) for name in frames}
 
 
-def _link(name: str, content: bytes, what: str) -> dict[str, str]:
-    return {"name": name, "href": name, "what": what, "size": size_of(len(content))}
-
-
 def _read(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
 
 
 def _content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
-
-
-def _silent(steps: list[int], doing: str) -> list[int]:  # noqa: ARG001 - it takes what any progress takes
-    return steps
