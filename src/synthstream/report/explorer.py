@@ -65,7 +65,10 @@ class Explorer:
 
     def __init__(self, found: History) -> None:
         self._found, self._config = found, found.config
-        self._columns = found.config.schema.columns
+        self._columns, measures = found.config.schema.columns, found.config.measures
+        # Whether measured counts are of all events up to a tick, so that the difference of two is that of a span; and
+        # whether tables of one column are measured epoch by epoch, so that sums of epochs are of all events.
+        self._running, self._epochs = measures in ("always", "refresh"), measures == "epochs"
 
     @cached_property
     def _releases(self) -> Releases:
@@ -76,22 +79,12 @@ class Explorer:
         return self._releases.covariance(self._found.newest.tick)
 
     @cached_property
-    def running(self) -> bool:
-        """Whether measured counts are of all events up to a tick, so that the difference of two is that of a span."""
-        return self._config.measures in ("always", "refresh")
-
-    @cached_property
-    def _epochs(self) -> bool:
-        """Whether tables of one column are measured epoch by epoch, so that sums of epochs are of all events."""
-        return self._config.measures == "epochs"
-
-    @cached_property
     def _noises(self) -> tuple[list[int], list[int]]:
         """Of each table, which noise it has; and of each noise, a table that has it."""
         if self._epochs:  # tables of one column have each their own
             small = [q for q, order in enumerate(self._found.workload.order) if order < 2]
             return [small.index(q) if q in small else -1 for q in range(len(self._found.workload.order))], small
-        if not self.running:
+        if not self._running:
             return [-1] * len(self._found.workload.marginals), []
         last = self._found.newest.tick
         ends = np.array([self._covariance(s, last) for s in (0, last // 2, last)])
@@ -137,7 +130,7 @@ class Explorer:
             for place, value in zip(self._small[1:].tolist(), self._sums[tick.tick][0].tolist(), strict=True):
                 found["measured"][place] = value
             found["since"] = [0 if one else since for one, since in zip(single, found["since"], strict=True)]
-        if self.running or self._epochs:
+        if self._running or self._epochs:
             found["shared"] = self._shared(tick.tick)
         return _script(_CELLS, found, tick.tick)
 
@@ -203,15 +196,13 @@ class Explorer:
         ticks = [tick.tick for tick in self._found.ticks]
         clock, axes = self._config.clock, axes_of(self._columns, any_pair=self._config.workload is None)
         heads = [str(tick.manifest["chain"]["head"]) for tick in self._found.ticks]
-        known = _known(before, heads)
-        single, ticks_of = (
-            [t for t in self.tables if len(t.columns) < 2],
-            list(zip(heads, self._found.ticks, strict=True)),
-        )
+        known, known_errors, known_steps = _known(before, heads)
+        single = [t for t in self.tables if len(t.columns) < 2]
+        ticks_of = list(zip(heads, self._found.ticks, strict=True))
         told = np.repeat([in_series(self._columns, t.columns) for t in single], [t.size for t in single])
-        shown = {head: each for head, each in known.items() if len(each) == told.sum()}  # as this version has it
+        shown = {head: line for head, line in known.items() if len(line) == told.sum()}  # as this version has it
         series = [shown.get(head) or list(compress(self._singles(tick), told)) for head, tick in ticks_of]
-        errors = [known.errors.get(head) or self._errors(tick) for head, tick in ticks_of]
+        errors = [known_errors.get(head) or self._errors(tick) for head, tick in ticks_of]
         return _script(
             _FACTS,
             {
@@ -230,7 +221,7 @@ class Explorer:
                 "map": None if axes is None else list(axes),
                 "singles": series,
                 "errors": errors if self._config.workload is None else [],
-                "steps": self._steps(known.steps),
+                "steps": self._steps(known_steps),
             },
         )
 
@@ -282,14 +273,14 @@ class Explorer:
         """Of the total and of each value of each column: what was measured up to a tick; else the count in the rows."""
         if self._config.workload is None:
             return [round(mass) for mass in self._masses(tick)[self._small].tolist()]
-        lines = self._series(tick, "running") if self.running or self._epochs else pl.DataFrame()
+        lines = self._series(tick, "running") if self._running or self._epochs else pl.DataFrame()
         if self._epochs and lines.height:
             sums = self._sums.get(tick.tick, (np.full(self._small.size - 1, np.nan), None))[0]
             return [*_rounded(lines["measured"][:1]), *_rounded(pl.Series(sums).fill_nan(None))]
         if lines.height == self._small.size:
             return _rounded(lines["measured"])
         frame = self._found.sink.read(tick.tick, "tables.parquet", columns=["count", "measured"])
-        return _rounded(frame["measured" if self.running else "count"][self._small.tolist()])
+        return _rounded(frame["measured" if self._running else "count"][self._small.tolist()])
 
     def _moments(self) -> list[int]:
         """Ticks at which tables that are :attr:`Explored.late` were measured."""
@@ -307,7 +298,7 @@ class Explorer:
 
     def _steps(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """For each length of time its spans of ticks, and the variance of what lies in each, by noise."""
-        if not (self.running or self._epochs):
+        if not (self._running or self._epochs):
             return {}
         last, clock = self._found.newest.tick, self._config.clock
         spans: dict[str, Sequence[tuple[Any, ...]]] = {
@@ -338,23 +329,18 @@ class Explorer:
         return [None if np.isnan(each) else each for each in found.round(4).tolist()]
 
 
-class _Known(dict[str, list[Any]]):
-    """Series by chain head, their errors where each value has its own, and the variances of spans."""
+def _known(script: str | None, heads: Sequence[str]) -> tuple[dict[str, list[Any]], dict[str, Any], dict[str, Any]]:
+    """What an earlier script holds of the same releases; nothing, if it is of others or cannot be read.
 
-    steps: Mapping[str, Any] = {}
-    errors: Mapping[str, Any] = {}
-
-
-def _known(script: str | None, heads: Sequence[str]) -> _Known:
-    """What an earlier script holds of the same releases; nothing, if it is of others or cannot be read."""
-    found = _Known()
+    Series by chain head, their errors where each value has its own, and the variances of spans.
+    """
     with suppress(ValueError, LookupError, TypeError, AttributeError):
         facts = json.loads((script or "").removeprefix(_FACTS).removesuffix(");\n"))
         if facts["heads"] == list(heads[: len(facts["heads"])]):
             # Scripts of earlier versions have no errors, and other numbers for epochs.
-            found.steps, found.errors = facts["steps"], dict(zip(facts["heads"], facts["errors"], strict=False))
-            found.update(zip(facts["heads"], facts["singles"], strict=True))
-    return found
+            singles = dict(zip(facts["heads"], facts["singles"], strict=True))
+            return singles, dict(zip(facts["heads"], facts["errors"], strict=False)), facts["steps"]
+    return {}, {}, {}
 
 
 def library_name() -> str:
