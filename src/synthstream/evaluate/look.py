@@ -64,11 +64,7 @@ class Cells:
 
     def __add__(self, more: Cells) -> Cells:
         return Cells(
-            empty=self.empty + more.empty,
-            unread=self.unread + more.unread,
-            other=self.other + more.other,
-            low=self.low + more.low,
-            high=self.high + more.high,
+            **{name: getattr(self, name) + getattr(more, name) for name in ("empty", "unread", "other", "low", "high")},
             listed=_sum(self.listed, more.listed),
             odd=_together(self.odd, more.odd),
             kinds=self.kinds | more.kinds,
@@ -108,17 +104,11 @@ class Rows:
 
     def __add__(self, more: Rows) -> Rows:
         known = [part.people for part in (self, more) if part.people is not None]
+        plain = ("count", "time", "before", "aware", "midnight", "outside", "turned", "signs")
         return Rows(
-            count=self.count + more.count,
+            **{name: getattr(self, name) + getattr(more, name) for name in plain},
             columns={n: self.columns.get(n, _NONE) + more.columns.get(n, _NONE) for n in self.columns | more.columns},
             ticks={t: self.ticks.get(t, 0) + more.ticks.get(t, 0) for t in self.ticks.keys() | more.ticks.keys()},
-            time=self.time + more.time,
-            before=self.before + more.before,
-            aware=self.aware + more.aware,
-            midnight=self.midnight + more.midnight,
-            outside=self.outside + more.outside,
-            turned=self.turned + more.turned,
-            signs=self.signs + more.signs,
             people=pl.concat(known).group_by("who", "tick").agg(pl.col("rows").sum()) if known else None,
         )
 
