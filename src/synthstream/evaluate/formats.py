@@ -38,43 +38,24 @@ class Line(NamedTuple):
     column: str | None = None
 
 
-class Times(NamedTuple):
-    """What texts look like that should be times.
-
-    Args:
-        formats: that read most of them, all equally well; more than one if no text tells them apart.
-        words: what else they look like; empty if nothing is known.
-    """
-
-    formats: tuple[str, ...] = ()
-    words: str = ""
+def _listed(odd: pl.DataFrame) -> list[tuple[str, int]]:
+    """Texts that are tried, and how many rows have each. ``odd``: columns ``text`` and ``rows``."""
+    return [(str(text).strip(), int(rows)) for text, rows in odd.head(_TRIED).iter_rows()]
 
 
-def times_of(odd: pl.DataFrame) -> Times:
-    """What texts look like that are no ISO times.
-
-    Args:
-        odd: columns ``text`` and ``rows``.
+def times_of(listed: Sequence[tuple[str, int]]) -> list[str]:
+    """Formats that read most of some texts, all equally well; more than one if no text tells them apart.
 
     Example:
-        >>> times_of(pl.DataFrame({"text": ["01.02.2010", "31.12.2010"], "rows": [7, 1]})).formats
-        ('%d.%m.%Y',)
-        >>> times_of(pl.DataFrame({"text": ["01/02/2010"], "rows": [7]})).formats
-        ('%d/%m/%Y', '%m/%d/%Y')
+        >>> times_of([("01.02.2010", 7), ("31.12.2010", 1)]), times_of([("01/02/2010", 7)])
+        (['%d.%m.%Y'], ['%d/%m/%Y', '%m/%d/%Y'])
     """
-    listed = [(str(text).strip(), int(rows)) for text, rows in odd.head(_TRIED).iter_rows()]
-    whole = sum(rows for _, rows in listed)
-    digits = {len(text) for text, _ in listed if text.isdigit()}
-    if listed and all(text.isdigit() for text, _ in listed) and len(digits) == 1 and digits <= _EPOCHS.keys():
-        return Times(words=_EPOCHS[digits.pop()])
     read = {
         date + time: sum(rows for text, rows in listed if _reads(text, date + time))
         for date, time in product(_DATES, _TIMES)
     }
-    best = max(read.values(), default=0)
-    if not best or best < _MOST * whole:
-        return Times()
-    return Times(formats=tuple(form for form, rows in read.items() if rows == best))
+    least = max([1, *read.values(), _MOST * sum(rows for _, rows in listed)])
+    return [form for form, rows in read.items() if rows >= least]
 
 
 def shape_of(form: str) -> str:
@@ -89,15 +70,17 @@ def shape_of(form: str) -> str:
 
 def lines_of_times(column: str, odd: pl.DataFrame) -> tuple[str, tuple[Line, ...]]:
     """What times look like that cannot be read, and the key that would say so."""
-    guess = times_of(odd)
-    if guess.words:
-        return f"They look like {guess.words}; convert them to ISO 8601.", ()
-    if not guess.formats:
+    listed = _listed(odd)
+    digits = {len(text) if text.isdigit() else 0 for text, _ in listed}
+    if len(digits) == 1 and digits <= _EPOCHS.keys():
+        return f"They look like {_EPOCHS[digits.pop()]}; convert them to ISO 8601.", ()
+    formats = times_of(listed)
+    if not formats:
         return "No format is known that reads most of them.", ()
-    lines = tuple(Line("datetime_format", f'"{form}"', column) for form in guess.formats)
+    lines = tuple(Line("datetime_format", f'"{form}"', column) for form in formats)
     if len(lines) > 1:
         return "Day first or month first? No text tells. Ask who writes them, and take one of the formats.", lines
-    return f"They look like {shape_of(guess.formats[0])}.", lines
+    return f"They look like {shape_of(formats[0])}.", lines
 
 
 def _reads(text: str, form: str) -> bool:
@@ -117,8 +100,7 @@ def numbers_of(odd: pl.DataFrame) -> dict[str, str] | None:
         >>> numbers_of(pl.DataFrame({"text": ["1,234"], "rows": [7]})) is None
         True
     """
-    listed = [(str(text).strip(), int(rows)) for text, rows in odd.head(_TRIED).iter_rows()]
-    found = []
+    listed, found = _listed(odd), []
     for decimal, thousands in ((",", "."), (".", ","), (",", " "), (",", "'"), (".", "'"), (".", " ")):
         whole, group = re.escape(decimal), re.escape(thousands)
         shape = re.compile(rf"[+-]?(?:\d+|\d{{1,3}}(?:{group}\d{{3}})+)(?:{whole}\d+)?")
