@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +21,6 @@ Bounds = Mapping[str, float]
 Inside = Bounds | Domain | str | Path
 
 _RENAME = "Ask for a box, or give the columns such names in a stream to come"
-
-
-class Area(Protocol):
-    """Some part of the plane, or of a line: a box, or polygons."""
-
-    def shares(self, level: int) -> FloatArray:
-        """Share of each node of a level of the coordinates' partition that lies in it, shape ``(2**level,)``."""
-
-    def holds(self, at: FloatArray) -> NDArray[np.bool_]:
-        """Which positions lie in it, ends included, shape ``(positions,)``. NaN lies nowhere.
-
-        Args:
-            at: shape ``(positions, coordinates)``.
-        """
 
 
 @dataclass(frozen=True)
@@ -90,7 +75,7 @@ class Box:
         return float(1 - inside)
 
     def shares(self, level: int) -> FloatArray:
-        """See :class:`Area`."""
+        """Share of each node of a level of the coordinates' partition that lies in it, shape ``(2**level,)``."""
         partition = Partition(dimension=len(self.columns), depth=max(level, len(self.columns)))
         codes = partition.codes(np.arange(partition.cells_number))
         inside = np.ones(len(codes))
@@ -103,7 +88,7 @@ class Box:
         return np.asarray(inside.reshape(2**level, -1).mean(axis=1))
 
     def holds(self, at: FloatArray) -> NDArray[np.bool_]:
-        """See :class:`Area`."""
+        """Which positions, shape ``(positions, coordinates)``, lie in it, ends included. NaN lies nowhere."""
         low, high = (
             np.array([bounds.get(column.name, end) for column in self.columns])
             for bounds, end in ((self.lower, -np.inf), (self.upper, np.inf))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from synthstream.errors import SchemaError
 from synthstream.measured import Measured
 from synthstream.release.answers import Sums, satisfied, sums
-from synthstream.release.areas import Area, Bounds, Box, Inside, area_of, polygon_of
+from synthstream.release.areas import Bounds, Box, Inside, area_of, polygon_of
 from synthstream.schema.conditions import like
 from synthstream.schema.places import View
 from synthstream.schema.region import Domain
@@ -194,7 +194,7 @@ def _names(lower: Inside, upper: Bounds | None) -> list[str]:
     return [*(lower if isinstance(lower, Mapping) else ()), *(upper or ())]
 
 
-def _shares(area: Area, finest: View) -> FloatArray:
+def _shares(area: Box | Domain, finest: View) -> FloatArray:
     """Shares of the cells of the finest grid: ends of cells are rounded, and an area that names one must not cut it."""
     shares = area.shares(finest.depth * len(finest.coordinates))
     near = np.where(shares > 1 - _NEAR, 1.0, shares)
