@@ -60,26 +60,22 @@ def located(place: str | Path, *, simulate: bool = False) -> Found:
         if config.sink is None:
             raise NotReleased("This configuration has no [sink]: its releases are in no folder. Ask the Stream itself.")
         return Found(config, parquet_sink(config.sink))
-    for settings, releases in _candidates(path.absolute()):
-        if (settings / SETTINGS).is_file():
-            config = _at(load(settings / SETTINGS), releases)
-            return Found(config, ParquetSink(releases))
+    for settings, releases in _candidates(str(path.absolute())):
+        if Path(settings, SETTINGS).is_file():
+            config = _at(load(Path(settings, SETTINGS)), Path(releases))
+            return Found(config, ParquetSink(Path(releases)))
     raise _unknown(str(place))
 
 
-def _candidates(place: Any) -> Iterator[tuple[Any, Any]]:
+def _candidates(place: str) -> Iterator[tuple[str, str]]:
     """Where settings and releases may lie: together, or in a site."""
     yield place, place
-    yield place / "latest", place / "releases"
-    yield place.parent / "latest", place
+    yield f"{place}/latest", f"{place}/releases"
+    yield f"{place.rpartition('/')[0]}/latest", place
 
 
 def _behind(address: str) -> Found:
-    for settings, releases in (
-        (address, address),
-        (f"{address}/latest", f"{address}/releases"),
-        (f"{address.rpartition('/')[0]}/latest", address),
-    ):
+    for settings, releases in _candidates(address):
         text = fetched(f"{settings}/{SETTINGS}")
         if text is not None:
             sink = Served(releases)

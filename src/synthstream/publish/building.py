@@ -193,16 +193,12 @@ class Builder:
             base = carried_covariance(self._config.at(start), base)
         return base if s < start else np.asarray(base + made.covariance(s, t, self.measured))
 
-    def past(self, last: int) -> Past:
-        """What was measured up to a tick, as a window asks for it."""
-        return Past(self, self._config.clock, last, at=last)
-
     def between(self, first: int, last: int, *, newest: int) -> tuple[Windowed, str]:
         """What is known of the events of some ticks, and the hash that it has in place of a chain head."""
         head = hashlib.sha256(f"between {self.previous(first)} {self.previous(last + 1)}".encode()).hexdigest()
         newest = min([newest, *(resumed.start - 1 for resumed in self._later if resumed.start > last)])
-        made = self.synthesizer(last).first
-        return made.window(self.past(last), first, last, newest=newest, seed=seed_of(head, "fit")), head
+        made, past = self.synthesizer(last).first, Past(self, self._config.clock, last, at=last)
+        return made.window(past, first, last, newest=newest, seed=seed_of(head, "fit")), head
 
     def _since(self, tick: int, then: int) -> Model:
         """What came after a tick, up to another one."""
