@@ -38,25 +38,25 @@ def _entry(config: StreamConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
     pure, persons, cuts = claim["pure_epsilon"] is not None, claim["unit"] == "person", config.cuts
     title = about.title or config.name
     parts = "".join(f" From tick {cut['tick']} on it has other settings." for cut in cuts)
-    product = {
-        "name": f"{manifest['warning']}: {title}" if "warning" in manifest else title,
-        "data_curators": [about.publisher] if about.publisher else [],
-        "data_product_type": "Synthetic data",
-        "description": about.description,
-        "publication_date": str(manifest["end"])[:10],
-    }
     parameters = {"epsilon": claim["pure_epsilon"]} if pure else {"rho": claim["rho"]}
     parameters |= {"epsilon": claim["epsilon"], "delta": claim["delta"]} if not pure else {}
+    exact = "The number of events per tick. " if config.privacy.neighbours == "replace-one" else ""
     every = "for ever" if claim["horizon"] is None else f"for {claim['horizon']} ticks"
     return {
         "url_slug": re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") or "stream",
         "status": "Draft",
         "deployment": {
-            "product": {key: value for key, value in product.items() if value},
+            "product": {
+                "name": f"{manifest['warning']}: {title}" if "warning" in manifest else title,
+                "data_curators": [about.publisher] if about.publisher else None,
+                "data_product_type": "Synthetic data",
+                "description": about.description,
+                "publication_date": str(manifest["end"])[:10],
+            },
             "dp_flavor": {
                 "name": "Pure DP" if pure else "Zero-concentrated DP",
                 "data_domain": f"Rows with a time, and the columns {', '.join(config.schema.names)}.",
-                "unprotected_quantities": _unprotected(config),
+                "unprotected_quantities": f"{exact}The dates of releases, and all settings of the stream.",
             },
             "privacy_loss": {
                 "privacy_unit": "Person-level" if persons else "Event-level",
@@ -75,21 +75,11 @@ def _entry(config: StreamConfig, manifest: Mapping[str, Any]) -> dict[str, Any]:
                 "post_processing": "Rows are fitted to noisy counts, and to nothing else.",
                 "composition": f"Theorems: {', '.join(claim['theorems'])}. They rest on: {'; '.join(claim['trusts'])}.",
             },
-            "implementation": _implementation(config, pure=pure),
+            "implementation": {
+                "pre_processing_eda_hyperparameter_tuning": "Columns, values, bounds and bins are public settings.",
+                "mechanisms": f"Synthstream, synthesizer {config.synthesizer.kind}; integer noise of the discrete "
+                f"{'Laplace' if pure else 'Gaussian'} law, sampled exactly from the system's randomness.",
+            },
             "resources": {"sources": about.homepage},
         },
     }
-
-
-def _implementation(config: StreamConfig, *, pure: bool) -> dict[str, str]:
-    law = "Laplace" if pure else "Gaussian"
-    return {
-        "pre_processing_eda_hyperparameter_tuning": "Columns, values, bounds and bins are public settings.",
-        "mechanisms": f"Synthstream, synthesizer {config.synthesizer.kind}; integer noise of the discrete {law} law, "
-        "sampled exactly from the system's randomness.",
-    }
-
-
-def _unprotected(config: StreamConfig) -> str:
-    exact = "The number of events per tick. " if config.privacy.neighbours == "replace-one" else ""
-    return f"{exact}The dates of releases, and all settings of the stream."
